@@ -62,8 +62,7 @@ TAP_TESTS = 1
 ifeq ($(REGRESS)$(ISOLATION),)
 PROVE_TESTS = test/t/*/*.pl
 else
-PROVE_TESTS = test/t/start/no_preload.pl test/t/start/restart_and_dump.pl \
-	test/t/files/template.pl
+PROVE_TESTS = test/t/start/restart_and_dump.pl
 endif
 
 # The server's headers are not ours to keep clean under -Wextra: -isystem.

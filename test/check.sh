@@ -57,5 +57,5 @@ status=0
 	ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso" ||
 	status=1
 [ -z "$tap" ] || run PG_CONFIG="$pg_config" installcheck REGRESS= ISOLATION= PROVE_TESTS="$tap" \
-	PROVE_FLAGS="-j$(($(nproc) + 1)) --timer" || status=1
+	PROVE_FLAGS="-j$((2 * $(nproc))) --timer" || status=1
 exit "$status"

@@ -6,8 +6,8 @@
 #
 # Stages of the default ladder, in minutes: engine regress isolation tap.
 # Further ones: sanitizers crash fuzz models mutants first_steps fs_shutdown, and tap_long,
-# which are the files of test/t that have a line "# long": searchers.  "all" is all of
-# them (make test-all).
+# which are the files of test/t that have a line "# long", searchers, and once more those
+# with a load_time(), which is longer there.  "all" is all of them (make test-all).
 #
 # Needs a Debian (12 to 14) with a shell, git and apt; root or sudo for packages
 # that are missing.  The server is the newest that is installed, or that apt has;
@@ -50,19 +50,33 @@ give_up()
 	exit 1
 }
 
-# stage NAME COUNTER COMMAND...: run a stage as the account, show its output,
-# count its results
+# begin NAME COMMAND...: run a stage as the account; gives its status
+begin()
+{
+	local name=$1
+
+	shift
+	say "$name"
+	(cd "$build" && $runner "$@") 2>&1 | as_account tee "$work/$name.log"
+	return "${PIPESTATUS[0]}"
+}
+
+# finish NAME COUNTER STATUS START: count the results of a stage that has ended
+finish()
+{
+	"$2" "$work/$1.log"
+	add_counts "$1" "$3"
+	say "$1: $stage_passed passed, $stage_failed failed, $((SECONDS - $4)) s"
+}
+
+# stage NAME COUNTER COMMAND...: run a stage, show its output, count its results
 stage()
 {
-	local name=$1 counter=$2 log=$work/$1.log status=0 start=$SECONDS
+	local name=$1 counter=$2 start=$SECONDS
 
 	shift 2
-	say "$name"
-	(cd "$build" && $runner "$@") 2>&1 | as_account tee "$log"
-	status=${PIPESTATUS[0]}
-	"$counter" "$log"
-	add_counts "$name" "$status"
-	say "$name: $stage_passed passed, $stage_failed failed, $((SECONDS - start)) s"
+	begin "$name" "$@"
+	finish "$name" "$counter" $? "$start"
 }
 
 # wanted STAGE: is it to be run?
@@ -163,6 +177,14 @@ if wanted first_steps; then
 fi
 
 # ---- against a server ----
+# (each does one query at a time, so one beside the other)
+start=$SECONDS
+if wanted isolation; then
+	begin isolation $run_make installcheck REGRESS= TAP_TESTS= \
+		ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso" \
+		>/dev/null &
+	isolation=$!
+fi
 if wanted regress; then
 	stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
 		${PMHASH_REGRESS:+REGRESS="setup $PMHASH_REGRESS"} \
@@ -170,30 +192,34 @@ if wanted regress; then
 	show_diffs "$build/regression.diffs"
 fi
 if wanted isolation; then
-	stage isolation count_pg_regress $run_make installcheck REGRESS= TAP_TESTS= \
-		ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso"
+	wait "$isolation"
+	status=$?
+	cat "$work/isolation.log"
+	finish isolation count_pg_regress "$status" "$start"
 	show_diffs "$build/output_iso/regression.diffs"
 fi
-# tap_files STAGE FILES: one file more than processors: a file waits much of its time, for
-# servers that start, stop and replay
+# tap_files STAGE FILES: twice as many at a time as processors: a file waits much of its
+# time, for servers that start, stop and replay
 tap_files()
 {
 	local failed_before=$failed
 
 	stage "$1" count_prove env PMHASH_SMALL_FS="$small_fs" $run_make installcheck REGRESS= ISOLATION= \
-		PROVE_TESTS="$2" PROVE_FLAGS="-j$(($(nproc) + 1)) --timer"
+		PROVE_TESTS="$2" PROVE_FLAGS="-j$((2 * $(nproc))) --timer"
 	if [ "$failed" -ne "$failed_before" ]; then
 		show_tap_failures "$build/tmp_check/log"
 	fi
 }
 
 long=$(cd "$build" && grep -l '^# long$' test/t/*/*.pl | tr '\n' ' ')
-short=$(cd "$build" && grep -L '^# long$' test/t/*/*.pl | tr '\n' ' ')
+loads=$(cd "$build" && grep -l 'load_time(' test/t/*/*.pl | tr '\n' ' ')
+# (large ones first: they would run alone at the end)
+short=$(cd "$build" && ls -S $(grep -L '^# long$' test/t/*/*.pl) | tr '\n' ' ')
 if wanted tap; then
 	tap_files tap "${PMHASH_PROVE_TESTS:-$short}"
 fi
 if wanted tap_long && [ -z "${PMHASH_PROVE_TESTS:-}" ]; then
-	tap_files tap_long "$long"
+	PMHASH_LOADS=6 tap_files tap_long "$long $loads"
 fi
 
 # ---- a file system that is lost and mounted again, where one can be mounted ----

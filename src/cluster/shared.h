@@ -19,7 +19,9 @@
 #include "engine/table.h"
 
 #define PMHASH_MAX_REQUESTS		32
+#ifndef PMHASH_MAX_REBUILDS		/* fewer in tests with stop points */
 #define PMHASH_MAX_REBUILDS		1024
+#endif
 #define PMHASH_CROWDED			16
 #define PMHASH_LONGEST_PAUSE	300		/* s, between tries to build a file (pmhash_pause) */
 #define PMHASH_MAX_COMPLAINTS	64

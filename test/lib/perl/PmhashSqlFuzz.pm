@@ -671,7 +671,7 @@ sub fuzz_transactions
 	my %s = map { $_ => new_session($node) } qw(writer other judge);
 	my $found = '';
 
-	# on a slow machine until there has been what is to be there (t/rows/sql_fuzz.pl)
+	# on a slow machine until there has been what is to be there (t/rows/random_sql.pl)
 	srand($seed);
 	while ($found eq '' && (time < $end || (time < $latest && fuzz_figures() =~ / 0 (moves|crashes)/)))
 	{

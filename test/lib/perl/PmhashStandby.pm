@@ -102,7 +102,7 @@ sub wait_for_state
 
 	while ($state !~ $wanted && time < $deadline)
 	{
-		usleep(50_000);
+		usleep(100_000);
 		$state = standby_state($node, $index);
 	}
 	return like($state, $wanted, $name);

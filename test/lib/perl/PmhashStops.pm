@@ -15,6 +15,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   %by
+  %statements_on_x
   use_stop_points
   hold
   fail_at
@@ -36,6 +37,21 @@ our %by = (
 	bitmap => 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off');
 $by{index} = "$by{pages}; SET pmhash.enable_pagescan = off";
 $by{join} = "$by{index}; SET enable_hashjoin = off; SET enable_mergejoin = off; SET cpu_index_tuple_cost = 1000";
+
+# What may become of a table x whose index x_k is being built; there is a tablespace "aside".
+our %statements_on_x = (
+	'DROP TABLE' => 'DROP TABLE x',
+	'DROP INDEX' => 'DROP INDEX x_k',
+	'DROP INDEX CONCURRENTLY' => 'DROP INDEX CONCURRENTLY x_k',
+	'TRUNCATE' => 'TRUNCATE x',
+	'TRUNCATE, rolled back' => 'BEGIN; TRUNCATE x; ROLLBACK',
+	'VACUUM FULL' => 'VACUUM FULL x',
+	'REINDEX' => 'REINDEX INDEX x_k',
+	'REINDEX CONCURRENTLY' => 'REINDEX INDEX CONCURRENTLY x_k',
+	'index moved' => 'ALTER INDEX x_k SET TABLESPACE aside',
+	'table moved' => 'ALTER TABLE x SET TABLESPACE aside',
+	'rewritten' => 'ALTER TABLE x ALTER k TYPE bigint',
+	'unlogged' => 'ALTER TABLE x SET UNLOGGED');
 
 my $patience = 60;
 my ($node, $points);

@@ -10,6 +10,7 @@ use Exporter 'import';
 use File::Basename qw(dirname);
 use Fcntl qw(:flock);
 use File::Find;
+use File::Path qw(rmtree);
 use FindBin;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
@@ -25,6 +26,7 @@ our @EXPORT = qw(
   preloadable
   start_with_small_files
   limit_file_size
+  small_file_system
   pool
   index_files
   database_files
@@ -42,9 +44,51 @@ our @EXPORT = qw(
   die_in_start
   stop_outside_ask
   start_pgbench
+  load_time
   same_answers
   fails_like
 );
+
+# Make something once for all tests of a run, by the first that comes; those beside it wait.
+# Returns what the function returned then, a string.
+sub once
+{
+	my ($what, $make) = @_;
+	my $mark = "$PostgreSQL::Test::Utils::tmp_check/$what";
+
+	open(my $lock, '>', "$mark.lock") or die "$mark.lock: $!";
+	flock($lock, LOCK_EX) or die "$mark.lock: $!";
+	append_to_file("$mark.done", $make->($mark)) if !-e "$mark.done";
+	close($lock);
+	return slurp_file("$mark.done");
+}
+
+# Make a server's data directory: a copy of one that the first test of a run has made.  All
+# of a run have the same system identifier therefore, unless a test sets $own_initdb.
+our $own_initdb = 0;
+
+sub init_server
+{
+	my ($node) = @_;
+	my $data = $node->data_dir;
+	my $system_or_bail = \&PostgreSQL::Test::Utils::system_or_bail;
+
+	no warnings 'redefine';
+	local *PostgreSQL::Test::Utils::system_or_bail = sub {
+		my @command = @_;
+
+		return $system_or_bail->(@command) if $own_initdb || $command[0] ne 'initdb';
+		my $template = once('initdb', sub {
+			my ($directory) = @_;
+
+			$system_or_bail->(map { $_ eq $data ? $directory : $_ } @command);
+			return $directory;
+		});
+		return $system_or_bail->('cp', '-a', '--sparse=always', $template, $data);
+	};
+	$node->init;
+	return;
+}
 
 # A server that preloads pmhash, not started.  Further settings as a string,
 # parameters for PostgreSQL::Test::Cluster after them.
@@ -53,7 +97,7 @@ sub new_server
 	my ($name, $settings, %parameters) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name, %parameters);
 
-	$node->init;
+	init_server($node);
 	$node->append_conf('postgresql.conf', <<CONF);
 shared_preload_libraries = 'pmhash'
 pmhash.cleaner_naptime = 1
@@ -75,7 +119,7 @@ sub private_install
 	my $done = IPC::Run::run(
 		[
 			'bash', "$FindBin::RealBin/../../lib/private_install.sh", $directory,
-			'PMH_STOP_POINTS=1', 'with_llvm=no', @options
+			'-j4', 'PMH_STOP_POINTS=1', 'with_llvm=no', @options
 		],
 		'>', \$stdout, '2>', \$stderr);
 
@@ -85,27 +129,16 @@ sub private_install
 	return $stdout;
 }
 
-# The directory with the library that has stop points, and the path in it.  It is made
-# once for all tests of a run, by the first that comes; those beside it wait.
+# With stop points, and with room for few rebuilds that have failed (shared.h).
+our $places_of_rebuilds = 64;
+my $stop_options = "-O1 -DPMHASH_MAX_REBUILDS=$places_of_rebuilds";
+
+# The directory with the library that has stop points, and the path in it.
 sub stop_directory
 {
-	my $kept = $ENV{PMHASH_STOP_INSTALL};
-	my $directory = $kept // "$PostgreSQL::Test::Utils::tmp_check/stop_install";
-	my $path;
+	my $directory = $ENV{PMHASH_STOP_INSTALL} // "$PostgreSQL::Test::Utils::tmp_check/stop_install";
 
-	open(my $lock, '>', "$directory.lock") or die "$directory.lock: $!";
-	flock($lock, LOCK_EX) or die "$directory.lock: $!";
-	if (defined $kept || !-e "$directory.done")
-	{
-		$path = private_install($directory, 'COPT=-O1');
-		append_to_file("$directory.done", $path) if !defined $kept;
-	}
-	else
-	{
-		$path = slurp_file("$directory.done");
-	}
-	close($lock);
-	return ($directory, $path);
+	return ($directory, once('stop_install', sub { private_install($directory, "COPT=$stop_options") }));
 }
 
 # An installation whose library has stop points: its path, for install_path.
@@ -127,7 +160,7 @@ sub install_changed
 	{
 		unlink("$directory/build/$object") or die "$directory/build/$object: $!";
 	}
-	return private_install($directory, "COPT=-O1 $option");
+	return private_install($directory, "COPT=$stop_options $option");
 }
 
 # The extension and the functions that compare answers, in a database.
@@ -169,6 +202,21 @@ sub start_with_small_files
 	$node->start;
 	limit_file_size($$, 'unlimited');
 	return;
+}
+
+# The small file system of the environment, for this test alone until it ends; what others
+# have left there is removed.  Undefined if there is none: making one needs root.
+my $small_lock;
+
+sub small_file_system
+{
+	my $small = $ENV{PMHASH_SMALL_FS} // '';
+
+	return undef if $small eq '';
+	open($small_lock, '>', "$small/lock") or die "$small/lock: $!";
+	flock($small_lock, LOCK_EX) or die "$small/lock: $!";
+	rmtree([ grep { $_ ne "$small/lock" } glob "$small/*" ]);
+	return $small;
 }
 
 # The pool directory of a server, by default.
@@ -354,7 +402,7 @@ sub restart_in_place
 }
 
 # While the launcher asks the kernel for failed writes, a crash takes trust away (trust.c),
-# which is the matter of start/asked_and_killed.pl and start/each_file_asked.pl alone.
+# which is the matter of start/asked_and_killed.pl and start/asked_and_killed.pl alone.
 sub is_asking
 {
 	my ($node) = @_;
@@ -434,6 +482,14 @@ sub die_in_start
 	eval { $start->finish };
 	unlink($node->data_dir . '/postmaster.pid');
 	return $output;
+}
+
+# How many seconds a load lasts, or how many rounds of it there are, that finds what nobody
+# has thought of: so many, and in make test-all PMHASH_LOADS times as many.
+sub load_time
+{
+	my ($time) = @_;
+	return $time * ($ENV{PMHASH_LOADS} // 1);
 }
 
 # pgbench in the background: a handle for IPC::Run.  Options are added to the

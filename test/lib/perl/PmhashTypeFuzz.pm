@@ -502,7 +502,7 @@ sub fuzz_types
 	my $end = time() + $seconds;
 	my $latest = time() + 6 * $seconds;
 
-	# on a slow machine until there has been what is to be there (t/rows/type_differential.pl)
+	# on a slow machine until there has been what is to be there (t/rows/random_sql.pl)
 	srand($seed);
 	while (time() < $end || (time() < $latest && type_figures() =~ /\b0 (altered|constrained|refused)/))
 	{

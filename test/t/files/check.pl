@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # How long the load runs, in seconds.
-my $load_time = $ENV{PMHASH_CHECK_SECONDS} || 60;
+my $load_time = load_time(10);
 
 my $node = new_server('check', <<CONF);
 autovacuum = on

@@ -1,3 +1,19 @@
+# What DDL makes of files; tablespaces.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+# ======== ddl ========
+
 # Statements that give an index another main fork, another file, another table
 # space or another OID, in any order and number within one transaction, rolled
 # back in part or as a whole: index and sequential scan agree after each, and at
@@ -6,44 +22,34 @@
 # cases drawn at random.
 #
 # PMHASH_DDL_CASES sets how many; PMHASH_DDL_SEED the first one's seed.
-
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
-use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
-
-my $cases = $ENV{PMHASH_DDL_CASES} // 60;
-my $seed = $ENV{PMHASH_DDL_SEED} // 1;
-
-# No cleaner comes to help: what a transaction leaves over would stay.
-my $node = new_server('ddl', "pmhash.cleaner_naptime = 3600\nallow_in_place_tablespaces = on\n");
-my $pool = pool($node);
-$node->start;
-install_extension($node);
-$node->safe_psql('postgres', "CREATE TABLESPACE side LOCATION ''");
-
-# The files of a session's temporary tables are in the pool with the others, and
-# so is everything when it is looked at from one session.
-my $session;
-
-sub new_session
 {
-	if ($session)
+	my $cases = $ENV{PMHASH_DDL_CASES} // 60;
+	my $seed = $ENV{PMHASH_DDL_SEED} // 1;
+
+	# No cleaner comes to help: what a transaction leaves over would stay.
+	my $node = new_server('ddl', "pmhash.cleaner_naptime = 3600\nallow_in_place_tablespaces = on\n");
+	my $pool = pool($node);
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', "CREATE TABLESPACE side LOCATION ''");
+
+	# The files of a session's temporary tables are in the pool with the others, and
+	# so is everything when it is looked at from one session.
+	my $session;
+
+	sub new_session
 	{
-		$session->quit;
-		# the server process is some time at it
-		$node->poll_query_until('postgres',
-			"SELECT count(*) = 0 FROM pg_class WHERE relnamespace::regnamespace::text LIKE 'pg_temp%'")
-		  or die 'temporary tables stay';
-	}
-	$session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET client_min_messages = error');
-	$session->query_safe(<<'SQL');
+		if ($session)
+		{
+			$session->quit;
+			# the server process is some time at it
+			$node->poll_query_until('postgres',
+				"SELECT count(*) = 0 FROM pg_class WHERE relnamespace::regnamespace::text LIKE 'pg_temp%'")
+			  or die 'temporary tables stay';
+		}
+		$session = $node->background_psql('postgres', on_error_stop => 0);
+		$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET client_min_messages = error');
+		$session->query_safe(<<'SQL');
 CREATE TABLE IF NOT EXISTS wanted (files int);
 CREATE OR REPLACE FUNCTION pg_temp.answers(t text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -58,65 +64,65 @@ BEGIN
 	RETURN CASE WHEN by_index = by_scan THEN 'same' ELSE by_index || ' by index, ' || by_scan || ' by scan' END;
 END $$;
 SQL
-	return;
-}
-
-# Index files that a backend has mapped, those that are gone among them.
-sub mapped
-{
-	my ($pid) = @_;
-	my (%there, %gone);
-
-	foreach (split /\n/, slurp_file("/proc/$pid/maps"))
-	{
-		$there{$1} = 1 if m,(\S+\.pmh)$,;
-		$gone{$1} = 1 if m,(\S+\.pmh) \(deleted\)$,;
+		return;
 	}
-	return (scalar(keys %there), scalar(keys %gone));
-}
 
-# Everything is as it should be between two transactions.
-sub all_is_well
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name) = @_;
-	my @wrong;
+	# Index files that a backend has mapped, those that are gone among them.
+	sub mapped
+	{
+		my ($pid) = @_;
+		my (%there, %gone);
 
-	foreach my $table ('t', 'tt')
-	{
-		my $answer = $session->query_safe("SELECT pg_temp.answers('$table')");
-		push @wrong, "$table: $answer" if $answer ne 'same';
+		foreach (split /\n/, slurp_file("/proc/$pid/maps"))
+		{
+			$there{$1} = 1 if m,(\S+\.pmh)$,;
+			$gone{$1} = 1 if m,(\S+\.pmh) \(deleted\)$,;
+		}
+		return (scalar(keys %there), scalar(keys %gone));
 	}
-	my $states_query = "SELECT coalesce(string_agg(index || ' is ' || state, ', '), '') FROM pmhash_indexes WHERE state <> 'valid'";
-	my $states = $session->query_safe($states_query);
-	my $filled = time + 30;
-	# a table was moved in a transaction, and got rows or was emptied: its index is rebuilt
-	while ($states =~ /its table was given|it does not exist|has not been filled|rebuild/ && time < $filled)
-	{
-		$session->query_safe('REINDEX TABLE tt') if $states =~ /tt_k2? is invalid/;
-		usleep(20_000);
-		$states = $session->query_safe($states_query);
-	}
-	push @wrong, $states if $states ne '';
-	my $wanted = $session->query_safe("SELECT count(*) FROM pmhash_indexes");
-	my $deadline = time + 30;
-	my @files = index_files($pool);
-	# what only the cleaner can judge takes a moment
-	while (@files != $wanted && time < $deadline)
-	{
-		usleep(20_000);
-		@files = index_files($pool);
-	}
-	push @wrong, scalar(@files) . " files for $wanted indexes" if @files != $wanted;
-	my ($there, $gone) = mapped($session->query_safe('SELECT pg_backend_pid()'));
-	push @wrong, "$gone files mapped that are gone" if $gone > 0;
-	push @wrong, "$there files mapped for $wanted indexes" if $there > $wanted;
-	return ok(!@wrong, $name) || diag(join('; ', @wrong));
-}
 
-sub make_tables
-{
-	$session->query_safe(<<'SQL');
+	# Everything is as it should be between two transactions.
+	sub all_is_well
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name) = @_;
+		my @wrong;
+
+		foreach my $table ('t', 'tt')
+		{
+			my $answer = $session->query_safe("SELECT pg_temp.answers('$table')");
+			push @wrong, "$table: $answer" if $answer ne 'same';
+		}
+		my $states_query = "SELECT coalesce(string_agg(index || ' is ' || state, ', '), '') FROM pmhash_indexes WHERE state <> 'valid'";
+		my $states = $session->query_safe($states_query);
+		my $filled = time + 30;
+		# a table was moved in a transaction, and got rows or was emptied: its index is rebuilt
+		while ($states =~ /its table was given|it does not exist|has not been filled|rebuild/ && time < $filled)
+		{
+			$session->query_safe('REINDEX TABLE tt') if $states =~ /tt_k2? is invalid/;
+			usleep(20_000);
+			$states = $session->query_safe($states_query);
+		}
+		push @wrong, $states if $states ne '';
+		my $wanted = $session->query_safe("SELECT count(*) FROM pmhash_indexes");
+		my $deadline = time + 30;
+		my @files = index_files($pool);
+		# what only the cleaner can judge takes a moment
+		while (@files != $wanted && time < $deadline)
+		{
+			usleep(20_000);
+			@files = index_files($pool);
+		}
+		push @wrong, scalar(@files) . " files for $wanted indexes" if @files != $wanted;
+		my ($there, $gone) = mapped($session->query_safe('SELECT pg_backend_pid()'));
+		push @wrong, "$gone files mapped that are gone" if $gone > 0;
+		push @wrong, "$there files mapped for $wanted indexes" if $there > $wanted;
+		return ok(!@wrong, $name) || diag(join('; ', @wrong));
+	}
+
+	sub make_tables
+	{
+		$session->query_safe(<<'SQL');
 DROP TABLE IF EXISTS t;
 DROP TABLE IF EXISTS tt;
 CREATE TABLE t (k varchar(10), v int);
@@ -126,27 +132,27 @@ CREATE TEMP TABLE tt (k varchar(10), v int);
 INSERT INTO tt SELECT i % 10, i FROM generate_series(1, 100) i;
 CREATE INDEX tt_k ON tt USING pmhash (k);
 SQL
-	return;
-}
+		return;
+	}
 
-# ---- cases that have failed ----
+	# ---- cases that have failed ----
 
-# A no-op ALTER TYPE hands the main fork to a new index, SET TABLESPACE copies it:
-# the file belongs to the copy.
-my %known = (
-	'ALTER TYPE, SET TABLESPACE' => <<SQL,
+	# A no-op ALTER TYPE hands the main fork to a new index, SET TABLESPACE copies it:
+	# the file belongs to the copy.
+	my %known = (
+		'ALTER TYPE, SET TABLESPACE' => <<SQL,
 BEGIN;
 ALTER TABLE t ALTER k TYPE varchar(20);
 ALTER INDEX t_k SET TABLESPACE side;
 COMMIT;
 SQL
-	'the other way round' => <<SQL,
+		'the other way round' => <<SQL,
 BEGIN;
 ALTER INDEX t_k SET TABLESPACE side;
 ALTER TABLE t ALTER k TYPE varchar(20);
 COMMIT;
 SQL
-	'twice, with a TRUNCATE' => <<SQL,
+		'twice, with a TRUNCATE' => <<SQL,
 BEGIN;
 ALTER TABLE t ALTER k TYPE varchar(20);
 ALTER INDEX t_k SET TABLESPACE side;
@@ -155,7 +161,7 @@ TRUNCATE t;
 INSERT INTO t SELECT i % 7, i FROM generate_series(1, 50) i;
 COMMIT;
 SQL
-	'TRUNCATE in a savepoint that is rolled back' => <<SQL,
+		'TRUNCATE in a savepoint that is rolled back' => <<SQL,
 BEGIN;
 CREATE INDEX t_k2 ON t USING pmhash (k);
 SAVEPOINT a;
@@ -163,105 +169,245 @@ TRUNCATE t;
 ROLLBACK TO a;
 COMMIT;
 SQL
-	'TRUNCATE of a temporary table' => 'TRUNCATE tt',
-	'REINDEX of a temporary index' => 'REINDEX INDEX tt_k',
-	'two TRUNCATEs of a temporary table' => 'BEGIN; TRUNCATE tt; TRUNCATE tt; COMMIT',
-	'TRUNCATE, rolled back' => 'BEGIN; TRUNCATE tt; TRUNCATE t; ROLLBACK',
-	'REINDEX' => 'REINDEX TABLE t',
-	'SET TABLESPACE' => join('; ', map { "ALTER INDEX t_k SET TABLESPACE $_" } ('side', 'pg_default') x 4));
+		'TRUNCATE of a temporary table' => 'TRUNCATE tt',
+		'REINDEX of a temporary index' => 'REINDEX INDEX tt_k',
+		'two TRUNCATEs of a temporary table' => 'BEGIN; TRUNCATE tt; TRUNCATE tt; COMMIT',
+		'TRUNCATE, rolled back' => 'BEGIN; TRUNCATE tt; TRUNCATE t; ROLLBACK',
+		'REINDEX' => 'REINDEX TABLE t',
+		'SET TABLESPACE' => join('; ', map { "ALTER INDEX t_k SET TABLESPACE $_" } ('side', 'pg_default') x 4));
 
-new_session();
-foreach my $name (sort keys %known)
-{
-	make_tables();
-	$session->query_safe("SELECT pg_temp.answers('t'), pg_temp.answers('tt')");
-	$session->query_safe($_) foreach split /\n/, $known{$name};
-	all_is_well($name);
-}
-
-# ---- cases at random ----
-
-my $random = $seed;
-
-sub draw
-{
-	my ($n) = @_;
-
-	$random = ($random * 1103515245 + 12345) % 2147483648;
-	return int($random / 65536) % $n;
-}
-
-sub one_of
-{
-	return $_[draw(scalar @_)];
-}
-
-my $number = 0;
-
-sub statement
-{
-	my $table = one_of('t', 'tt');
-
-	return one_of(
-		"TRUNCATE $table",
-		"ALTER INDEX IF EXISTS ${table}_k SET TABLESPACE " . one_of('side', 'pg_default'),
-		"ALTER TABLE $table SET TABLESPACE " . one_of('side', 'pg_default'),
-		"ALTER TABLE $table ALTER k TYPE varchar(" . (20 + $number++) . ')',
-		"ALTER TABLE $table ALTER k TYPE text",
-		"REINDEX TABLE $table",
-		"CREATE INDEX IF NOT EXISTS ${table}_k2 ON $table USING pmhash (k)",
-		"DROP INDEX IF EXISTS ${table}_k2",
-		"CREATE INDEX IF NOT EXISTS ${table}_b ON $table (v); CLUSTER $table USING ${table}_b",
-		"INSERT INTO $table SELECT i % 12, i FROM generate_series(1, 40) i",
-		"DELETE FROM $table WHERE v % 3 = 0",
-		"SELECT pg_temp.answers('$table')",
-		"DROP TABLE $table; CREATE " . ($table eq 'tt' ? 'TEMP ' : '')
-		  . "TABLE $table (k varchar(10), v int); CREATE INDEX ${table}_k ON $table USING pmhash (k)");
-}
-
-# Some statements, some of them in savepoints that are released or rolled back.
-sub transaction
-{
-	my @statements = ('BEGIN');
-	my $depth = 0;
-
-	foreach (0 .. draw(7))
+	new_session();
+	foreach my $name (sort keys %known)
 	{
-		if (draw(4) == 0)
-		{
-			push @statements, 'SAVEPOINT s' . ++$depth;
-		}
-		elsif ($depth > 0 && draw(3) == 0)
-		{
-			push @statements, one_of('RELEASE', 'ROLLBACK TO') . ' s' . $depth--;
-		}
-		push @statements, statement();
-	}
-	return (@statements, one_of('COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK'));
-}
-
-for my $case ($seed .. $seed + $cases - 1)
-{
-	$random = $case * 7919;
-	$number = 0;
-	if (($case - $seed) % 10 == 0)
-	{
-		new_session();
 		make_tables();
+		$session->query_safe("SELECT pg_temp.answers('t'), pg_temp.answers('tt')");
+		$session->query_safe($_) foreach split /\n/, $known{$name};
+		all_is_well($name);
 	}
-	my @statements = draw(3) == 0 ? statement() : transaction();
-	$session->query($_) foreach @statements;
-	all_is_well("case $case") || diag(join(";\n", @statements));
+
+	# ---- cases at random ----
+
+	my $random = $seed;
+
+	sub draw
+	{
+		my ($n) = @_;
+
+		$random = ($random * 1103515245 + 12345) % 2147483648;
+		return int($random / 65536) % $n;
+	}
+
+	sub one_of
+	{
+		return $_[draw(scalar @_)];
+	}
+
+	my $number = 0;
+
+	sub statement
+	{
+		my $table = one_of('t', 'tt');
+
+		return one_of(
+			"TRUNCATE $table",
+			"ALTER INDEX IF EXISTS ${table}_k SET TABLESPACE " . one_of('side', 'pg_default'),
+			"ALTER TABLE $table SET TABLESPACE " . one_of('side', 'pg_default'),
+			"ALTER TABLE $table ALTER k TYPE varchar(" . (20 + $number++) . ')',
+			"ALTER TABLE $table ALTER k TYPE text",
+			"REINDEX TABLE $table",
+			"CREATE INDEX IF NOT EXISTS ${table}_k2 ON $table USING pmhash (k)",
+			"DROP INDEX IF EXISTS ${table}_k2",
+			"CREATE INDEX IF NOT EXISTS ${table}_b ON $table (v); CLUSTER $table USING ${table}_b",
+			"INSERT INTO $table SELECT i % 12, i FROM generate_series(1, 40) i",
+			"DELETE FROM $table WHERE v % 3 = 0",
+			"SELECT pg_temp.answers('$table')",
+			"DROP TABLE $table; CREATE " . ($table eq 'tt' ? 'TEMP ' : '')
+			  . "TABLE $table (k varchar(10), v int); CREATE INDEX ${table}_k ON $table USING pmhash (k)");
+	}
+
+	# Some statements, some of them in savepoints that are released or rolled back.
+	sub transaction
+	{
+		my @statements = ('BEGIN');
+		my $depth = 0;
+
+		foreach (0 .. draw(7))
+		{
+			if (draw(4) == 0)
+			{
+				push @statements, 'SAVEPOINT s' . ++$depth;
+			}
+			elsif ($depth > 0 && draw(3) == 0)
+			{
+				push @statements, one_of('RELEASE', 'ROLLBACK TO') . ' s' . $depth--;
+			}
+			push @statements, statement();
+		}
+		return (@statements, one_of('COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK'));
+	}
+
+	for my $case ($seed .. $seed + $cases - 1)
+	{
+		$random = $case * 7919;
+		$number = 0;
+		if (($case - $seed) % 10 == 0)
+		{
+			new_session();
+			make_tables();
+		}
+		my @statements = draw(3) == 0 ? statement() : transaction();
+		$session->query($_) foreach @statements;
+		all_is_well("case $case") || diag(join(";\n", @statements));
+	}
+
+	# ---- the end of the session ----
+	my $temporary = "schema LIKE 'pg_temp%'";
+	cmp_ok($session->query_safe("SELECT count(*) FROM pmhash_indexes WHERE $temporary"), '>', 0,
+		'there are temporary indexes');
+	$session->quit;
+	wait_for_files($pool, $node->safe_psql('postgres', "SELECT count(*) FROM pmhash_indexes WHERE NOT $temporary"),
+		'the files of temporary indexes go with the session');
+	$node->safe_psql('postgres', 'DROP TABLE t');
+	is(scalar(index_files($pool)), 0, 'no file is left');
+	$node->stop;
 }
 
-# ---- the end of the session ----
-my $temporary = "schema LIKE 'pg_temp%'";
-cmp_ok($session->query_safe("SELECT count(*) FROM pmhash_indexes WHERE $temporary"), '>', 0,
-	'there are temporary indexes');
-$session->quit;
-wait_for_files($pool, $node->safe_psql('postgres', "SELECT count(*) FROM pmhash_indexes WHERE NOT $temporary"),
-	'the files of temporary indexes go with the session');
-$node->safe_psql('postgres', 'DROP TABLE t');
-is(scalar(index_files($pool)), 0, 'no file is left');
-$node->stop;
+# ======== tablespace ========
+
+# SET TABLESPACE of indexes, tables and databases: the main fork goes, the
+# index file stays where it is and goes on being valid, through crashes and
+# cleaners.  A database copied to another tablespace has its indexes rebuilt.
+{
+	my $node = new_server('tablespace');
+	my $location = PostgreSQL::Test::Utils::tempdir();
+	mkdir("$location/$_") or die foreach ('a', 'b', 'c');
+	$node->start;
+	$node->safe_psql('postgres', "CREATE TABLESPACE $_ LOCATION '$location/$_'") foreach ('a', 'b', 'c');
+	$node->safe_psql('postgres', 'CREATE DATABASE d');
+	install_extension($node, 'd');
+	$node->safe_psql('d', invalid_fixture());
+	$node->safe_psql('d', <<SQL);
+CREATE UNLOGGED TABLE u (k int4);
+CREATE INDEX u_k ON u USING pmhash (k);
+INSERT INTO u SELECT generate_series(1, 500);
+SQL
+
+	sub files
+	{
+		return $node->safe_psql('d', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes');
+	}
+
+	# Nothing was rebuilt, and rebuilds are off: the same files, all answers.
+	sub kept
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($files, $name) = @_;
+
+		is($node->safe_psql('d', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', "$name: valid");
+		is(files(), $files, "$name: the same files");
+		same_answers($node, 'u', 'k', 'u_k', "$name, unlogged", 'd');
+		all_come_back($node, $name, 'd');
+		return;
+	}
+
+	# event: `SET TABLESPACE`, of index, table or database
+	rebuild_off($node);
+	my $files = files();
+	foreach my $command (
+		'ALTER INDEX t_k SET TABLESPACE a',
+		'BEGIN; ALTER INDEX t_v SET TABLESPACE a; ROLLBACK',
+		'ALTER TABLE t SET TABLESPACE b',
+		'ALTER TABLE u SET TABLESPACE a; ALTER INDEX u_k SET TABLESPACE b',
+		'ALTER INDEX ALL IN TABLESPACE a SET TABLESPACE pg_default',
+		'ALTER INDEX ex_k SET TABLESPACE b; ALTER INDEX ex_k SET TABLESPACE a',
+		'ALTER TABLE ALL IN TABLESPACE a SET TABLESPACE pg_default; ALTER TABLE ALL IN TABLESPACE b SET TABLESPACE pg_default',
+		'ALTER INDEX ALL IN TABLESPACE a SET TABLESPACE pg_default; ALTER INDEX ALL IN TABLESPACE b SET TABLESPACE pg_default')
+	{
+		change_rows($node, 'd');
+		$node->safe_psql('d', $_) foreach $command =~ /BEGIN/ ? ($command) : split(/; /, $command);
+		change_rows($node, 'd');
+		kept($files, $command);
+	}
+	crash($node);
+	$node->start;
+	# a crash takes the file of the unlogged index
+	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500)');
+	$files = files();
+	all_come_back($node, 'crash after SET TABLESPACE', 'd');
+
+	change_rows($node, 'd');
+	$node->safe_psql('postgres', 'ALTER DATABASE d SET TABLESPACE b');
+	kept($files, 'ALTER DATABASE');
+	change_rows($node, 'd');
+	crash($node);
+	$node->start;
+	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500)');
+	all_come_back($node, 'crash after ALTER DATABASE', 'd');
+	$files = files();
+	$node->safe_psql('postgres', 'ALTER DATABASE d SET TABLESPACE pg_default');
+	kept($files, 'ALTER DATABASE, back');
+	wait_for_files(pool($node), 5, 'the cleaner has left all files and nothing else');
+
+	# REINDEX into another tablespace makes a new file and leaves no old one
+	$node->safe_psql('d', 'REINDEX (TABLESPACE a) TABLE t; REINDEX (TABLESPACE b, CONCURRENTLY) INDEX t_k');
+	all_come_back($node, 'REINDEX (TABLESPACE)', 'd');
+	wait_for_files(pool($node), 5, 'REINDEX (TABLESPACE), files');
+
+	# event: `SET TABLESPACE` of a table, then `TRUNCATE`, in one transaction
+	# ---- emptied in place in a transaction that has moved the table, and rolled back ----
+	# PostgreSQL truncates the main forks of the indexes, which are not new.
+	$node->safe_psql('d', <<SQL);
+CREATE TABLE m (k int4);
+CREATE INDEX m_k ON m USING pmhash (k);
+INSERT INTO m SELECT generate_series(1, 500);
+CREATE TABLE x (k int4, CONSTRAINT x_k EXCLUDE USING pmhash (k WITH =));
+INSERT INTO x SELECT generate_series(1, 500);
+SQL
+	foreach my $end ('ROLLBACK', 'COMMIT')
+	{
+		my $rows = $end eq 'COMMIT' ? 2 : 500;
+		my $find = 'SET enable_seqscan = off; SELECT count(*) FROM m, generate_series(1, 500) i WHERE m.k = i';
+
+		$node->safe_psql('d', <<SQL);
+BEGIN;
+ALTER TABLE m SET TABLESPACE a;
+TRUNCATE m;
+INSERT INTO m VALUES (3), (4);
+$end;
+SQL
+		is($node->safe_psql('d', $find), $rows, "moved, emptied, $end: answers");
+		like(index_state($node, 'm_k', 'd'), qr/^invalid: its table was given another tablespace/, "moved, emptied, $end: state");
+		rebuild_on($node);
+		$node->poll_query_until('d', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')");
+		rebuild_off($node);
+		is($node->safe_psql('d', $find), $rows, "moved, emptied, $end: answers by the index");
+		same_answers($node, 'm', 'k', 'm_k', "moved, emptied, $end", 'd');
+		$node->safe_psql('d', 'ALTER TABLE m SET TABLESPACE pg_default');
+	}
+
+	# A constraint can't be checked, until REINDEX.
+	my $move = 'BEGIN; ALTER TABLE x SET TABLESPACE a; TRUNCATE x;';
+	fails_like($node, "\\set VERBOSITY verbose\n$move INSERT INTO x VALUES (3)", qr/55000: cannot use pmhash index "x_k" because its table was moved.*REINDEX INDEX/s, 'moved, emptied, constraint: cannot be checked', 'd');
+	fails_like($node, 'INSERT INTO x VALUES (3)', qr/"x_k" has no usable file.*REINDEX INDEX/s, 'moved, emptied, constraint: nor after ROLLBACK', 'd');
+	fails_like($node, "$move REINDEX INDEX x_k; INSERT INTO x VALUES (3), (4); INSERT INTO x VALUES (5), (3)", qr/violates exclusion constraint "x_k"/, 'moved, emptied, REINDEX: holds', 'd');
+	rebuild_on($node);
+	$node->poll_query_until('d', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'");
+	rebuild_off($node);
+	same_answers($node, 'x', 'k', 'x_k', 'moved, emptied, rebuilt', 'd');
+	fails_like($node, 'INSERT INTO x VALUES (3)', qr/violates exclusion constraint "x_k"/, 'moved, emptied, rebuilt: holds', 'd');
+	$node->safe_psql('d', 'DROP TABLE m, x');
+
+	# ---- a copy in another tablespace ----
+	foreach my $strategy ('wal_log', 'file_copy')
+	{
+		$node->safe_psql('postgres',
+			"CREATE DATABASE copy_$strategy TEMPLATE d TABLESPACE c STRATEGY $strategy");
+		stays_invalid($node, 'it does not exist', "copy by $strategy", "copy_$strategy");
+	}
+	rebuild_on($node);
+	all_come_back($node, "copy by $_", "copy_$_") foreach ('wal_log', 'file_copy');
+	all_come_back($node, 'the original', 'd');
+	$node->stop;
+}
+
 done_testing();

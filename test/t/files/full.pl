@@ -6,7 +6,6 @@ use strict;
 use warnings;
 
 use Errno;
-use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
@@ -14,11 +13,10 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $small = $ENV{PMHASH_SMALL_FS};
-plan(skip_all => 'no small file system in PMHASH_SMALL_FS')
-  if !defined $small || $small eq '';
+my $small = small_file_system();
+plan(skip_all => 'no small file system in PMHASH_SMALL_FS') if !defined $small;
 
-my $pool = "$small/pool.$$";
+my $pool = "$small/pool";
 my $node = new_server('full', "pmhash.directory = '$pool'\n");
 $node->start;
 install_extension($node);
@@ -86,7 +84,7 @@ $node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(100001, 50000
 my $file = index_file($node, 't_k');
 $node->stop;
 patch_file($file, 16, "\xff" x 16);
-open(my $filler, '>', "$small/filler.$$") or die "$small: $!";
+open(my $filler, '>', "$small/filler") or die "$small: $!";
 while (syswrite($filler, "\0" x 4096)) { }
 ok($!{ENOSPC}, 'the file system is full');
 my $from = -s $node->logfile;
@@ -103,7 +101,5 @@ $node->start;
 is(index_state($node, 't_k'), 'valid', 'a new lock file in a full file system');
 same_answers($node, 't', 'k', 't_k', 'a new lock file in a full file system');
 close($filler);
-unlink("$small/filler.$$");
 $node->stop;
-rmtree($pool);
 done_testing();

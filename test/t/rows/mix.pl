@@ -2,7 +2,7 @@
 # people work with a table; then all indexes are compared with the tables and
 # checked.  Then once more, and the server is killed in the middle of it.
 #
-# PMHASH_MIX_SECONDS says how long (15).
+# PMHASH_LOADS: how many times as long.
 
 use strict;
 use warnings;
@@ -13,7 +13,7 @@ use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $seconds = $ENV{PMHASH_MIX_SECONDS} // 15;
+my $seconds = load_time(6);
 my $node = new_server('mix', "synchronous_commit = off\n");
 $node->start;
 install_extension($node);

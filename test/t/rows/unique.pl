@@ -1,7 +1,4 @@
-# Unique indexes (PostgreSQL 18 and later) under load: of many sessions that insert a
-# key one gets it and none dies of a deadlock; builds beside writers, crashes, an index
-# that is invalid, prepared transactions, a standby that takes over.  There is never a key
-# in two rows.
+# Unique indexes (18 and later).
 
 use strict;
 use warnings;
@@ -9,12 +6,20 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
+use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_server('uniq', <<CONF);
+# ======== unique ========
+
+# Unique indexes (PostgreSQL 18 and later) under load: of many sessions that insert a
+# key one gets it and none dies of a deadlock; builds beside writers, crashes, an index
+# that is invalid, prepared transactions, a standby that takes over.  There is never a key
+# in two rows.
+{
+	my $node = new_server('uniq', <<CONF);
 max_connections = 120
 max_prepared_transactions = 5
 deadlock_timeout = 100ms
@@ -23,11 +28,11 @@ max_wal_senders = 4
 wal_keep_size = 512MB
 hot_standby = on
 CONF
-plan(skip_all => 'unique indexes are for 18 and later') if $node->pg_version < 18;
-$node->append_conf('pg_hba.conf', "local replication all trust\n");
-$node->start;
-install_extension($node);
-$node->safe_psql('postgres', <<'SQL');
+	plan(skip_all => 'unique indexes are for 18 and later') if $node->pg_version < 18;
+	$node->append_conf('pg_hba.conf', "local replication all trust\n");
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE u (k int8, v int4, url text) WITH (autovacuum_enabled = off);
 CREATE UNIQUE INDEX u_k ON u USING pmhash (k) WITH (wal = on);
 CREATE UNIQUE INDEX u_url ON u USING pmhash (lower(url)) WITH (wal = on);
@@ -49,43 +54,43 @@ BEGIN
 EXCEPTION WHEN unique_violation OR deadlock_detected THEN NULL;
 END $$;
 SQL
-my $scan = 'SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off';
+	my $scan = 'SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off';
 
-# No key in two rows, by a sequential scan; the indexes know the rows.
-sub all_unique
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($server, $name) = @_;
+	# No key in two rows, by a sequential scan; the indexes know the rows.
+	sub all_unique
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($server, $name) = @_;
 
-	is($server->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k), count(url) - count(DISTINCT lower(url)) FROM u"),
-		'0|0', "$name: each key is in one row");
-	is($server->safe_psql('postgres', "SELECT pmhash_check('u_k'), pmhash_check('u_url')"), '|', "$name: pmhash_check");
-	same_answers($server, 'u', 'k', 'u_k', $name);
-	return;
-}
+		is($server->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k), count(url) - count(DISTINCT lower(url)) FROM u"),
+			'0|0', "$name: each key is in one row");
+		is($server->safe_psql('postgres', "SELECT pmhash_check('u_k'), pmhash_check('u_url')"), '|', "$name: pmhash_check");
+		same_answers($server, 'u', 'k', 'u_k', $name);
+		return;
+	}
 
-sub script
-{
-	my ($name, $text) = @_;
-	my $file = "$PostgreSQL::Test::Utils::tmp_check/$name.sql";
+	sub script
+	{
+		my ($name, $text) = @_;
+		my $file = "$PostgreSQL::Test::Utils::tmp_check/$name.sql";
 
-	PostgreSQL::Test::Utils::append_to_file($file, $text);
-	return $file;
-}
+		PostgreSQL::Test::Utils::append_to_file($file, $text);
+		return $file;
+	}
 
-# ---- 64 sessions, the same keys in the same order ----
-my $log_start = -s $node->logfile;
-my $race = script('race', "\\set k :k + 1\nSELECT try_insert(:k);\n");
-my $output = '';
-my $bench = start_pgbench($node, \$output, '-c', 64, '-j', 2, '-t', 150, '-D', 'k=0', '-f', $race);
-ok($bench->finish, '64 sessions insert the same keys') or diag($output);
-is($node->safe_psql('postgres', "$scan; SELECT count(*), count(DISTINCT k), min(k), max(k) FROM won"),
-	'150|150|1|150', 'each key has been won once');
-is($node->safe_psql('postgres', "$scan; SELECT count(*) FROM u"), '150', 'and is in one row');
-all_unique($node, 'race');
+	# ---- 64 sessions, the same keys in the same order ----
+	my $log_start = -s $node->logfile;
+	my $race = script('race', "\\set k :k + 1\nSELECT try_insert(:k);\n");
+	my $output = '';
+	my $bench = start_pgbench($node, \$output, '-c', 64, '-j', 2, '-t', 150, '-D', 'k=0', '-f', $race);
+	ok($bench->finish, '64 sessions insert the same keys') or diag($output);
+	is($node->safe_psql('postgres', "$scan; SELECT count(*), count(DISTINCT k), min(k), max(k) FROM won"),
+		'150|150|1|150', 'each key has been won once');
+	is($node->safe_psql('postgres', "$scan; SELECT count(*) FROM u"), '150', 'and is in one row');
+	all_unique($node, 'race');
 
-# ---- everything at once, with builds beside it ----
-my $mix = script('mix', <<'SQL');
+	# ---- everything at once, with builds beside it ----
+	my $mix = script('mix', <<'SQL');
 \set k random(1, 4)
 \set r random(1, 8)
 BEGIN;
@@ -112,99 +117,179 @@ ROLLBACK;
 COMMIT;
 \endif
 SQL
-# by one index: no deadlock
-$node->safe_psql('postgres', 'DROP INDEX u_url');
-$output = '';
-$bench = start_pgbench($node, \$output, '-c', 64, '-j', 2, '-T', 6, '-f', $mix);
-ok($bench->finish, 'mixed load of 64 sessions') or diag($output);
-is($node->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k) FROM u"), '0', 'mixed load: each key is in one row');
-my $log = slurp_file($node->logfile, $log_start);
-is(() = $log =~ /deadlock detected/g, 0, 'no deadlock');
+	# by one index: no deadlock
+	$node->safe_psql('postgres', 'DROP INDEX u_url');
+	$output = '';
+	$bench = start_pgbench($node, \$output, '-c', 64, '-j', 2, '-T', load_time(3), '-f', $mix);
+	ok($bench->finish, 'mixed load of 64 sessions') or diag($output);
+	is($node->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k) FROM u"), '0', 'mixed load: each key is in one row');
+	my $log = slurp_file($node->logfile, $log_start);
+	is(() = $log =~ /deadlock detected/g, 0, 'no deadlock');
 
-# by several, and builds beside it
-$node->safe_psql('postgres', "$scan; DELETE FROM u a USING u b WHERE lower(a.url) = lower(b.url) AND a.ctid < b.ctid; CREATE UNIQUE INDEX u_url ON u USING pmhash (lower(url)) WITH (wal = on)");
-$output = '';
-$bench = start_pgbench($node, \$output, '-c', 24, '-j', 2, '-T', 10, '-f', $mix);
-my $dups = 0;
-my $builds = 0;
-for (my $end = time + 8; time < $end;)
-{
-	foreach my $sql ('REINDEX INDEX CONCURRENTLY u_k', 'VACUUM (INDEX_CLEANUP on) u', 'DROP INDEX CONCURRENTLY u_url',
-		'CREATE UNIQUE INDEX CONCURRENTLY u_url ON u USING pmhash (lower(url))', 'VACUUM (INDEX_CLEANUP on) u')
+	# by several, and builds beside it
+	$node->safe_psql('postgres', "$scan; DELETE FROM u a USING u b WHERE lower(a.url) = lower(b.url) AND a.ctid < b.ctid; CREATE UNIQUE INDEX u_url ON u USING pmhash (lower(url)) WITH (wal = on)");
+	$output = '';
+	$bench = start_pgbench($node, \$output, '-c', 24, '-j', 2, '-T', load_time(4), '-f', $mix);
+	my $dups = 0;
+	my $builds = 0;
+	for (my $end = time + 8; time < $end;)
 	{
-		my ($status, $out, $err) = $node->psql('postgres', $sql);
+		foreach my $sql ('REINDEX INDEX CONCURRENTLY u_k', 'VACUUM (INDEX_CLEANUP on) u', 'DROP INDEX CONCURRENTLY u_url',
+			'CREATE UNIQUE INDEX CONCURRENTLY u_url ON u USING pmhash (lower(url))', 'VACUUM (INDEX_CLEANUP on) u')
+		{
+			my ($status, $out, $err) = $node->psql('postgres', $sql);
 
-		$builds++ if $status == 0;
-		# (beside the build there was nothing to keep url unique)
-		die "$sql: $err" if $status != 0 && $err !~ /could not create unique index "u_url"|duplicate key value violates unique constraint "u_url"|index "u_url" does not exist|relation "u_url" already exists/;
-		$node->psql('postgres', 'DROP INDEX CONCURRENTLY IF EXISTS u_url') if $status != 0;
-		$dups += $node->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k) FROM u");
+			$builds++ if $status == 0;
+			# (beside the build there was nothing to keep url unique)
+			die "$sql: $err" if $status != 0 && $err !~ /could not create unique index "u_url"|duplicate key value violates unique constraint "u_url"|index "u_url" does not exist|relation "u_url" already exists/;
+			$node->psql('postgres', 'DROP INDEX CONCURRENTLY IF EXISTS u_url') if $status != 0;
+			$dups += $node->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k) FROM u");
+		}
 	}
-}
-ok($bench->finish, 'mixed load goes on beside builds and VACUUM') or diag($output);
-is($dups, 0, 'no key in two rows at any time');
-cmp_ok($builds, '>', 4, "$builds builds and vacuums");
-$node->safe_psql('postgres', "$scan; DELETE FROM u a USING u b WHERE lower(a.url) = lower(b.url) AND a.ctid < b.ctid; DROP INDEX IF EXISTS u_url; CREATE UNIQUE INDEX u_url ON u USING pmhash (lower(url)) WITH (wal = on)");
-all_unique($node, 'mixed load');
+	ok($bench->finish, 'mixed load goes on beside builds and VACUUM') or diag($output);
+	is($dups, 0, 'no key in two rows at any time');
+	cmp_ok($builds, '>', 4, "$builds builds and vacuums");
+	$node->safe_psql('postgres', "$scan; DELETE FROM u a USING u b WHERE lower(a.url) = lower(b.url) AND a.ctid < b.ctid; DROP INDEX IF EXISTS u_url; CREATE UNIQUE INDEX u_url ON u USING pmhash (lower(url)) WITH (wal = on)");
+	all_unique($node, 'mixed load');
 
-# ---- prepared transactions ----
-$node->safe_psql('postgres', "BEGIN; INSERT INTO u VALUES (5000, 0, 'p'); PREPARE TRANSACTION 'p'");
-my $waits = "SET lock_timeout = '200ms'; INSERT INTO u VALUES (5000, 1, 'q')";
-fails_like($node, $waits, qr/lock timeout/, 'prepared transaction');
-$node->restart;
-fails_like($node, $waits, qr/lock timeout/, 'prepared transaction, past a restart');
-$node->safe_psql('postgres', "COMMIT PREPARED 'p'");
-fails_like($node, $waits, qr/duplicate key value violates unique constraint "u_k"/, 'COMMIT PREPARED');
+	# ---- prepared transactions ----
+	$node->safe_psql('postgres', "BEGIN; INSERT INTO u VALUES (5000, 0, 'p'); PREPARE TRANSACTION 'p'");
+	my $waits = "SET lock_timeout = '200ms'; INSERT INTO u VALUES (5000, 1, 'q')";
+	fails_like($node, $waits, qr/lock timeout/, 'prepared transaction');
+	$node->restart;
+	fails_like($node, $waits, qr/lock timeout/, 'prepared transaction, past a restart');
+	$node->safe_psql('postgres', "COMMIT PREPARED 'p'");
+	fails_like($node, $waits, qr/duplicate key value violates unique constraint "u_k"/, 'COMMIT PREPARED');
 
-# ---- an invalid index: no row goes in unchecked ----
-rebuild_off($node);
-unlink(index_file($node, 'u_k')) or die;
-my $before = $node->safe_psql('postgres', "$scan; SELECT count(*) FROM u");
-foreach my $sql ('INSERT INTO u VALUES (5000)', 'INSERT INTO u VALUES (5000) ON CONFLICT DO NOTHING',
-	'INSERT INTO u VALUES (5000) ON CONFLICT (k) DO UPDATE SET v = 1', 'INSERT INTO u VALUES (6000)',
-	'UPDATE u SET k = 5000 WHERE k <> 5000')
-{
-	fails_like($node, $sql, qr/index "u_k"/, "invalid index: $sql");
-}
-is($node->safe_psql('postgres', "$scan; SELECT count(*) FROM u"), $before, 'invalid index: no row');
-my ($status, $out, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\nALTER SYSTEM SET pmhash.rebuild = on;\nINSERT INTO u VALUES (5000)");
-like($err, qr/55000|40001/, 'its SQLSTATE');
-rebuild_on($node);
-$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes") or die;
-fails_like($node, 'INSERT INTO u VALUES (5000)', qr/duplicate key value violates unique constraint "u_k"/, 'rebuilt');
-all_unique($node, 'rebuilt');
+	# ---- an invalid index: no row goes in unchecked ----
+	rebuild_off($node);
+	unlink(index_file($node, 'u_k')) or die;
+	my $before = $node->safe_psql('postgres', "$scan; SELECT count(*) FROM u");
+	foreach my $sql ('INSERT INTO u VALUES (5000)', 'INSERT INTO u VALUES (5000) ON CONFLICT DO NOTHING',
+		'INSERT INTO u VALUES (5000) ON CONFLICT (k) DO UPDATE SET v = 1', 'INSERT INTO u VALUES (6000)',
+		'UPDATE u SET k = 5000 WHERE k <> 5000')
+	{
+		fails_like($node, $sql, qr/index "u_k"/, "invalid index: $sql");
+	}
+	is($node->safe_psql('postgres', "$scan; SELECT count(*) FROM u"), $before, 'invalid index: no row');
+	my ($status, $out, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\nALTER SYSTEM SET pmhash.rebuild = on;\nINSERT INTO u VALUES (5000)");
+	like($err, qr/55000|40001/, 'its SQLSTATE');
+	rebuild_on($node);
+	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes") or die;
+	fails_like($node, 'INSERT INTO u VALUES (5000)', qr/duplicate key value violates unique constraint "u_k"/, 'rebuilt');
+	all_unique($node, 'rebuilt');
 
-# ---- kill -9 in the middle of it, and a standby that takes over ----
-$node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('uniq_standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
-$node->wait_for_catchup($standby, 'replay');
-$standby->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid' AND index IN ('u_k', 'u_url')")
-  or die 'the standby builds nothing: ' . $standby->safe_psql('postgres', 'SELECT index, state FROM pmhash_indexes');
-my $keys = script('keys', "\\set k random(1, 3000)\nINSERT INTO u VALUES (:k, 0, 'http://example.org/' || :k) ON CONFLICT DO NOTHING;\nDELETE FROM u WHERE k = :k + 1;\nSELECT try_insert(:k + 2);\n");
-foreach my $round (1 .. 3)
-{
+	# ---- kill -9 in the middle of it, and a standby that takes over ----
+	$node->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('uniq_standby');
+	$standby->init_from_backup($node, 'base', has_streaming => 1);
+	$standby->start;
+	$node->wait_for_catchup($standby, 'replay');
+	$standby->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid' AND index IN ('u_k', 'u_url')")
+	  or die 'the standby builds nothing: ' . $standby->safe_psql('postgres', 'SELECT index, state FROM pmhash_indexes');
+	my $keys = script('keys', "\\set k random(1, 3000)\nINSERT INTO u VALUES (:k, 0, 'http://example.org/' || :k) ON CONFLICT DO NOTHING;\nDELETE FROM u WHERE k = :k + 1;\nSELECT try_insert(:k + 2);\n");
+	foreach my $round (1 .. 3)
+	{
+		$output = '';
+		$bench = start_pgbench($node, \$output, '-c', 8, '-j', 2, '-T', 30, '-f', $keys);
+		sleep 2;
+		crash($node);
+		$bench->finish;
+		$node->start;
+		all_unique($node, "crash $round");
+	}
 	$output = '';
 	$bench = start_pgbench($node, \$output, '-c', 8, '-j', 2, '-T', 30, '-f', $keys);
 	sleep 2;
 	crash($node);
 	$bench->finish;
-	$node->start;
-	all_unique($node, "crash $round");
+	$standby->promote;
+	my $key = $standby->safe_psql('postgres', "$scan; SELECT max(k) FROM u");
+	fails_like($standby, "INSERT INTO u VALUES ($key)", qr/duplicate key value violates unique constraint "u_k"/, 'promoted, at once');
+	all_unique($standby, 'promoted');
+	$output = '';
+	$bench = start_pgbench($standby, \$output, '-c', 8, '-j', 2, '-T', 3, '-f', $keys);
+	ok($bench->finish, 'load on the new primary') or diag($output);
+	all_unique($standby, 'load on the new primary');
+	$standby->stop;
 }
-$output = '';
-$bench = start_pgbench($node, \$output, '-c', 8, '-j', 2, '-T', 30, '-f', $keys);
-sleep 2;
-crash($node);
-$bench->finish;
-$standby->promote;
-my $key = $standby->safe_psql('postgres', "$scan; SELECT max(k) FROM u");
-fails_like($standby, "INSERT INTO u VALUES ($key)", qr/duplicate key value violates unique constraint "u_k"/, 'promoted, at once');
-all_unique($standby, 'promoted');
-$output = '';
-$bench = start_pgbench($standby, \$output, '-c', 8, '-j', 2, '-T', 3, '-f', $keys);
-ok($bench->finish, 'load on the new primary') or diag($output);
-all_unique($standby, 'load on the new primary');
-$standby->stop;
+
+# ======== unique stops ========
+
+# Inserts of one key into a unique index (PostgreSQL 18 and later), held at the steps
+# of unique.c while another session does what would let a duplicate pass.
+{
+	my $node = new_server('uniq_stops', undef, install_path => install_with_stop_points());
+	use_stop_points($node);
+
+	my $duplicate = qr/duplicate key value violates unique constraint "u_k"/;
+	my $scan = 'SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off';
+
+	sub one_row
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name) = @_;
+
+		is($node->safe_psql('postgres', "$scan; SELECT count(*) FROM u WHERE k = 1"), '1', "$name: one row");
+		is($node->safe_psql('postgres', "SELECT pmhash_check('u_k')"), '', "$name: pmhash_check");
+		$node->safe_psql('postgres', 'DELETE FROM u; VACUUM u');
+		return;
+	}
+
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', 'CREATE TABLE u (k int4, who text); CREATE UNIQUE INDEX u_k ON u USING pmhash (k)');
+
+	# ---- one has looked, and found nothing: the other does not get in between ----
+	hold('unique_before_insert');
+	my $first = start_session("INSERT INTO u VALUES (1, 'first')");
+	is_held('unique_before_insert', 'nothing there');
+	my $second = start_session("INSERT INTO u VALUES (1, 'second')");
+	ok($node->poll_query_until('postgres',
+			"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE '%second%' AND wait_event_type = 'LWLock' AND wait_event = 'pmhash_keys'"),
+		'nothing there: the second waits for the key');
+	is($node->safe_psql('postgres', "INSERT INTO u VALUES (2, 'other'), (3, 'keys'), (4, 'too'); SELECT count(*) FROM u"), '3', 'others do not');
+	release('unique_before_insert');
+	is(finish($first), '', 'nothing there: the first is in');
+	like(finish($second), $duplicate, 'nothing there: the second is not');
+	one_row('nothing there');
+
+	# ---- a dead row of the key is looked at; a new one comes meanwhile ----
+	$node->safe_psql('postgres', "INSERT INTO u VALUES (1, 'dead'); DELETE FROM u");
+	hold('unique_before_look');
+	$first = start_session("INSERT INTO u VALUES (1, 'first')");
+	is_held('unique_before_look', 'dead row');
+	$node->safe_psql('postgres', "INSERT INTO u VALUES (1, 'new')");
+	release('unique_before_look');
+	like(finish($first), $duplicate, 'dead row: a new one is met');
+	one_row('dead row');
+
+	# ---- the dead row has been looked at; its TID goes to a new one ----
+	my $tid = $node->safe_psql('postgres', "INSERT INTO u VALUES (1, 'dead') RETURNING ctid");
+	$node->safe_psql('postgres', 'DELETE FROM u');
+	hold('unique_looked');
+	$first = start_session("INSERT INTO u VALUES (1, 'first')");
+	is_held('unique_looked', 'TID used again');
+	$node->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP on, TRUNCATE off) u');
+	is($node->safe_psql('postgres', "INSERT INTO u VALUES (1, 'new') RETURNING ctid"), $tid, 'TID used again: it is');
+	release('unique_looked');
+	like(finish($first), $duplicate, 'TID used again: the new row is met');
+	one_row('TID used again');
+
+	# ---- ON CONFLICT: both are about to put their entries in, and one of them sees the other ----
+	hold('unique_before_insert');
+	$first = start_session("INSERT INTO u VALUES (1, 'first') ON CONFLICT (k) DO UPDATE SET who = u.who || ' and first'");
+	is_held('unique_before_insert', 'ON CONFLICT');
+	$second = start_session("INSERT INTO u VALUES (1, 'second') ON CONFLICT (k) DO UPDATE SET who = u.who || ' and second'");
+	ok($node->poll_query_until('postgres',
+			"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE '%''second%' AND wait_event = 'pmhash_keys'"),
+		'ON CONFLICT: the second waits for the key');
+	release('unique_before_insert');
+	is(finish($first), '', 'ON CONFLICT: the first');
+	is(finish($second), '', 'ON CONFLICT: the second');
+	is($node->safe_psql('postgres', 'SELECT who FROM u'), 'first and second', 'ON CONFLICT: both in turn');
+	one_row('ON CONFLICT');
+	$node->stop;
+}
+
 done_testing();

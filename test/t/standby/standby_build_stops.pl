@@ -1,12 +1,4 @@
-# At each step of the build of a file on a standby: the builder, the server, the postmaster
-# alone are killed, it is stopped at once, the builder is cancelled and terminated; on the
-# primary the index, the table, the database are dropped, rewritten, moved; the standby is
-# promoted.  What is there afterwards is built and answers right, and no file is left of what
-# is not.
-#
-# Each case takes its turn with one of the points; PMHASH_STOPS=all: each with all of them.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
+# Builds on a standby, held at stop points.
 
 use strict;
 use warnings;
@@ -23,201 +15,347 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $install = install_with_stop_points();
-my $primary = new_primary('primary', <<CONF, install_path => $install);
+# ======== standby build stops ========
+
+# At each step of the build of a file on a standby: the builder, the server, the postmaster
+# alone are killed, it is stopped at once, the builder is cancelled and terminated; on the
+# primary the index, the table, the database are dropped, rewritten, moved; the standby is
+# promoted.  What is there afterwards is built and answers right, and no file is left of what
+# is not.
+#
+# Each case takes its turn with one of the points; PMHASH_STOPS=all: each with all of them.
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
+{
+	my $install = install_with_stop_points();
+	my $primary = new_primary('primary', <<CONF, install_path => $install);
 allow_in_place_tablespaces = on
 pmhash.wal = on
 CONF
-install_extension($primary, 'template1');
-$primary->safe_psql('postgres', "CREATE TABLESPACE aside LOCATION ''");
-$primary->safe_psql($_, <<'SQL') foreach qw(template1 postgres);
+	install_extension($primary, 'template1');
+	$primary->safe_psql('postgres', "CREATE TABLESPACE aside LOCATION ''");
+	$primary->safe_psql($_, <<'SQL') foreach qw(template1 postgres);
 CREATE FUNCTION slowly(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
 	'BEGIN IF k = 0 THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
 SQL
-my $standby = made_standby($primary, 'standby', "max_standby_streaming_delay = 300s\n", install_path => $install);
-use_stop_points($standby);
-$standby->start;
-both_valid($standby, 'begin');
+	my $standby = made_standby($primary, 'standby', "max_standby_streaming_delay = 300s\n", install_path => $install);
+	use_stop_points($standby);
+	$standby->start;
+	both_valid($standby, 'begin');
 
-my @points = qw(standby_begins standby_begun standby_waited standby_scanning standby_scanned
-	standby_loaded standby_caught_up standby_publishing standby_published);
-my $database_is_there = 0;
+	my @points = qw(standby_begins standby_begun standby_waited standby_scanning standby_scanned
+		standby_loaded standby_caught_up standby_publishing standby_published);
+	my $database_is_there = 0;
 
-sub builder
-{
-	return $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' ORDER BY query LIKE 'building%' DESC LIMIT 1");
-}
+	sub builder
+	{
+		return $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' ORDER BY query LIKE 'building%' DESC LIMIT 1");
+	}
 
-# A database with a table, whose index is being built up to a point.
-sub start_build
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $name) = @_;
-	my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
+	# A database with a table, whose index is being built up to a point.
+	sub start_build
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($point, $name) = @_;
+		my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
 
-	$primary->safe_psql('postgres', 'CREATE DATABASE d') if !$database_is_there;
-	$database_is_there = 1;
-	caught_up($primary, $standby);
-	hold($point);
-	$primary->safe_psql('d', <<SQL);
+		$primary->safe_psql('postgres', 'CREATE DATABASE d') if !$database_is_there;
+		$database_is_there = 1;
+		caught_up($primary, $standby);
+		hold($point);
+		$primary->safe_psql('d', <<SQL);
 CREATE TABLE x (k int, v int) WITH (autovacuum_enabled = off);
 INSERT INTO x SELECT i % 100, i FROM generate_series(1, 3000) i;
 CREATE INDEX x_k ON x USING pmhash ($key);
 SQL
-	return is_held($point, $name);
-}
-
-sub all_right
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name, $point) = @_;
-	my $db = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'd'");
-	my $there = $primary->safe_psql('d', "SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'pmhash' WHERE relname = 'x_k' AND relpersistence = 'p'");
-	my $logged = $there ? $primary->safe_psql('d', "SELECT NOT coalesce(reloptions::text LIKE '%wal=off%', false) FROM pg_class WHERE relname = 'x_k'") : 'f';
-
-	write_all_ways($primary, 'x', 'd') if $primary->safe_psql('d', "SELECT count(*) FROM pg_class WHERE relname = 'x'");
-	if ($logged eq 't')
-	{
-		built($primary, $standby, $name, 'd');
-		same_as_heap($standby, 'x', 'k', 'x_k', $name, 'd') if $point ne 'standby_scanning';
+		return is_held($point, $name);
 	}
-	else
+
+	sub all_right
 	{
-		caught_up($primary, $standby);
-	}
-	wait_for_files(pool($standby) . "/$db", $logged eq 't' ? 1 : 0, "$name: files");
-	$primary->safe_psql('d', 'DROP TABLE IF EXISTS x');
-	caught_up($primary, $standby);
-	return;
-}
-
-# ---- ends of processes ----
-
-my %ends = ends_of('builder', \&builder);
-
-my $turn = 0;
-foreach my $end (sort keys %ends)
-{
-	foreach my $point (points_of($turn++, @points))
-	{
-		my $name = "$end at $point";
-
-		start_build($point, $name);
-		write_all_ways($primary, 'x', 'd') if $point ne 'standby_publishing';
-		my $then = $ends{$end}->();
-		release($point);
-		$then->() if defined $then;
-		all_right($name, $point);
-	}
-}
-
-# ---- statements ----
-
-my %statements = (
-	'DROP TABLE' => 'DROP TABLE x',
-	'DROP INDEX' => 'DROP INDEX x_k',
-	'DROP INDEX CONCURRENTLY' => 'DROP INDEX CONCURRENTLY x_k',
-	'TRUNCATE' => 'TRUNCATE x',
-	'TRUNCATE, rolled back' => 'BEGIN; TRUNCATE x; ROLLBACK',
-	'VACUUM FULL' => 'VACUUM FULL x',
-	'REINDEX' => 'REINDEX INDEX x_k',
-	'REINDEX CONCURRENTLY' => 'REINDEX INDEX CONCURRENTLY x_k',
-	'index moved' => 'ALTER INDEX x_k SET TABLESPACE aside',
-	'table moved' => 'ALTER TABLE x SET TABLESPACE aside',
-	'database moved' => 'ALTER DATABASE d SET TABLESPACE aside',
-	'database moved back' => 'ALTER DATABASE d SET TABLESPACE pg_default',
-	'database dropped' => 'DROP DATABASE d WITH (FORCE)',
-	'rewritten' => 'ALTER TABLE x ALTER k TYPE bigint',
-	'unlogged' => 'ALTER TABLE x SET UNLOGGED');
-
-foreach my $statement (sort keys %statements)
-{
-	foreach my $point (points_of($turn++, @points))
-	{
-		my $name = "$statement at $point";
-
-		next if $point eq 'standby_scanning' && $statement eq 'rewritten';
-		start_build($point, $name);
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name, $point) = @_;
 		my $db = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'd'");
-		$primary->safe_psql($statement =~ /^database/ ? 'postgres' : 'd', $statements{$statement});
-		usleep(200_000);
-		release($point);
-		if ($statement eq 'database dropped')
+		my $there = $primary->safe_psql('d', "SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'pmhash' WHERE relname = 'x_k' AND relpersistence = 'p'");
+		my $logged = $there ? $primary->safe_psql('d', "SELECT NOT coalesce(reloptions::text LIKE '%wal=off%', false) FROM pg_class WHERE relname = 'x_k'") : 'f';
+
+		write_all_ways($primary, 'x', 'd') if $primary->safe_psql('d', "SELECT count(*) FROM pg_class WHERE relname = 'x'");
+		if ($logged eq 't')
 		{
-			caught_up($primary, $standby);
-			wait_for_files(pool($standby) . "/$db", 0, "$name: no file is left");
-			$database_is_there = 0;
+			built($primary, $standby, $name, 'd');
+			same_as_heap($standby, 'x', 'k', 'x_k', $name, 'd') if $point ne 'standby_scanning';
 		}
 		else
 		{
+			caught_up($primary, $standby);
+		}
+		wait_for_files(pool($standby) . "/$db", $logged eq 't' ? 1 : 0, "$name: files");
+		$primary->safe_psql('d', 'DROP TABLE IF EXISTS x');
+		caught_up($primary, $standby);
+		return;
+	}
+
+	# ---- ends of processes ----
+
+	my %ends = ends_of('builder', \&builder);
+
+	my $turn = 0;
+	foreach my $end (sort keys %ends)
+	{
+		foreach my $point (points_of($turn++, @points))
+		{
+			my $name = "$end at $point";
+
+			start_build($point, $name);
+			write_all_ways($primary, 'x', 'd') if $point ne 'standby_publishing';
+			my $then = $ends{$end}->();
+			release($point);
+			$then->() if defined $then;
 			all_right($name, $point);
 		}
 	}
-}
 
-# ---- promoted ----
+	# ---- statements ----
 
-# Each one of its own, of one backup.
-$primary->backup('late');
-foreach my $end ('goes on', 'crash')
-{
-	foreach my $point (points_of(1 + $turn++, @points))
+	my %statements = (
+		%statements_on_x,
+		'database moved' => 'ALTER DATABASE d SET TABLESPACE aside',
+		'database moved back' => 'ALTER DATABASE d SET TABLESPACE pg_default',
+		'database dropped' => 'DROP DATABASE d WITH (FORCE)');
+
+	foreach my $statement (sort keys %statements)
 	{
-		# that holds up the promotion, which is not over when the server is killed
-		next if $point eq 'standby_publishing' && $end eq 'crash';
-		my $name = "promoted at $point, $end";
-		my $promoted = PostgreSQL::Test::Cluster->new("promoted_$turn" . "_$point", install_path => $install);
-		my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
+		foreach my $point (points_of($turn++, @points))
+		{
+			my $name = "$statement at $point";
 
-		$promoted->init_from_backup($primary, 'late', has_streaming => 1);
-		$promoted->append_conf('postgresql.conf', "max_standby_streaming_delay = 300s\n");
-		use_stop_points($promoted);
-		$promoted->start;
-		both_valid($promoted, $name);
-		$primary->safe_psql('postgres', <<SQL);
+			next if $point eq 'standby_scanning' && $statement eq 'rewritten';
+			start_build($point, $name);
+			my $db = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'd'");
+			$primary->safe_psql($statement =~ /^database/ ? 'postgres' : 'd', $statements{$statement});
+			usleep(200_000);
+			release($point);
+			if ($statement eq 'database dropped')
+			{
+				caught_up($primary, $standby);
+				wait_for_files(pool($standby) . "/$db", 0, "$name: no file is left");
+				$database_is_there = 0;
+			}
+			else
+			{
+				all_right($name, $point);
+			}
+		}
+	}
+
+	# ---- promoted ----
+
+	# Each one of its own, of one backup.
+	$primary->backup('late');
+	foreach my $end ('goes on', 'crash')
+	{
+		foreach my $point (points_of(1 + $turn++, @points))
+		{
+			# that holds up the promotion, which is not over when the server is killed
+			next if $point eq 'standby_publishing' && $end eq 'crash';
+			my $name = "promoted at $point, $end";
+			my $promoted = PostgreSQL::Test::Cluster->new("promoted_$turn" . "_$point", install_path => $install);
+			my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
+
+			$promoted->init_from_backup($primary, 'late', has_streaming => 1);
+			$promoted->append_conf('postgresql.conf', "max_standby_streaming_delay = 300s\n");
+			use_stop_points($promoted);
+			$promoted->start;
+			both_valid($promoted, $name);
+			$primary->safe_psql('postgres', <<SQL);
 CREATE TABLE p (k int, v int) WITH (autovacuum_enabled = off);
 INSERT INTO p SELECT i % 100, i FROM generate_series(1, 3000) i;
 SQL
-		caught_up($primary, $promoted);
-		hold($point);
-		$primary->safe_psql('postgres', "CREATE INDEX p_k ON p USING pmhash ($key)");
-		is_held($point, $name);
-		if ($point ne 'standby_publishing')
-		{
-			write_all_ways($primary, 'p');
 			caught_up($primary, $promoted);
-		}
-		$promoted->safe_psql('postgres', 'SELECT pg_promote(false)');
-		$primary->safe_psql('postgres', 'DROP TABLE p');
-		if ($end eq 'crash')
-		{
+			hold($point);
+			$primary->safe_psql('postgres', "CREATE INDEX p_k ON p USING pmhash ($key)");
+			is_held($point, $name);
+			if ($point ne 'standby_publishing')
+			{
+				write_all_ways($primary, 'p');
+				caught_up($primary, $promoted);
+			}
+			$promoted->safe_psql('postgres', 'SELECT pg_promote(false)');
+			$primary->safe_psql('postgres', 'DROP TABLE p');
+			if ($end eq 'crash')
+			{
+				$promoted->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'not promoted';
+				crash($promoted);
+				release($point);
+				$promoted->start;
+			}
+			else
+			{
+				release($point);
+			}
 			$promoted->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'not promoted';
-			crash($promoted);
-			release($point);
-			$promoted->start;
+			$promoted->safe_psql('postgres', 'INSERT INTO p SELECT i % 500 + 1, i FROM generate_series(1, 300) i');
+			ok($promoted->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes"), "$name: all valid");
+			same_as_heap($promoted, 'p', 'k', 'p_k', $name) if $point ne 'standby_scanning';
+			wait_for_files(pool($promoted), 3, "$name: files");
+			unlike(slurp_file($promoted->logfile), qr/PANIC|TRAP|could not replay|signal (?!9\b)\d+:/, "$name: nothing failed");
+			$promoted->stop;
+			$promoted->clean_node;
 		}
-		else
-		{
-			release($point);
-		}
-		$promoted->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'not promoted';
-		$promoted->safe_psql('postgres', 'INSERT INTO p SELECT i % 500 + 1, i FROM generate_series(1, 300) i');
-		ok($promoted->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes"), "$name: all valid");
-		same_as_heap($promoted, 'p', 'k', 'p_k', $name) if $point ne 'standby_scanning';
-		wait_for_files(pool($promoted), 3, "$name: files");
-		unlike(slurp_file($promoted->logfile), qr/PANIC|TRAP|could not replay|signal (?!9\b)\d+:/, "$name: nothing failed");
-		$promoted->stop;
-		$promoted->clean_node;
 	}
+
+	# ---- nothing goes on for ever ----
+
+	my $from = -s $standby->logfile;
+	sleep(3);
+	unlike(slurp_file($standby->logfile, $from), qr/has been built|could not build/, 'nothing is built any more');
+	unlike(slurp_file($standby->logfile), qr/PANIC|TRAP|could not replay|signal (?!9\b)\d+:/, 'nothing failed');
+	both_valid($standby, 'end');
+	no_findings($standby, 'end');
+	$_->stop foreach $standby, $primary;
 }
 
-# ---- nothing goes on for ever ----
+# ======== standby build held ========
 
-my $from = -s $standby->logfile;
-sleep(3);
-unlike(slurp_file($standby->logfile, $from), qr/has been built|could not build/, 'nothing is built any more');
-unlike(slurp_file($standby->logfile), qr/PANIC|TRAP|could not replay|signal (?!9\b)\d+:/, 'nothing failed');
-both_valid($standby, 'end');
-no_findings($standby, 'end');
-$_->stop foreach $standby, $primary;
+# A standby that is killed while it builds the file of an index, at each step of
+# that; and the same steps held while the primary goes on.
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
+{
+	my $install = install_with_stop_points();
+	my $primary = new_primary('stops_primary', "pmhash.wal = on\n", install_path => $install);
+
+	$primary->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION slowly(k int8) RETURNS int8 IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN IF k = 0 THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
+CREATE TABLE a (k int8, v int4) WITH (fillfactor = 60, autovacuum_enabled = off);
+INSERT INTO a SELECT i % 500, i FROM generate_series(0, 4999) i;
+CREATE INDEX a_k ON a USING pmhash (k);
+CREATE INDEX a_slow ON a USING pmhash (slowly(k));
+SQL
+	my $standby = made_standby($primary, 'stops_standby', "max_standby_streaming_delay = 300s\n", install_path => $install);
+	use_stop_points($standby);
+	$standby->start;
+
+	sub all_right_of_standby_build_held
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name) = @_;
+
+		built($primary, $standby, $name);
+		same_as_heap($standby, 'a', 'k', 'a_k', $name);
+		is($standby->safe_psql('postgres', <<SQL), '0', "$name: a_slow") if $name =~ /scanning/;
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+SELECT count(*) FROM (SELECT k, count(*) FROM a WHERE k > 0 GROUP BY 1) wanted (k, n),
+	LATERAL (SELECT count(*) FROM a WHERE slowly(k) = wanted.k) got (n) WHERE got.n <> wanted.n
+SQL
+		return;
+	}
+
+	all_right_of_standby_build_held('begin');
+	foreach my $point (qw(standby_begun standby_waited standby_scanning standby_scanned
+		standby_loaded standby_caught_up standby_published))
+	{
+		my $index = $point eq 'standby_scanning' ? 'a_slow' : 'a_k';
+
+		foreach my $kill (0, 1)
+		{
+			my $name = ($kill ? 'killed' : 'held') . " at $point";
+
+			hold($point);
+			$primary->safe_psql('postgres', "REINDEX INDEX $index");
+			is_held($point, $name);
+			write_all_ways($primary, 'a');
+			caught_up($primary, $standby);
+			if ($kill)
+			{
+				crash($standby);
+				release($point);
+				$standby->start;
+				write_all_ways($primary, 'a');
+			}
+			else
+			{
+				release($point);
+			}
+			all_right_of_standby_build_held($name);
+		}
+	}
+
+	# the worker alone is killed: all processes of the server start again
+	hold('standby_loaded');
+	$primary->safe_psql('postgres', 'REINDEX INDEX a_k');
+	is_held('standby_loaded', 'the builder alone');
+	my $builder = $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' AND query LIKE 'building%'");
+	like($builder, qr/^\d+$/, 'one builder is at work');
+	kill('KILL', $builder) if $builder =~ /^\d+$/;
+	usleep(200_000);
+	release('standby_loaded');
+	write_all_ways($primary, 'a');
+	wait_until_up($standby) or die 'the standby does not come back';
+	all_right_of_standby_build_held('the builder is killed');
+
+	# ... or terminated, and promoted in the middle
+	hold('standby_scanned');
+	$primary->safe_psql('postgres', 'REINDEX INDEX a_k');
+	is_held('standby_scanned', 'promotion');
+	write_all_ways($primary, 'a');
+	caught_up($primary, $standby);
+	$primary->stop;
+	$standby->promote;
+	release('standby_scanned');
+	ok($standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes"),
+		'promoted during a build: rebuilt as a primary does');
+	$standby->safe_psql('postgres', 'INSERT INTO a SELECT i % 500, i FROM generate_series(1, 300) i');
+	same_as_heap($standby, 'a', 'k', 'a_k', 'promoted during a build');
+	unlike(slurp_file($standby->logfile), qr/could not build index|could not replay|PANIC|TRAP/,
+		'nothing failed on the standby');
+	$standby->stop;
+}
+
+# ======== build at switch ========
+
+# A build on a standby that begins in the very record in which replay comes to a new
+# primary: its file is of that one, and stays when that one vacuums.  (Of 220 failovers
+# in test/soak two had an index that was given up for this, and was not there when it was
+# their turn.)
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
+{
+	my $old = new_primary('old', "wal_log_hints = on\n", install_path => install_with_stop_points());
+	my $new = new_standby($old, 'new', undef, install_path => $old->{_install_path});
+
+	both_valid($new, 'before');
+
+	# ---- the two change places ----
+
+	$old->stop('fast');
+	$new->promote;
+	$old->enable_streaming($new);
+	use_stop_points($old);
+	hold('redo_new_timeline');
+	$old->start;
+	is_held('redo_new_timeline', 'the first record of the new primary');
+
+	# A build begins between the end of one primary's records and the first of the other's.
+	wait_for_state($old, $_, qr/^(building|valid)/, "in that record: $_") foreach qw(t_k t_s);
+	release('redo_new_timeline');
+	both_valid($old, 'after it');
+
+	# ---- the new primary vacuums ----
+
+	my $position = log_position($old);
+
+	$new->safe_psql('postgres', $_) foreach ('DELETE FROM t WHERE n % 3 = 0', 'VACUUM (INDEX_CLEANUP on) t',
+		"INSERT INTO t SELECT i % 3000, 'more ' || i % 1000, i FROM generate_series(1, 3000) i");
+	caught_up($new, $old);
+	unlike(logged_since($old, $position), qr/is given up on this server|has been built on this standby/, 'nothing is given up');
+	is(standby_state($old, $_), 'valid', "vacuumed: $_") foreach qw(t_k t_s);
+	compare_in_snapshot($old, 'vacuumed: answers');
+	no_findings($old, 'vacuumed: pmhash_check');
+
+	$old->stop;
+	$new->stop;
+}
+
 done_testing();

@@ -1,16 +1,13 @@
-# Races of a standby: an ERROR in replay just after a restart, before it has come as far as
-# it was; readers that open a file while it is given up and built again, or find none; a
-# sweeper that is still there when the standby has been promoted.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
+# Processes of a standby that meet; sweepers, and the space that they give back.
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
-use PmhashInvalid qw(index_file);
+use PmhashInvalid;
 use PmhashStandby;
+use PmhashStandbyBuild;
 use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Cluster;
@@ -18,200 +15,511 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $built = qr/has been built on this standby/;
-my $primary = new_primary('primary', <<CONF, install_path => install_with_stop_points());
+# ======== standby races ========
+
+# Races of a standby: an ERROR in replay just after a restart, before it has come as far as
+# it was; readers that open a file while it is given up and built again, or find none; a
+# sweeper that is still there when the standby has been promoted.
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
+{
+	my $built = qr/has been built on this standby/;
+	my $primary = new_primary('primary', <<CONF, install_path => install_with_stop_points());
 bgwriter_lru_maxpages = 0
 pmhash.cleaner_naptime = 1000
 CONF
-my $standby = made_standby($primary, 'standby', <<CONF, install_path => $primary->{_install_path});
+	my $standby = made_standby($primary, 'standby', <<CONF, install_path => $primary->{_install_path});
 max_standby_streaming_delay = 300s
 hot_standby_feedback = on
 wal_receiver_status_interval = 1
 CONF
-my $points = use_stop_points($standby);
-$standby->start;
+	my $points = use_stop_points($standby);
+	$standby->start;
 
-sub replayed_and_valid
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name) = @_;
+	sub replayed_and_valid
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name) = @_;
 
+		caught_up($primary, $standby);
+		both_valid($standby, $name);
+		return;
+	}
+
+	replayed_and_valid('begin');
+
+	# ---- an ERROR in replay, before the records that the files had ----
+
+	# Replay begins at the restartpoint; its first record raises an ERROR.  It goes on to the
+	# name, and not as far as it was.  A file that was built there would have to have all that
+	# comes up to there, and a restart would pass that over for it.
+	$primary->safe_psql('postgres', 'CHECKPOINT');
 	caught_up($primary, $standby);
-	both_valid($standby, $name);
-	return;
-}
-
-replayed_and_valid('begin');
-
-# ---- an ERROR in replay, before the records that the files had ----
-
-# Replay begins at the restartpoint; its first record raises an ERROR.  It goes on to the
-# name, and not as far as it was.  A file that was built there would have to have all that
-# comes up to there, and a restart would pass that over for it.
-$primary->safe_psql('postgres', 'CHECKPOINT');
-caught_up($primary, $standby);
-$standby->safe_psql('postgres', 'CHECKPOINT');
-$primary->safe_psql('postgres', "SELECT pg_create_restore_point('here')");
-$primary->safe_psql('postgres', "INSERT INTO t SELECT 20000 + i % 10, 'past the name', i FROM generate_series(1, 200) i");
-caught_up($primary, $standby);
-my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash_standby()');
-my $position = log_position($standby);
-crash($standby);
-$standby->append_conf('postgresql.conf', "recovery_target_name = 'here'\nrecovery_target_action = pause\n");
-fail_at('redo_record');
-$standby->start;
-like(logged_since($standby, $position), qr/could not replay a record: error of the test at redo_record/, 'ERROR: there was one');
-is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
-	'ERROR: replay is not where it was');
-foreach (1 .. 50)
-{
-	last if logged_since($standby, $position) =~ $built;
-	usleep(100_000);
-}
-unlike(logged_since($standby, $position), $built, 'ERROR: nothing is built before it is');
-crash($standby);
-$standby->append_conf('postgresql.conf', "recovery_target_name = ''\n");
-$standby->start;
-replayed_and_valid('ERROR, replayed');
-compare_in_snapshot($standby, 'ERROR, replayed: answers');
-no_findings($standby, 'ERROR, replayed: pmhash_check');
-
-# ---- a reader opens a file while that is given up and built again ----
-
-# Its snapshot sees rows that the later file lacks.  It has not mapped the file yet, and
-# other sessions have.
-sub give_up
-{
-	my ($key) = @_;
-
-	$primary->safe_psql('postgres', "DELETE FROM t WHERE k = $key");
+	$standby->safe_psql('postgres', 'CHECKPOINT');
+	$primary->safe_psql('postgres', "SELECT pg_create_restore_point('here')");
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT 20000 + i % 10, 'past the name', i FROM generate_series(1, 200) i");
 	caught_up($primary, $standby);
-	file_is_lost($standby, 't_k', "SELECT count(n) FROM t WHERE k = $key");
-	return;
-}
+	my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash_standby()');
+	my $position = log_position($standby);
+	crash($standby);
+	$standby->append_conf('postgresql.conf', "recovery_target_name = 'here'\nrecovery_target_action = pause\n");
+	fail_at('redo_record');
+	$standby->start;
+	like(logged_since($standby, $position), qr/could not replay a record: error of the test at redo_record/, 'ERROR: there was one');
+	is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
+		'ERROR: replay is not where it was');
+	foreach (1 .. 50)
+	{
+		last if logged_since($standby, $position) =~ $built;
+		usleep(100_000);
+	}
+	unlike(logged_since($standby, $position), $built, 'ERROR: nothing is built before it is');
+	crash($standby);
+	$standby->append_conf('postgresql.conf', "recovery_target_name = ''\n");
+	$standby->start;
+	replayed_and_valid('ERROR, replayed');
+	compare_in_snapshot($standby, 'ERROR, replayed: answers');
+	no_findings($standby, 'ERROR, replayed: pmhash_check');
 
-sub reader_held_at
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $key, $name) = @_;
+	# ---- a reader opens a file while that is given up and built again ----
 
-	$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'seen', i FROM generate_series(1, 100) i");
-	replayed_and_valid($name);
-	my $session = start_and_hold($point, <<SQL, $name);
+	# Its snapshot sees rows that the later file lacks.  It has not mapped the file yet, and
+	# other sessions have.
+	sub give_up
+	{
+		my ($key) = @_;
+
+		$primary->safe_psql('postgres', "DELETE FROM t WHERE k = $key");
+		caught_up($primary, $standby);
+		file_is_lost($standby, 't_k', "SELECT count(n) FROM t WHERE k = $key");
+		return;
+	}
+
+	sub reader_held_at
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($point, $key, $name) = @_;
+
+		$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'seen', i FROM generate_series(1, 100) i");
+		replayed_and_valid($name);
+		my $session = start_and_hold($point, <<SQL, $name);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL pmhash.enable_pagescan = off;
 SELECT count(n) FROM t WHERE k = $key;
 COMMIT
 SQL
-	# until the primary knows of its snapshot, it may take away from catalogs what replay
-	# would have to wait with
-	sleep 3;
-	return $session;
-}
-
-my $key = 40000;
-foreach my $point ('open_before_life', 'open_before_map')
-{
-	my $name = "held at $point";
-	my $session = reader_held_at($point, ++$key, $name);
-
-	give_up($key);
-	built_again($standby, 't_k', $name);
-	release($point);
-	is(finish($session), '100', "$name: all rows of its snapshot");
-}
-{
-	# ... and looks when there is none: what it would map later is not what it looked for
-	my $name = 'held while there is none';
-	my $session = reader_held_at('open_before_life', ++$key, $name);
-
-	give_up($key);
-	hold('open_before_map');
-	release('open_before_life');
-	foreach (1 .. 30)
-	{
-		last if -e "$points/open_before_map.held";
-		usleep(100_000);
+		# until the primary knows of its snapshot, it may take away from catalogs what replay
+		# would have to wait with
+		sleep 3;
+		return $session;
 	}
-	unlink("$points/open_before_map");
-	built_again($standby, 't_k', $name);
-	release('open_before_map') if -e "$points/open_before_map.held";
-	is(finish($session), '100', "$name: all rows of its snapshot");
+
+	my $key = 40000;
+	foreach my $point ('open_before_life', 'open_before_map')
+	{
+		my $name = "held at $point";
+		my $session = reader_held_at($point, ++$key, $name);
+
+		give_up($key);
+		built_again($standby, 't_k', $name);
+		release($point);
+		is(finish($session), '100', "$name: all rows of its snapshot");
+	}
+	{
+		# ... and looks when there is none: what it would map later is not what it looked for
+		my $name = 'held while there is none';
+		my $session = reader_held_at('open_before_life', ++$key, $name);
+
+		give_up($key);
+		hold('open_before_map');
+		release('open_before_life');
+		foreach (1 .. 30)
+		{
+			last if -e "$points/open_before_map.held";
+			usleep(100_000);
+		}
+		unlink("$points/open_before_map");
+		built_again($standby, 't_k', $name);
+		release('open_before_map') if -e "$points/open_before_map.held";
+		is(finish($session), '100', "$name: all rows of its snapshot");
+	}
+
+	# ---- what is said of a lost file is said when there is another one ----
+
+	# It has found no file, and is held up before it says so.
+	{
+		my $name = 'late, opening';
+		my $session = reader_held_at('open_before_map', ++$key, $name);
+
+		give_up($key);
+		hold('standby_before_lost');
+		release('open_before_map');
+		is_held('standby_before_lost', $name);
+		built_again($standby, 't_k', $name);
+		my @file = stat(index_file($standby, 't_k'));
+		release('standby_before_lost');
+		is(finish($session), '100', "$name: all rows of its snapshot");
+		is(standby_state($standby, 't_k'), 'valid', "$name: the new file is not lost");
+		is((stat(index_file($standby, 't_k')))[1], $file[1], "$name: nor has it been built again");
+	}
+
+	# ---- there is no file when a scan begins, and one when it says so ----
+
+	# Its plan is from before.  It is to be tried again: if the new file is for its snapshot it
+	# might have had it, else it may lack rows.
+	foreach my $gone (0, 1)
+	{
+		my $name = $gone ? 'built too late' : 'built just now';
+		my $session = $standby->background_psql('postgres', on_error_stop => 0);
+		my $rows = 'SELECT k FROM t WHERE k = ' . ++$key;
+
+		$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'seen', i FROM generate_series(1, 100) i");
+		replayed_and_valid($name);
+		like(plan_of($standby, $rows, "$by{index}; "), qr/Index Only Scan using t_k/, "$name: plan");
+		$session->query_safe("$by{index}; BEGIN ISOLATION LEVEL REPEATABLE READ; DECLARE c CURSOR FOR $rows");
+		sleep 3;
+		$primary->safe_psql('postgres', "DELETE FROM t WHERE k = $key") if $gone;
+		caught_up($primary, $standby);
+		file_is_lost($standby, 't_k', 'SELECT k FROM t WHERE k = 0');
+		hold('walk_before_error');
+		$session->query_until(qr/begun/, "\\echo begun\nFETCH c;\n");
+		is_held('walk_before_error', $name);
+		built_again($standby, 't_k', $name);
+		release('walk_before_error');
+		$session->query('SELECT 1');
+		like($session->{stderr}, $gone ? qr/ERROR:  pmhash index "t_k" is younger than the snapshot/ :
+			  qr/ERROR:  pmhash index "t_k" has just been rebuilt/, "$name: what it says");
+		$session->{stderr} = '';
+		is($session->query_safe("ROLLBACK; SELECT count(*) FROM ($rows) r"), $gone ? 0 : 100, "$name: the next try");
+		$session->quit;
+	}
+
+	compare_in_snapshot($standby, 'after these: answers');
+
+	# ---- a sweeper that is still there when the standby has been promoted ----
+
+	# The files are the primary's then: a damaged one is not removed without a mark in its stub.
+	$standby->stop;
+	hold('standby_sweeping');
+	$standby->start;
+	is_held('standby_sweeping', 'sweeper');
+	$primary->stop;
+	$position = log_position($standby);
+	$standby->promote;
+	$standby->safe_psql('postgres', q(SELECT pmhash_size('t_k')));
+	$standby->safe_psql('postgres', 'CREATE TABLE first_use (k integer); CREATE INDEX ON first_use USING pmhash (k)');
+	my @files = map { $standby->safe_psql('postgres', "SELECT file FROM pmhash_files() WHERE index = '$_'::regclass") } qw(t_k t_s);
+	truncate($_, 8192) || die "$_: $!" foreach @files;
+	release('standby_sweeping');
+	$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'") or die;
+	unlike(logged_since($standby, $position), qr/is given up on this server/, 'promoted: the sweeper gives nothing up');
+	is_deeply([ grep { !-e } @files ], [], 'promoted: nor does it remove anything');
+	$standby->safe_psql('postgres', "INSERT INTO t VALUES (50000, 'x', 1)");
+	$standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes") or die;
+	compare_in_snapshot($standby, 'promoted, rebuilt: answers');
+
+	$standby->stop;
 }
 
-# ---- what is said of a lost file is said when there is another one ----
+# ======== standby sweepers ========
 
-# It has found no file, and is held up before it says so.
+# The workers of a standby take turns: what looks for free space in files after a restart
+# is one process at a time, leaves when a build waits for its slot or pmhash.rebuild is
+# turned off, and is started again until it has been everywhere.
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
-	my $name = 'late, opening';
-	my $session = reader_held_at('open_before_map', ++$key, $name);
+	my @databases = map { "db$_" } 1 .. 4;
+	my $primary = new_primary('primary2', "max_prepared_transactions = 2\n", install_path => install_with_stop_points());
+	my $standby = made_standby($primary, 'standby2', "log_min_messages = debug1\n",
+		install_path => $primary->{_install_path});
+	my $workers = q(FROM pg_stat_activity WHERE backend_type ~ 'pmhash standby (builder|sweeper)');
+	my $sweepers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper');
+	my ($points, %file);
 
-	give_up($key);
-	hold('standby_before_lost');
-	release('open_before_map');
-	is_held('standby_before_lost', $name);
-	built_again($standby, 't_k', $name);
-	my @file = stat(index_file($standby, 't_k'));
-	release('standby_before_lost');
-	is(finish($session), '100', "$name: all rows of its snapshot");
-	is(standby_state($standby, 't_k'), 'valid', "$name: the new file is not lost");
-	is((stat(index_file($standby, 't_k')))[1], $file[1], "$name: nor has it been built again");
-}
+	$points = use_stop_points($standby);
+	$standby->start;
 
-# ---- there is no file when a scan begins, and one when it says so ----
+	# Keys with lists, in buffers that a restart has to find again.
+	foreach my $database (@databases)
+	{
+		$primary->safe_psql('postgres', "CREATE DATABASE $database");
+		install_extension($primary, $database);
+		$primary->safe_psql($database, <<'SQL');
+CREATE TABLE v (k int);
+CREATE INDEX v_k ON v USING pmhash (k) WITH (wal = on);
+INSERT INTO v SELECT i % 400 FROM generate_series(1, 48000) i;
+SQL
+		($file{$database}) = $primary->safe_psql($database,
+			q(SELECT file FROM pmhash_files() WHERE index = 'v_k'::regclass)) =~ m{/(\w+)\.pmh$};
+	}
 
-# Its plan is from before.  It is to be tried again: if the new file is for its snapshot it
-# might have had it, else it may lack rows.
-foreach my $gone (0, 1)
-{
-	my $name = $gone ? 'built too late' : 'built just now';
-	my $session = $standby->background_psql('postgres', on_error_stop => 0);
-	my $rows = 'SELECT k FROM t WHERE k = ' . ++$key;
+	sub all_built
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name) = @_;
 
-	$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'seen', i FROM generate_series(1, 100) i");
-	replayed_and_valid($name);
-	like(plan_of($standby, $rows, "$by{index}; "), qr/Index Only Scan using t_k/, "$name: plan");
-	$session->query_safe("$by{index}; BEGIN ISOLATION LEVEL REPEATABLE READ; DECLARE c CURSOR FOR $rows");
-	sleep 3;
-	$primary->safe_psql('postgres', "DELETE FROM t WHERE k = $key") if $gone;
+		caught_up($primary, $standby);
+		foreach my $database ('postgres', @databases)
+		{
+			ok($standby->poll_query_until($database, q(SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid')),
+				"$name: all of $database are built");
+		}
+		return;
+	}
+
+	# A test: the files of these databases are swept.
+	sub swept
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($position, $name, @of) = @_;
+
+		ok($standby->wait_for_log(qr/found what is free in pmhash file $file{$_}/, $position), "$name: $_ is swept")
+		  foreach @of;
+		return;
+	}
+
+	# Start it, with a sweeper held, and have the next step of any held as well.
+	sub start_and_hold_sweeper
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name) = @_;
+
+		$standby->stop('immediate');
+		hold('standby_sweeping');
+		$standby->start;
+		is_held('standby_sweeping', $name);
+		hold('standby_sweeping');
+		return;
+	}
+
+	# A test: no worker has come by since that was to be held.
+	sub none_has_come_by
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name) = @_;
+
+		return ok(-e "$points/standby_sweeping" && !-e "$points/standby_sweeping.held", $name);
+	}
+
+	all_built('begin');
+
+	# ---- one at a time, and builds find the other slots ----
+
+	my $position = log_position($standby);
+	start_and_hold_sweeper('one at a time');
+	sleep 3;	# time enough for others
+	is($standby->safe_psql('postgres', "SELECT count(*) $sweepers"), '1', 'one at a time: there is no other');
+	release('standby_sweeping') if !ok(-e "$points/standby_sweeping", 'one at a time: none has come by');
+	$primary->safe_psql('db1', 'CREATE TABLE a (k int); INSERT INTO a SELECT i % 100 FROM generate_series(1, 1000) i; CREATE INDEX a_k ON a USING pmhash (k) WITH (wal = on)');
 	caught_up($primary, $standby);
-	file_is_lost($standby, 't_k', 'SELECT k FROM t WHERE k = 0');
-	hold('walk_before_error');
-	$session->query_until(qr/begun/, "\\echo begun\nFETCH c;\n");
-	is_held('walk_before_error', $name);
-	built_again($standby, 't_k', $name);
-	release('walk_before_error');
-	$session->query('SELECT 1');
-	like($session->{stderr}, $gone ? qr/ERROR:  pmhash index "t_k" is younger than the snapshot/ :
-		  qr/ERROR:  pmhash index "t_k" has just been rebuilt/, "$name: what it says");
-	$session->{stderr} = '';
-	is($session->query_safe("ROLLBACK; SELECT count(*) FROM ($rows) r"), $gone ? 0 : 100, "$name: the next try");
-	$session->quit;
+	ok($standby->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'a_k')),
+		'one at a time: a build is done meanwhile');
+
+	# ---- it leaves when a build waits for its slot ----
+
+	# Builds wait for this transaction, each in its slot.
+	$primary->safe_psql('postgres', q(BEGIN; INSERT INTO t VALUES (-1, 'prepared', 1); PREPARE TRANSACTION 'old'));
+	$primary->safe_psql($databases[$_], 'CREATE TABLE b (k int); CREATE INDEX b_k ON b USING pmhash (k) WITH (wal = on)')
+	  foreach 0 .. 2;
+	caught_up($primary, $standby);
+	ok($standby->poll_query_until('postgres', "SELECT count(*) = 3 $workers"), 'three at a time');
+	my $building = q(SELECT count(*) FROM pmhash_indexes WHERE state LIKE 'building%');
+	my $begun = sub { my $n = 0; $n += $standby->safe_psql($_, $building) foreach @databases; return $n; };
+	is($begun->(), '2', 'it leaves: two builds have begun beside it');
+	sleep 3;	# the launcher, too, has to learn that the third one waits
+	release('standby_sweeping');
+	for (my $i = 0; $i < 200 && $begun->() < 3; $i++)
+	{
+		usleep(50_000);
+	}
+	is($begun->(), '3', 'it leaves: the third begins');
+	is($standby->safe_psql('postgres', "SELECT count(*) $workers"), '3', 'it leaves: never more than three');
+	none_has_come_by('it leaves: before its next step');
+	unlink("$points/standby_sweeping");
+	$primary->safe_psql('postgres', q(ROLLBACK PREPARED 'old'));
+	all_built('it leaves');
+
+	# what was left is swept when there are slots again, with nothing to build
+	swept($position, 'and comes back', @databases);
+
+	# ---- pmhash.rebuild is turned off meanwhile ----
+
+	$position = log_position($standby);
+	start_and_hold_sweeper('turned off');
+	$standby->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
+	$standby->reload;
+	ok($standby->poll_query_until('postgres', q(SELECT current_setting('pmhash.rebuild') = 'off')), 'turned off');
+	release('standby_sweeping');
+	ok($standby->poll_query_until('postgres', "SELECT count(*) = 0 $workers"), 'turned off: it ends');
+	none_has_come_by('turned off: before its next step');
+
+	# the launcher has nothing to do then, and does nothing
+	my $launcher = $standby->safe_psql('postgres', q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'));
+	my $woken = sub { return (slurp_file("/proc/$launcher/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m)[0]; };
+	$primary->safe_psql('db4', 'CREATE INDEX v_k2 ON v USING pmhash ((k + 1)) WITH (wal = on)');
+	caught_up($primary, $standby);
+	my $before = $woken->();
+	sleep 3;
+	cmp_ok($woken->() - $before, '<', 100, 'turned off: the launcher sleeps');
+	none_has_come_by('turned off: none is started');
+	unlink("$points/standby_sweeping");
+	$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
+	$standby->reload;
+	swept($position, 'turned on', @databases);
+	all_built('turned on');
+
+	# ---- a database that takes no connections holds up no other ----
+
+	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS off');
+	caught_up($primary, $standby);
+	$position = log_position($standby);
+	$standby->restart;
+	swept($position, 'one without connections', @databases[1 .. 3]);
+	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS on');
+	swept($position, 'with connections again', 'db1');
+
+	$_->stop foreach $standby, $primary;
 }
 
-compare_in_snapshot($standby, 'after these: answers');
+# ======== standby space ========
 
-# ---- a sweeper that is still there when the standby has been promoted ----
+# What is free in the files of a standby is found again after a restart, beside replay:
+# a standby that is restarted again and again, and never promoted, needs no more space
+# than the primary.
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
+{
+	my $rounds = 5;
+	my $lists = 200;
+	my $primary = new_primary('primary3', '', install_path => install_with_stop_points());
+	my $standby = made_standby($primary, 'standby3', "log_min_messages = debug1\n",
+		install_path => $primary->{_install_path});
+	use_stop_points($standby);
+	$standby->start;
 
-# The files are the primary's then: a damaged one is not removed without a mark in its stub.
-$standby->stop;
-hold('standby_sweeping');
-$standby->start;
-is_held('standby_sweeping', 'sweeper');
-$primary->stop;
-$position = log_position($standby);
-$standby->promote;
-$standby->safe_psql('postgres', q(SELECT pmhash_size('t_k')));
-$standby->safe_psql('postgres', 'CREATE TABLE first_use (k integer); CREATE INDEX ON first_use USING pmhash (k)');
-my @files = map { $standby->safe_psql('postgres', "SELECT file FROM pmhash_files() WHERE index = '$_'::regclass") } qw(t_k t_s);
-truncate($_, 8192) || die "$_: $!" foreach @files;
-release('standby_sweeping');
-$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'") or die;
-unlike(logged_since($standby, $position), qr/is given up on this server/, 'promoted: the sweeper gives nothing up');
-is_deeply([ grep { !-e } @files ], [], 'promoted: nor does it remove anything');
-$standby->safe_psql('postgres', "INSERT INTO t VALUES (50000, 'x', 1)");
-$standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes") or die;
-compare_in_snapshot($standby, 'promoted, rebuilt: answers');
+	# Keys with lists of 120 rows, each in a buffer of its own.
+	sub fill
+	{
+		my ($round) = @_;
 
-$standby->stop;
+		return "INSERT INTO v SELECT $round * 1000 + i % $lists FROM generate_series(1, $lists * 120) i; ";
+	}
+
+	# Half of them, spread over all that there are, go.
+	sub thin_out
+	{
+		my ($round) = @_;
+		return "DELETE FROM v WHERE k % 2 = $round % 2; VACUUM (INDEX_CLEANUP ON) v; ";
+	}
+
+	sub figure
+	{
+		my ($node, $name) = @_;
+		return $node->safe_psql('postgres', "SELECT $name FROM pmhash_stats('v_k')");
+	}
+
+	my $sweeper = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper');
+
+	# The files that have been swept since, when no sweeper is at work any more.
+	sub swept_files
+	{
+		my ($position) = @_;
+		my %files;
+
+		$standby->poll_query_until('postgres', "SELECT count(*) = 0 $sweeper")
+		  or die 'a sweeper does not end';
+		$files{$_} = 1 foreach logged_since($standby, $position) =~ /found what is free in pmhash file (\w+)/g;
+		return keys %files;
+	}
+
+	# A test: the file has been swept since.
+	sub swept_of_standby_space
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($position, $name) = @_;
+		my ($id) = $primary->safe_psql('postgres', "SELECT file FROM pmhash_files() WHERE index = 'v_k'::regclass") =~ m{/(\w+)\.pmh$};
+
+		return ok($standby->wait_for_log(qr/found what is free in pmhash file $id/, $position), "$name: swept");
+	}
+
+	$primary->safe_psql('postgres', 'CREATE TABLE v (k int) WITH (autovacuum_enabled = off); ' . fill(0)
+		  . 'CREATE INDEX v_k ON v USING pmhash (k) WITH (wal = on);');
+	caught_up($primary, $standby);
+	wait_for_state($standby, 'v_k', qr/^valid$/, 'built');
+
+	# ---- restarted again and again ----
+
+	my $most = 0;
+	foreach my $round (1 .. $rounds)
+	{
+		my $how = $round % 2 ? 'immediate' : 'fast';
+		my $position;
+
+		$primary->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out($round);
+		caught_up($primary, $standby);
+		$standby->stop($how);
+		$position = log_position($standby);
+		$standby->start;
+		swept_of_standby_space($position, "round $round, $how");
+		$primary->safe_psql('postgres', fill($round));
+		caught_up($primary, $standby);
+		$most = figure($primary, 'value_bytes') if figure($primary, 'value_bytes') > $most;
+		note("round $round: primary ", figure($primary, 'value_bytes'), ', standby ', figure($standby, 'value_bytes'));
+	}
+	cmp_ok(figure($primary, 'list_bytes'), '>', 200_000, 'there are lists');
+	cmp_ok(figure($standby, 'value_bytes'), '<=', 1.25 * $most, 'the standby needs no more than the primary');
+	same_as_heap($standby, 'v', 'k', 'v_k', 'restarted');
+
+	# ---- beside replay that takes buffers and gives them back ----
+
+	$standby->stop('immediate');
+	hold('standby_sweeping');
+	my $position = log_position($standby);
+	$standby->start;
+	is_held('standby_sweeping', 'beside replay');
+	$primary->safe_psql('postgres', $_)
+	  foreach split /(?<=;) /, fill(20) . thin_out(0) . fill(21) . thin_out(1) . fill(22);
+	caught_up($primary, $standby);
+	same_as_heap($standby, 'v', 'k', 'v_k', 'beside replay');
+	release('standby_sweeping');
+	swept_of_standby_space($position, 'beside replay');
+	my @files = swept_files($position);
+	$primary->safe_psql('postgres', fill(23));
+	caught_up($primary, $standby);
+	same_as_heap($standby, 'v', 'k', 'v_k', 'beside replay, afterwards');
+
+	# ---- the sweeper is ended in the middle: the next one begins anew, by itself ----
+
+	$standby->stop('immediate');
+	hold('standby_sweeping');
+	$standby->start;
+	is_held('standby_sweeping', 'ended');
+	$position = log_position($standby);
+	my $ended = $standby->safe_psql('postgres', "SELECT pid $sweeper");
+	$standby->safe_psql('postgres', "SELECT pg_terminate_backend($ended)");
+	release('standby_sweeping');
+	$standby->poll_query_until('postgres', "SELECT count(*) = 0 $sweeper AND pid = $ended")
+	  or die 'the sweeper does not end';
+	unlike(logged_since($standby, $position), qr/found what is free in pmhash file.*terminating background worker/s, 'ended: in the middle');
+	# whichever it was in the middle of
+	ok($standby->wait_for_log(qr/found what is free in pmhash file $_/, $position), "ended: $_ is swept") foreach @files;
+	swept_of_standby_space($position, 'ended');
+
+	# ---- promoted in the middle: VACUUM does it ----
+
+	$standby->stop('immediate');
+	hold('standby_sweeping');
+	$position = log_position($standby);
+	$standby->start;
+	is_held('standby_sweeping', 'promoted');
+	$standby->promote;
+	$standby->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out(0) . fill(30);
+	release('standby_sweeping');
+	$standby->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out(1) . fill(31);
+	same_as_heap($standby, 'v', 'k', 'v_k', 'promoted');
+	unlike(logged_since($standby, $position), qr/has been rebuilt|not trusted|is given up|has been built/, 'promoted: nothing is built');
+	$_->stop foreach $standby, $primary;
+}
+
 done_testing();

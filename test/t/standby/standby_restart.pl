@@ -1,10 +1,9 @@
-# A standby is stopped, killed, started without the library, promoted, made a standby
-# again: where its files are up to date they are used at once, else built again, and
-# never wrong.
+# Standbys that are restarted, and what their files' heads say.
 
 use strict;
 use warnings;
 
+use File::Copy;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
@@ -14,249 +13,437 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $built = qr/has been built on this standby/;
-my $primary = new_primary('primary');
+# ======== standby restart ========
 
-# another directory than the primary's by default: of no consequence
-my $elsewhere = PostgreSQL::Test::Utils::tempdir() . '/pool';
-my $standby = new_standby($primary, 'standby', <<CONF);
+# A standby is stopped, killed, started without the library, promoted, made a standby
+# again: where its files are up to date they are used at once, else built again, and
+# never wrong.
+{
+	my $built = qr/has been built on this standby/;
+	my $primary = new_primary('primary');
+
+	# another directory than the primary's by default: of no consequence
+	my $elsewhere = PostgreSQL::Test::Utils::tempdir() . '/pool';
+	my $standby = new_standby($primary, 'standby', <<CONF);
 pmhash.directory = '$elsewhere'
 restart_after_crash = on
 CONF
 
-both_valid($standby, 'built in a directory of its own');
-is(scalar(index_files($elsewhere)), 2, 'there they are');
+	both_valid($standby, 'built in a directory of its own');
+	is(scalar(index_files($elsewhere)), 2, 'there they are');
 
-# ---- clean restarts, with changes while it is down ----
+	# ---- clean restarts, with changes while it is down ----
 
-foreach my $how ('fast', 'immediate')
-{
-	# trust: standby-applied
+	foreach my $how ('fast', 'immediate')
+	{
+		# trust: standby-applied
+		my $position = log_position($standby);
+
+		change_t($primary, 1, 700);
+		caught_up($primary, $standby);
+		$standby->stop($how);
+		change_t($primary, 2, 700);
+		$standby->start;
+		caught_up($primary, $standby);
+		both_valid($standby, "restart after $how");
+		compare_in_snapshot($standby, "restart after $how: answers");
+		no_findings($standby, "restart after $how: pmhash_check");
+		unlike(logged_since($standby, $position), $built, "restart after $how: nothing is built");
+	}
+
+	# ---- killed in the middle of replay ----
+
+	my $bench = load_of_t($primary, 40);
+	my $output = '';
+	my $load = start_pgbench($primary, \$output, '-c', '3', '-T', '40', '-f', $bench);
 	my $position = log_position($standby);
-
-	change_t($primary, 1, 700);
+	foreach my $round (1 .. load_time(4))
+	{
+		usleep(500_000 + int(rand(700_000)));
+		$primary->safe_psql('postgres', 'VACUUM t') if $round % 2 == 0;
+		$standby->safe_psql('postgres', 'CHECKPOINT') if $round % 3 == 0;
+		crash($standby);
+		usleep(300_000);
+		$standby->start;
+		caught_up($primary, $standby);
+		both_valid($standby, "killed, round $round");
+		compare_in_snapshot($standby, "killed, round $round: answers");
+	}
+	$load->signal('TERM');
+	$load->finish;
 	caught_up($primary, $standby);
-	$standby->stop($how);
-	change_t($primary, 2, 700);
-	$standby->start;
-	caught_up($primary, $standby);
-	both_valid($standby, "restart after $how");
-	compare_in_snapshot($standby, "restart after $how: answers");
-	no_findings($standby, "restart after $how: pmhash_check");
-	unlike(logged_since($standby, $position), $built, "restart after $how: nothing is built");
-}
+	no_findings($standby, 'killed in replay: pmhash_check');
+	# (Unless it was killed while it asked the kernel, as it does after each CHECKPOINT.)
+	my $killed_log = logged_since($standby, $position);
+	ok($killed_log !~ $built || $killed_log =~ /went down while it asked/, 'killed in replay: nothing is built')
+	  or diag($killed_log);
 
-# ---- killed in the middle of replay ----
+	# ---- the library is absent for a while ----
 
-my $bench = load_of_t($primary, 40);
-my $output = '';
-my $load = start_pgbench($primary, \$output, '-c', '3', '-T', '40', '-f', $bench);
-my $position = log_position($standby);
-foreach my $round (1 .. 8)
-{
-	usleep(500_000 + int(rand(700_000)));
-	$primary->safe_psql('postgres', 'VACUUM t') if $round % 2 == 0;
-	$standby->safe_psql('postgres', 'CHECKPOINT') if $round % 3 == 0;
-	crash($standby);
-	usleep(300_000);
-	$standby->start;
-	caught_up($primary, $standby);
-	both_valid($standby, "killed, round $round");
-	compare_in_snapshot($standby, "killed, round $round: answers");
-}
-$load->signal('TERM');
-$load->finish;
-caught_up($primary, $standby);
-no_findings($standby, 'killed in replay: pmhash_check');
-# (Unless it was killed while it asked the kernel, as it does after each CHECKPOINT.)
-my $killed_log = logged_since($standby, $position);
-ok($killed_log !~ $built || $killed_log =~ /went down while it asked/, 'killed in replay: nothing is built')
-  or diag($killed_log);
+	foreach my $checkpoint (0, 1)
+	{
+		my $name = $checkpoint ? 'absent past a restartpoint' : 'absent for a short time';
 
-# ---- the library is absent for a while ----
+		$position = log_position($standby);
+		$standby->stop;
+		$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+		$standby->start;
+		change_t($primary, 3 + $checkpoint, 700);
+		$primary->safe_psql('postgres', 'CHECKPOINT');
+		caught_up($primary, $standby);
+		$standby->safe_psql('postgres', 'CHECKPOINT') if $checkpoint;
+		is($standby->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE k = 5'), 't',
+			"$name: the server is up");
+		$standby->stop($checkpoint ? 'fast' : 'immediate');
+		$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
+		$standby->start;
+		caught_up($primary, $standby);
+		both_valid($standby, $name);
+		compare_in_snapshot($standby, "$name: answers");
+		no_findings($standby, $name);
+	}
+	# trust: standby-without
+	like(logged_since($standby, $position), qr/replayed WAL without the pool/,
+		'what WAL has not been applied to is not trusted');
 
-foreach my $checkpoint (0, 1)
-{
-	my $name = $checkpoint ? 'absent past a restartpoint' : 'absent for a short time';
+	# ---- clean switchover, to and fro ----
 
+	my @old_files = index_files(pool($primary));
+	change_t($primary, 5, 700);
+	$primary->stop('fast');
 	$position = log_position($standby);
+	$standby->promote;
+	compare_in_snapshot($standby, 'switchover: the new primary');
+	change_t($standby, 6, 700);
+	compare_in_snapshot($standby, 'switchover: the new primary after changes');
+	unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, 'switchover: nothing is rebuilt');
+
+	my $old_position = log_position($primary);
+	$primary->enable_streaming($standby);
+	$primary->start;
+	caught_up($standby, $primary);
+	both_valid($primary, 'switchover: the old primary follows');
+	compare_in_snapshot($primary, 'switchover: its answers');
+	no_findings($primary, 'switchover: pmhash_check');
+
+	# the files it had were made at another time than those of the new primary (S4)
+	like(logged_since($primary, $old_position), $built, 'switchover: it has built its files anew');
+	is_deeply([ index_files(pool($primary)) ], \@old_files, 'switchover: under the same names');
+
+	change_t($standby, 7, 700);
+	$standby->stop('fast');
+	$primary->promote;
+	compare_in_snapshot($primary, 'and back: answers');
+	change_t($primary, 8, 700);
+	no_findings($primary, 'and back: pmhash_check');
+	unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted/, 'and back: nothing is rebuilt');
+	$standby->enable_streaming($primary);
+	$standby->start;
+	caught_up($primary, $standby);
+	both_valid($standby, 'and back: the other one follows');
+	compare_in_snapshot($standby, 'and back: its answers');
+
+	# ---- a primary that is made a standby, and promoted before there is another one ----
+
+	$old_position = log_position($primary);
+	$primary->stop('fast');
+	$primary->set_standby_mode;
+	$primary->start;
+	# trust: standby-demoted
+	both_valid($primary, 'a standby without a primary');
+	compare_in_snapshot($primary, 'a standby without a primary: answers');
+	$primary->promote;
+	compare_in_snapshot($primary, 'promoted again: answers');
+	change_t($primary, 10, 700);
+	no_findings($primary, 'promoted again: pmhash_check');
+	unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted|has been built/, 'promoted again: with the files that it had');
+	$standby->poll_query_until('postgres', 'SELECT pg_last_wal_replay_lsn() IS NOT NULL');
+	caught_up($primary, $standby);
+	both_valid($standby, 'promoted again: the other one follows');
+	compare_in_snapshot($standby, 'promoted again: its answers');
+
+	# ---- not readable (hot_standby = off), and promoted so ----
+
+	# What was built before follows all the same; one that never was readable builds nothing,
+	# and is rebuilt when it is a primary.
+	my $dark = new_standby($primary, 'dark');
+	both_valid($dark, 'not readable: built before');
+	my @dark_files = index_files(pool($dark));
+	$dark->append_conf('postgresql.conf', "hot_standby = off\n");
+	$dark->restart;
+	$position = log_position($dark);
+	my $darker = new_standby($primary, 'darker', "hot_standby = off\n");
+	change_t($primary, 11, 700);
+	$primary->wait_for_catchup($_) foreach $dark, $darker;
+	is($dark->psql('postgres', 'SELECT 1'), 2, 'not readable: it is not');
+	is_deeply([ index_files(pool($darker)) ], [], 'not readable: nothing is built');
+	foreach my $node ($dark, $darker)
+	{
+		$node->promote;
+		$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
+		  or die 'not valid';
+		compare_in_snapshot($node, 'not readable, promoted: answers of ' . $node->name);
+		change_t($node, 12, 700);
+		no_findings($node, 'not readable, promoted: ' . $node->name);
+	}
+	unlike(logged_since($dark, $position), qr/rebuil|not trusted|has been built/, 'not readable, promoted: with the files that it had');
+	is_deeply([ index_files(pool($dark)) ], \@dark_files, 'not readable, promoted: the same ones');
+	like(logged_since($darker, 0), qr/has been rebuilt/, 'never readable, promoted: rebuilt');
+	$_->stop foreach $dark, $darker;
+
+	# ---- the page cache is lost: nothing is, if it was stopped in order ----
+
+	# (as in start/reboot.pl)
+	sub lose_witness
+	{
+		my $F_SET_RW_HINT = 1036;
+		my $none = pack('Q', 0);
+
+		open(my $lock, '<', "$elsewhere/lock") or die $!;
+		fcntl($lock, $F_SET_RW_HINT, $none) or die "fcntl: $!";
+		close($lock);
+		return;
+	}
+
+	foreach my $how ('fast', 'immediate')
+	{
+		$position = log_position($standby);
+		$standby->stop($how);
+		lose_witness();
+		change_t($primary, 13, 700);
+		$standby->start;
+		caught_up($primary, $standby);
+		both_valid($standby, "page cache lost, $how");
+		compare_in_snapshot($standby, "page cache lost, $how: answers");
+		no_findings($standby, "page cache lost, $how: pmhash_check");
+		if ($how eq 'fast')
+		{
+			unlike(logged_since($standby, $position), $built, "page cache lost, $how: nothing is built");
+		}
+		else
+		{
+			like(logged_since($standby, $position), qr/was unmounted, without.*has been built/s, "page cache lost, $how: built again");
+		}
+	}
+
+	# ---- a primary that crashed becomes a standby: not trusted ----
+
+	change_t($primary, 9, 700);
+	caught_up($primary, $standby);
+	crash($primary);
+	$standby->promote;
+	$primary->enable_streaming($standby);
+	$old_position = log_position($primary);
+	$primary->start;
+	# trust: standby-crashed
+	like(logged_since($primary, $old_position), qr/not shut down cleanly as a primary/,
+		'crashed: not trusted');
+	caught_up($standby, $primary);
+	both_valid($primary, 'crashed: built again');
+	like(logged_since($primary, $old_position), $built, 'crashed: really');
+	compare_in_snapshot($primary, 'crashed: answers');
+
+	# ---- a standby that is not promoted but loses its signal: not trusted ----
+
+	$primary->stop;
+
+	# and it was at two builds, of indexes that have gone since
+	my @left_over = map { ((index_files(pool($primary)))[0] =~ m{^(.*)/})[0] . "/00000000000000aa.$_" } qw(new delta);
+
+	append_to_file($_, 'x') foreach @left_over;
+	unlink($primary->data_dir . '/standby.signal') or die $!;
+	$old_position = log_position($primary);
+	$primary->start;
+	is_deeply([ grep { -e } @left_over ], [], 'signal removed: what the builds have made is removed');
+	# trust: standby-signal
+	like(logged_since($primary, $old_position), qr/was a standby and has not used the pool as a primary/,
+		'signal removed: not trusted');
+	$primary->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
+	  or die 'not rebuilt';
+	compare_in_snapshot($primary, 'signal removed: answers');
+	$primary->stop;
 	$standby->stop;
-	$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
-	$standby->start;
-	change_t($primary, 3 + $checkpoint, 700);
-	$primary->safe_psql('postgres', 'CHECKPOINT');
-	caught_up($primary, $standby);
-	$standby->safe_psql('postgres', 'CHECKPOINT') if $checkpoint;
-	is($standby->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE k = 5'), 't',
-		"$name: the server is up");
-	$standby->stop($checkpoint ? 'fast' : 'immediate');
-	$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
-	$standby->start;
-	caught_up($primary, $standby);
-	both_valid($standby, $name);
-	compare_in_snapshot($standby, "$name: answers");
-	no_findings($standby, $name);
-}
-# trust: standby-without
-like(logged_since($standby, $position), qr/replayed WAL without the pool/,
-	'what WAL has not been applied to is not trusted');
-
-# ---- clean switchover, to and fro ----
-
-my @old_files = index_files(pool($primary));
-change_t($primary, 5, 700);
-$primary->stop('fast');
-$position = log_position($standby);
-$standby->promote;
-compare_in_snapshot($standby, 'switchover: the new primary');
-change_t($standby, 6, 700);
-compare_in_snapshot($standby, 'switchover: the new primary after changes');
-unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, 'switchover: nothing is rebuilt');
-
-my $old_position = log_position($primary);
-$primary->enable_streaming($standby);
-$primary->start;
-caught_up($standby, $primary);
-both_valid($primary, 'switchover: the old primary follows');
-compare_in_snapshot($primary, 'switchover: its answers');
-no_findings($primary, 'switchover: pmhash_check');
-
-# the files it had were made at another time than those of the new primary (S4)
-like(logged_since($primary, $old_position), $built, 'switchover: it has built its files anew');
-is_deeply([ index_files(pool($primary)) ], \@old_files, 'switchover: under the same names');
-
-change_t($standby, 7, 700);
-$standby->stop('fast');
-$primary->promote;
-compare_in_snapshot($primary, 'and back: answers');
-change_t($primary, 8, 700);
-no_findings($primary, 'and back: pmhash_check');
-unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted/, 'and back: nothing is rebuilt');
-$standby->enable_streaming($primary);
-$standby->start;
-caught_up($primary, $standby);
-both_valid($standby, 'and back: the other one follows');
-compare_in_snapshot($standby, 'and back: its answers');
-
-# ---- a primary that is made a standby, and promoted before there is another one ----
-
-$old_position = log_position($primary);
-$primary->stop('fast');
-$primary->set_standby_mode;
-$primary->start;
-# trust: standby-demoted
-both_valid($primary, 'a standby without a primary');
-compare_in_snapshot($primary, 'a standby without a primary: answers');
-$primary->promote;
-compare_in_snapshot($primary, 'promoted again: answers');
-change_t($primary, 10, 700);
-no_findings($primary, 'promoted again: pmhash_check');
-unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted|has been built/, 'promoted again: with the files that it had');
-$standby->poll_query_until('postgres', 'SELECT pg_last_wal_replay_lsn() IS NOT NULL');
-caught_up($primary, $standby);
-both_valid($standby, 'promoted again: the other one follows');
-compare_in_snapshot($standby, 'promoted again: its answers');
-
-# ---- not readable (hot_standby = off), and promoted so ----
-
-# What was built before follows all the same; one that never was readable builds nothing,
-# and is rebuilt when it is a primary.
-my $dark = new_standby($primary, 'dark');
-both_valid($dark, 'not readable: built before');
-my @dark_files = index_files(pool($dark));
-$dark->append_conf('postgresql.conf', "hot_standby = off\n");
-$dark->restart;
-$position = log_position($dark);
-my $darker = new_standby($primary, 'darker', "hot_standby = off\n");
-change_t($primary, 11, 700);
-$primary->wait_for_catchup($_) foreach $dark, $darker;
-is($dark->psql('postgres', 'SELECT 1'), 2, 'not readable: it is not');
-is_deeply([ index_files(pool($darker)) ], [], 'not readable: nothing is built');
-foreach my $node ($dark, $darker)
-{
-	$node->promote;
-	$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
-	  or die 'not valid';
-	compare_in_snapshot($node, 'not readable, promoted: answers of ' . $node->name);
-	change_t($node, 12, 700);
-	no_findings($node, 'not readable, promoted: ' . $node->name);
-}
-unlike(logged_since($dark, $position), qr/rebuil|not trusted|has been built/, 'not readable, promoted: with the files that it had');
-is_deeply([ index_files(pool($dark)) ], \@dark_files, 'not readable, promoted: the same ones');
-like(logged_since($darker, 0), qr/has been rebuilt/, 'never readable, promoted: rebuilt');
-$_->stop foreach $dark, $darker;
-
-# ---- the page cache is lost: nothing is, if it was stopped in order ----
-
-# (as in start/page_cache.pl)
-sub lose_witness
-{
-	my $F_SET_RW_HINT = 1036;
-	my $none = pack('Q', 0);
-
-	open(my $lock, '<', "$elsewhere/lock") or die $!;
-	fcntl($lock, $F_SET_RW_HINT, $none) or die "fcntl: $!";
-	close($lock);
-	return;
 }
 
-foreach my $how ('fast', 'immediate')
+# ======== standby head damaged ========
+
+# Bits are flipped in <pool>/standby, the file in which a standby keeps what it has applied
+# to which files, while the standby is down: what it says must not be believed then.  One
+# copy of the head that is damaged is no loss, since there is another.
 {
-	$position = log_position($standby);
-	$standby->stop($how);
-	lose_witness();
-	change_t($primary, 13, 700);
-	$standby->start;
-	caught_up($primary, $standby);
-	both_valid($standby, "page cache lost, $how");
-	compare_in_snapshot($standby, "page cache lost, $how: answers");
-	no_findings($standby, "page cache lost, $how: pmhash_check");
-	if ($how eq 'fast')
+	my $distrusted = qr/not trusted: it is not known how far this standby has applied WAL/;
+	my $built = qr/has been built on this standby/;
+	my $copy = 2048;    # from one copy of the head to the other
+	my $rows = 4096;    # the rows begin there
+
+	my $primary = new_primary('primary2');
+	my $standby = new_standby($primary, 'standby2');
+	my $kept = pool($standby) . '/standby';
+	my $round = 0;
+
+	# The word at an offset of the file.
+	sub word_at
 	{
-		unlike(logged_since($standby, $position), $built, "page cache lost, $how: nothing is built");
+		my ($at) = @_;
+
+		open(my $file, '<:raw', $kept) or die "$kept: $!";
+		sysseek($file, $at, 0);
+		sysread($file, my $bytes, 8) == 8 or die;
+		close($file);
+		return unpack('Q<', $bytes);
 	}
-	else
+
+	sub flip_at
 	{
-		like(logged_since($standby, $position), qr/was unmounted, without.*has been built/s, "page cache lost, $how: built again");
+		my ($at, $bit) = @_;
+		my $word = pack('Q<', word_at($at) ^ (1 << $bit));
+
+		open(my $file, '+<:raw', $kept) or die "$kept: $!";
+		sysseek($file, $at, 0);
+		syswrite($file, $word) == 8 or die;
+		close($file);
+		return;
 	}
+
+	# The lowest bit from 14 on whose flip makes the word at that offset larger: by less than
+	# the WAL of a change.
+	sub raising_bit
+	{
+		my ($at) = @_;
+		my $word = word_at($at);
+
+		return (grep { !($word & (1 << $_)) } 14 .. 60)[0];
+	}
+
+	# Stop the standby, flip bits (pairs of offset and bit, or a function that gives them),
+	# start it: what it answers must be what its tables say.  What it has written to its log.
+	sub damaged
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name, $how, $flips) = @_;
+		my $position = log_position($standby);
+
+		change_t($primary, ++$round, 300);
+		caught_up($primary, $standby);
+		$standby->stop($how);
+		flip_at(@$_) foreach $flips->();
+		change_t($primary, ++$round, 300);
+		$standby->start;
+		caught_up($primary, $standby);
+		both_valid($standby, $name);
+		compare_in_snapshot($standby, "$name: answers");
+		no_findings($standby, "$name: pmhash_check");
+		return logged_since($standby, $position);
+	}
+
+	both_valid($standby, 'built');
+
+	# trust: head
+	# event: a bit flips in the files in which a standby keeps its state
+	foreach my $part ([ 'applied, raised', 16, sub { raising_bit(16) } ],
+		[ 'applied, lowered', 16, sub { (grep { word_at(16) & (1 << $_) } 16 .. 40)[-1] } ],
+		[ 'magic', 0, sub { 40 } ],
+		[ 'version', 8, sub { 0 } ],
+		[ 'rows', 8, sub { 40 } ],
+		[ 'timeline', 24, sub { 0 } ],
+		[ 'life', 24, sub { 40 } ],
+		[ 'touched', 32, sub { raising_bit(32) } ],
+		[ 'crc', 40, sub { 31 } ])
+	{
+		my ($name, $at, $bit) = @$part;
+		my $log = damaged("$name, both copies", $round % 4 ? 'fast' : 'immediate',
+			sub { my $b = $bit->(); return ([ $at, $b ], [ $at + $copy, $b ]) });
+
+		like($log, $distrusted, "$name, both copies: said");
+		like($log, $built, "$name, both copies: all is built anew");
+	}
+
+	foreach my $i (0, 1)
+	{
+		my $log = damaged("copy $i alone", $i ? 'fast' : 'immediate',
+			sub { return [ 16 + $i * $copy, raising_bit(16) ] });
+
+		unlike($log, qr/$distrusted|$built/, "copy $i alone: nothing is built");
+	}
+
+	# trust: put-back
+	# event: an older copy of the files in which a standby keeps its state is put back
+	my $older = "$kept.older";
+	damaged('an older one, copied', 'immediate', sub { copy($kept, $older) or die; return () });
+	my $put_back = damaged('an older one, put back', 'immediate', sub { copy($older, $kept) or die; return () });
+	like($put_back, $distrusted, 'an older one, put back: said');
+	like($put_back, $built, 'an older one, put back: all is built anew');
+
+	# ---- the rows: that file alone is built anew ----
+
+	foreach my $word (0 .. 3)
+	{
+		my $log = damaged("word $word of a row", 'fast', sub {
+			my $row = (grep { word_at($rows + 32 * $_) } 0 .. 9)[0];
+			return [ $rows + 32 * $row + 8 * $word, $word + 33 ];
+		});
+
+		like($log, qr/1 entries of file ".*" are damaged/, "word $word of a row: said");
+		is(scalar(() = $log =~ /$built/g), 1, "word $word of a row: one is built anew");
+	}
+	$standby->stop;
+	$primary->stop;
 }
 
-# ---- a primary that crashed becomes a standby: not trusted ----
+# ======== kept message ========
 
-change_t($primary, 9, 700);
-caught_up($primary, $standby);
-crash($primary);
-$standby->promote;
-$primary->enable_streaming($standby);
-$old_position = log_position($primary);
-$primary->start;
-# trust: standby-crashed
-like(logged_since($primary, $old_position), qr/not shut down cleanly as a primary/,
-	'crashed: not trusted');
-caught_up($standby, $primary);
-both_valid($primary, 'crashed: built again');
-like(logged_since($primary, $old_position), $built, 'crashed: really');
-compare_in_snapshot($primary, 'crashed: answers');
+# Why replay has given a file up is kept by the startup process, which is in no database,
+# and shown by a session that is in one: what is cut out of it, the middle, ends with
+# whole characters all the same.  So does the reason for which pmhash is disabled, which is
+# the postmaster's.
+{
+	my $primary = new_server('primary3', "max_wal_senders = 4\nwal_level = replica\n", allows_streaming => 1);
+	$primary->append_conf('pg_hba.conf', "local replication all trust\n");
+	$primary->start;
+	$primary->safe_psql('postgres', "CREATE DATABASE wide TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'");
+	install_extension($primary, 'wide');
+	$primary->safe_psql('wide', <<SQL);
+CREATE TABLE t (k int4);
+INSERT INTO t SELECT generate_series(1, 100);
+CREATE INDEX t_k ON t USING pmhash (k) WITH (wal = on);
+SQL
+	my $standby = made_standby($primary, 'standby3');
+	my $state = "SELECT state FROM pmhash_indexes WHERE index = 't_k'";
 
-# ---- a standby that is not promoted but loses its signal: not trusted ----
+	# of a character of two bytes the one or the other
+	foreach my $end ('', 'x')
+	{
+		my $pool = "$PostgreSQL::Test::Utils::tmp_check/" . ("\xc3\xa4" x 60) . $end;
 
-$primary->stop;
+		$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.directory = '$pool'");
+		$standby->start;
+		$standby->poll_query_until('wide', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'") or die;
+		$standby->append_conf('postgresql.conf', 'pmhash.rebuild = off');
+		$standby->restart;
+		chmod(0, $_) foreach index_files($pool);
+		$primary->safe_psql('wide', 'INSERT INTO t VALUES (1)');
+		caught_up($primary, $standby);
+		my ($status, $stdout, $stderr) = $standby->psql('wide', "SET client_encoding = latin1; $state");
+		is($stderr, '', "monitoring can read the view, path with '$end'");
+		like($stdout, qr/^build failed: could not open file ".*\.\.\.\xe4+\Q$end\E\/[^"]*": Permission denied/, '... and why');
+		$standby->stop;
+	}
 
-# and it was at two builds, of indexes that have gone since
-my @left_over = map { ((index_files(pool($primary)))[0] =~ m{^(.*)/})[0] . "/00000000000000aa.$_" } qw(new delta);
+	# pmhash is disabled for a reason with a path longer than 512 bytes
+	$primary->stop;
+	foreach my $end ('', 'x')
+	{
+		my $pool = $PostgreSQL::Test::Utils::tmp_check . ("/" . "\xc3\xa4" x 100) x 3 . "/p$end";
 
-append_to_file($_, 'x') foreach @left_over;
-unlink($primary->data_dir . '/standby.signal') or die $!;
-$old_position = log_position($primary);
-$primary->start;
-is_deeply([ grep { -e } @left_over ], [], 'signal removed: what the builds have made is removed');
-# trust: standby-signal
-like(logged_since($primary, $old_position), qr/was a standby and has not used the pool as a primary/,
-	'signal removed: not trusted');
-$primary->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
-  or die 'not rebuilt';
-compare_in_snapshot($primary, 'signal removed: answers');
-$primary->stop;
-$standby->stop;
+		$primary->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
+		$primary->start;
+		my ($status, $stdout, $stderr) = $primary->psql('wide', "SET client_encoding = latin1; $state");
+		is($stderr, '', "disabled: monitoring can read the view, path with '$end'");
+		like($stdout, qr/^disabled: could not create directory ".*\.\.\.\xe4.*\/p$end": No such file or directory/, '... and why');
+		($status, $stdout, $stderr) = $primary->psql('wide', "SET client_encoding = latin1; REINDEX INDEX t_k");
+		like($stderr, qr/DETAIL:  The reason is: could not create directory ".*No such file or directory\./, '... and so can a session');
+		$primary->stop;
+	}
+}
 
 done_testing();

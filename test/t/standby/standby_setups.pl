@@ -1,10 +1,9 @@
-# Logged indexes in the setups that are in use: standbys of standbys, synchronous and
-# delayed ones, base backups under load, recovery to a point, logical replication,
-# many indexes, indexes that are turned on and off, switchovers where some are off.
+# Kinds of standbys.
 
 use strict;
 use warnings;
 
+use File::Copy;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
@@ -14,91 +13,97 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $archive = PostgreSQL::Test::Utils::tempdir();
-my $primary = new_primary('primary', <<CONF);
+# ======== standby setups ========
+
+# Logged indexes in the setups that are in use: standbys of standbys, synchronous and
+# delayed ones, base backups under load, recovery to a point, logical replication,
+# many indexes, indexes that are turned on and off, switchovers where some are off.
+{
+	my $archive = PostgreSQL::Test::Utils::tempdir();
+	my $primary = new_primary('primary', <<CONF);
 wal_level = logical
 max_replication_slots = 8
 archive_mode = on
 archive_command = 'cp "%p" "$archive/%f"'
 CONF
-my $near = new_standby($primary, 'near');
-my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
+	my $near = new_standby($primary, 'near');
+	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 
-# A test: the server answers by index as by sequential scan, and pmhash_check agrees.
-sub all_right
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name) = @_;
+	# A test: the server answers by index as by sequential scan, and pmhash_check agrees.
+	sub all_right
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($node, $name) = @_;
 
-	both_valid($node, $name);
-	compare_in_snapshot($node, "$name: answers");
-	no_findings($node, "$name: pmhash_check");
-	return;
-}
+		both_valid($node, $name);
+		compare_in_snapshot($node, "$name: answers");
+		no_findings($node, "$name: pmhash_check");
+		return;
+	}
 
-# ---- a base backup under load, a standby of a standby ----
+	# ---- a base backup under load, a standby of a standby ----
 
-my $bench = load_of_t($primary, 20);
-both_valid($near, 'near');
-my $output = '';
-my $load = start_pgbench($primary, \$output, '-c', '3', '-T', '600', '-f', $bench);
-my $busy = new_standby($primary, 'busy');
-both_valid($busy, 'made under load');
-compare_in_snapshot($busy, "made under load, round $_") foreach 1 .. 3;
-my $far = new_standby($near, 'far');
-both_valid($far, 'standby of a standby');
-compare_in_snapshot($far, "standby of a standby, round $_") foreach 1 .. 3;
+	my $bench = load_of_t($primary, 20);
+	both_valid($near, 'near');
+	my $output = '';
+	my $load = start_pgbench($primary, \$output, '-c', '3', '-T', '600', '-f', $bench);
+	my $busy = new_standby($primary, 'busy');
+	both_valid($busy, 'made under load');
+	compare_in_snapshot($busy, "made under load, round $_") foreach 1 .. 3;
+	my $far = new_standby($near, 'far');
+	both_valid($far, 'standby of a standby');
+	compare_in_snapshot($far, "standby of a standby, round $_") foreach 1 .. 3;
 
-# ---- turned off and on under load ----
+	# ---- turned off and on under load ----
 
-foreach my $round (1 .. 6)
-{
-	$primary->safe_psql('postgres', $_) foreach 'ALTER INDEX t_k SET (wal = off)', 'REINDEX INDEX CONCURRENTLY t_k';
-	usleep(rand(200_000));
-	$primary->safe_psql('postgres', $_) foreach 'ALTER INDEX t_k SET (wal = on)', 'REINDEX INDEX CONCURRENTLY t_k';
-	usleep(rand(400_000));
-}
-all_right($near, 'turned off and on under load');
-$load->signal('TERM');
-$load->finish;
-foreach my $node ($near, $busy, $far)
-{
-	caught_up($primary, $node);
-	all_right($node, $node->name . ', after the load');
-}
-$busy->stop;
+	foreach my $round (1 .. load_time(3))
+	{
+		$primary->safe_psql('postgres', $_) foreach 'ALTER INDEX t_k SET (wal = off)', 'REINDEX INDEX CONCURRENTLY t_k';
+		usleep(rand(200_000));
+		$primary->safe_psql('postgres', $_) foreach 'ALTER INDEX t_k SET (wal = on)', 'REINDEX INDEX CONCURRENTLY t_k';
+		usleep(rand(400_000));
+	}
+	all_right($near, 'turned off and on under load');
+	$load->signal('TERM');
+	$load->finish;
+	foreach my $node ($near, $busy, $far)
+	{
+		caught_up($primary, $node);
+		all_right($node, $node->name . ', after the load');
+	}
+	$busy->stop;
 
-# ---- synchronous: what has been committed is found there at once ----
+	# ---- synchronous: what has been committed is found there at once ----
 
-$primary->append_conf('postgresql.conf', "synchronous_standby_names = 'near'\n");
-$primary->reload;
-$primary->poll_query_until('postgres', "SELECT sync_state = 'sync' FROM pg_stat_replication WHERE application_name = 'near'")
-  or die 'not synchronous';
-my $missing = 0;
-foreach my $i (1 .. 30)
-{
-	$primary->safe_psql('postgres', "SET synchronous_commit = remote_apply; INSERT INTO t VALUES (900000 + $i, 'sync', $i)");
-	$missing++ if $near->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 900000 + $i") != 1;
-}
-is($missing, 0, 'remote_apply: each row is found by index when its commit returns');
-$primary->append_conf('postgresql.conf', "synchronous_standby_names = ''\n");
-$primary->reload;
+	$primary->append_conf('postgresql.conf', "synchronous_standby_names = 'near'\n");
+	$primary->reload;
+	$primary->poll_query_until('postgres', "SELECT sync_state = 'sync' FROM pg_stat_replication WHERE application_name = 'near'")
+	  or die 'not synchronous';
+	my $missing = 0;
+	foreach my $i (1 .. 30)
+	{
+		$primary->safe_psql('postgres', "SET synchronous_commit = remote_apply; INSERT INTO t VALUES (900000 + $i, 'sync', $i)");
+		$missing++ if $near->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 900000 + $i") != 1;
+	}
+	is($missing, 0, 'remote_apply: each row is found by index when its commit returns');
+	$primary->append_conf('postgresql.conf', "synchronous_standby_names = ''\n");
+	$primary->reload;
 
-# ---- delayed ----
+	# ---- delayed ----
 
-my $delayed = new_standby($primary, 'delayed', "recovery_min_apply_delay = '3s'\n");
-both_valid($delayed, 'delayed');
-$primary->safe_psql('postgres', "INSERT INTO t SELECT 910000, 'delayed', i FROM generate_series(1, 10) i; DELETE FROM t WHERE k = 5");
-compare_in_snapshot($delayed, 'delayed: answers of before');
-is($delayed->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 910000"), '0', 'delayed: not yet');
-caught_up($primary, $delayed);
-is($delayed->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 910000"), '10', 'delayed: now');
-all_right($delayed, 'delayed');
-$delayed->stop;
+	my $delayed = new_standby($primary, 'delayed', "recovery_min_apply_delay = '3s'\n");
+	both_valid($delayed, 'delayed');
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT 910000, 'delayed', i FROM generate_series(1, 10) i; DELETE FROM t WHERE k = 5");
+	compare_in_snapshot($delayed, 'delayed: answers of before');
+	is($delayed->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 910000"), '0', 'delayed: not yet');
+	caught_up($primary, $delayed);
+	is($delayed->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 910000"), '10', 'delayed: now');
+	all_right($delayed, 'delayed');
+	$delayed->stop;
 
-# ---- many indexes ----
+	# ---- many indexes ----
 
-$primary->safe_psql('postgres', <<'SQL');
+	$primary->safe_psql('postgres', <<'SQL');
 DO $$
 BEGIN
 	FOR i IN 1 .. 30 LOOP
@@ -110,123 +115,197 @@ BEGIN
 	END LOOP;
 END $$;
 SQL
-my ($most, $left) = (0, 300);
-my $deadline = time + 120;
-while ($left > 0 && time < $deadline)
-{
-	my $building;
+	my ($most, $left) = (0, 300);
+	my $deadline = time + 120;
+	while ($left > 0 && time < $deadline)
+	{
+		my $building;
 
-	($building, $left) = split /\|/, $near->safe_psql('postgres', <<'SQL');
+		($building, $left) = split /\|/, $near->safe_psql('postgres', <<'SQL');
 SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'),
 	300 - count(*) FROM pmhash_indexes WHERE index LIKE 'many%' AND state = 'valid'
 SQL
-	$most = $building if $building > $most;
-}
-is($left, 0, '300 indexes are built');
-cmp_ok($most, '<=', 3, "at most three at a time ($most)");
-is($near->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash_check(index::regclass) FROM pmhash_indexes WHERE index LIKE 'many%') c"),
-	'300', '300 indexes: pmhash_check');
-$primary->safe_psql('postgres', "DO \$\$ BEGIN FOR i IN 1 .. 30 LOOP EXECUTE 'DROP TABLE many_' || i; END LOOP; END \$\$");
+		$most = $building if $building > $most;
+	}
+	is($left, 0, '300 indexes are built');
+	cmp_ok($most, '<=', 3, "at most three at a time ($most)");
+	is($near->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash_check(index::regclass) FROM pmhash_indexes WHERE index LIKE 'many%') c"),
+		'300', '300 indexes: pmhash_check');
+	$primary->safe_psql('postgres', "DO \$\$ BEGIN FOR i IN 1 .. 30 LOOP EXECUTE 'DROP TABLE many_' || i; END LOOP; END \$\$");
 
-# ---- a logical subscriber ----
+	# ---- a logical subscriber ----
 
-my $subscriber = new_server('subscriber', "pmhash.wal = on\nwal_level = replica\n");
-$subscriber->start;
-install_extension($subscriber);
-$subscriber->safe_psql('postgres', <<SQL);
+	my $subscriber = new_server('subscriber', "pmhash.wal = on\nwal_level = replica\n");
+	$subscriber->start;
+	install_extension($subscriber);
+	$subscriber->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k integer, s text, n integer);
 CREATE INDEX t_k ON t USING pmhash (k);
 CREATE INDEX t_s ON t USING pmhash (s);
 SQL
-$primary->safe_psql('postgres', 'ALTER TABLE t REPLICA IDENTITY FULL; CREATE PUBLICATION pub FOR TABLE t');
-$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION 'host=" . $primary->host . ' port=' . $primary->port . " dbname=postgres' PUBLICATION pub");
-$subscriber->wait_for_subscription_sync($primary, 'sub');
-$primary->safe_psql('postgres', "INSERT INTO t SELECT i, 'logical', i FROM generate_series(920000, 920100) i; UPDATE t SET k = k + 1000 WHERE k BETWEEN 920000 AND 920009; DELETE FROM t WHERE k BETWEEN 920050 AND 920059");
-$primary->wait_for_catchup('sub');
-all_right($subscriber, 'subscriber');
-is($subscriber->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'),
-	$primary->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'), 'subscriber: it has the rows');
-$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
-$subscriber->stop;
-$primary->safe_psql('postgres', 'DROP PUBLICATION pub');
+	$primary->safe_psql('postgres', 'ALTER TABLE t REPLICA IDENTITY FULL; CREATE PUBLICATION pub FOR TABLE t');
+	$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION 'host=" . $primary->host . ' port=' . $primary->port . " dbname=postgres' PUBLICATION pub");
+	$subscriber->wait_for_subscription_sync($primary, 'sub');
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT i, 'logical', i FROM generate_series(920000, 920100) i; UPDATE t SET k = k + 1000 WHERE k BETWEEN 920000 AND 920009; DELETE FROM t WHERE k BETWEEN 920050 AND 920059");
+	$primary->wait_for_catchup('sub');
+	all_right($subscriber, 'subscriber');
+	is($subscriber->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'),
+		$primary->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'), 'subscriber: it has the rows');
+	$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
+	$subscriber->stop;
+	$primary->safe_psql('postgres', 'DROP PUBLICATION pub');
 
-# ---- recovery to a point, with the library and without ----
+	# ---- recovery to a point, with the library and without ----
 
-$primary->backup('for_points');
-change_t($primary, 3, 700, 300);
-my $rows = $primary->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t');
-$primary->safe_psql('postgres', "SELECT pg_create_restore_point('here')");
-sleep 1;
-my $time = $primary->safe_psql('postgres', 'SELECT now()');
-sleep 1;
-$primary->safe_psql('postgres', 'DELETE FROM t WHERE k % 2 = 0');
-$primary->safe_psql('postgres', 'VACUUM t');
-$primary->safe_psql('postgres', "INSERT INTO t SELECT 930000, 'too late', i FROM generate_series(1, 500) i");
-# (by its name: what the server writes by itself meanwhile is in the next one)
-my $segment = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
-$primary->poll_query_until('postgres', "SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver")
-  or die 'WAL is not archived';
-foreach my $how (
-	[ 'name', "recovery_target_name = 'here'\n" ],
-	[ 'time', "recovery_target_time = '$time'\n" ],
-	[ 'plain', "recovery_target_time = '$time'\nshared_preload_libraries = ''\n" ])
-{
-	my ($name, $settings) = @$how;
-	my $node = PostgreSQL::Test::Cluster->new("point_$name");
+	$primary->backup('for_points');
+	change_t($primary, 3, 700, 300);
+	my $rows = $primary->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t');
+	$primary->safe_psql('postgres', "SELECT pg_create_restore_point('here')");
+	sleep 1;
+	my $time = $primary->safe_psql('postgres', 'SELECT now()');
+	sleep 1;
+	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k % 2 = 0');
+	$primary->safe_psql('postgres', 'VACUUM t');
+	$primary->safe_psql('postgres', "INSERT INTO t SELECT 930000, 'too late', i FROM generate_series(1, 500) i");
+	# (by its name: what the server writes by itself meanwhile is in the next one)
+	my $segment = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
+	$primary->poll_query_until('postgres', "SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver")
+	  or die 'WAL is not archived';
+	foreach my $how (
+		[ 'name', "recovery_target_name = 'here'\n" ],
+		[ 'time', "recovery_target_time = '$time'\n" ],
+		[ 'plain', "recovery_target_time = '$time'\nshared_preload_libraries = ''\n" ])
+	{
+		my ($name, $settings) = @$how;
+		my $node = PostgreSQL::Test::Cluster->new("point_$name");
 
-	$node->init_from_backup($primary, 'for_points');
-	$node->append_conf('postgresql.conf', <<CONF . $settings);
+		$node->init_from_backup($primary, 'for_points');
+		$node->append_conf('postgresql.conf', <<CONF . $settings);
 restore_command = 'cp "$archive/%f" "%p"'
 recovery_target_action = promote
 archive_mode = off
 CONF
-	append_to_file($node->data_dir . '/recovery.signal', '');
-	$node->start;
-	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die "point $name";
-	is($node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(k) FROM t'),
-		$rows, "recovery to a point ($name): its rows");
-	if ($name ne 'plain')
-	{
-		all_right($node, "recovery to a point ($name)");
-		change_t($node, 4, 700, 300);
-		all_right($node, "recovery to a point ($name), changed");
+		append_to_file($node->data_dir . '/recovery.signal', '');
+		$node->start;
+		$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die "point $name";
+		is($node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(k) FROM t'),
+			$rows, "recovery to a point ($name): its rows");
+		if ($name ne 'plain')
+		{
+			all_right($node, "recovery to a point ($name)");
+			change_t($node, 4, 700, 300);
+			all_right($node, "recovery to a point ($name), changed");
+		}
+		$node->stop;
 	}
-	$node->stop;
-}
 
-# ---- switchover: what is logged is there at once, what is not is rebuilt ----
+	# ---- switchover: what is logged is there at once, what is not is rebuilt ----
 
-$primary->safe_psql('postgres', <<'SQL');
+	$primary->safe_psql('postgres', <<'SQL');
 ALTER INDEX t_s SET (wal = off);
 REINDEX INDEX t_s;
 CREATE UNLOGGED TABLE u (k int);
 CREATE INDEX u_k ON u USING pmhash (k) WITH (wal = on);
 INSERT INTO u SELECT generate_series(1, 100);
 SQL
-caught_up($primary, $near);
-wait_for_state($near, 't_s', qr/^absent: the index is not logged/, 'off: absent on a standby');
-wait_for_state($near, 't_k', qr/^valid$/, 'on: there');
-wait_for_state($far, 't_k', qr/^valid$/, 'on: there on the standby of the standby');
-unlike(standby_state($near, 'u_k'), qr/^valid/, 'unlogged: absent on a standby');
-$primary->stop('fast');
-my $position = log_position($near);
-$near->promote;
-like(plan_of($near, 'SELECT * FROM t WHERE k = 7'), qr/t_k/, 'switchover: what is logged is used at once');
-unlike(logged_since($near, $position), qr/"t_k".*rebuilt/, 'switchover: without a rebuild');
-$near->safe_psql('postgres', 'INSERT INTO u VALUES (5)');
-is($near->safe_psql('postgres', "$by_index; SELECT count(*) FROM u WHERE k = 5"), '1', 'switchover: the unlogged one begins empty');
-all_right($near, 'switchover: the new primary');
-caught_up($near, $far);
-wait_for_state($far, 't_k', qr/^valid$/, 'switchover: the standby of the new primary');
-change_t($near, 5, 700, 300);
-caught_up($near, $far);
-$primary->enable_streaming($near);
-$primary->start;
-caught_up($near, $primary);
-wait_for_state($primary, 't_k', qr/^valid$/, 'switchover: the old one follows');
-like(standby_state($primary, 't_s'), qr/^absent/, 'switchover: it has not what is not logged');
-$near->safe_psql('postgres', 'ALTER INDEX t_s SET (wal = on); REINDEX INDEX t_s');
-caught_up($near, $_), all_right($_, 'switchover: ' . $_->name) foreach $far, $primary;
+	caught_up($primary, $near);
+	wait_for_state($near, 't_s', qr/^absent: the index is not logged/, 'off: absent on a standby');
+	wait_for_state($near, 't_k', qr/^valid$/, 'on: there');
+	wait_for_state($far, 't_k', qr/^valid$/, 'on: there on the standby of the standby');
+	unlike(standby_state($near, 'u_k'), qr/^valid/, 'unlogged: absent on a standby');
+	$primary->stop('fast');
+	my $position = log_position($near);
+	$near->promote;
+	like(plan_of($near, 'SELECT * FROM t WHERE k = 7'), qr/t_k/, 'switchover: what is logged is used at once');
+	unlike(logged_since($near, $position), qr/"t_k".*rebuilt/, 'switchover: without a rebuild');
+	$near->safe_psql('postgres', 'INSERT INTO u VALUES (5)');
+	is($near->safe_psql('postgres', "$by_index; SELECT count(*) FROM u WHERE k = 5"), '1', 'switchover: the unlogged one begins empty');
+	all_right($near, 'switchover: the new primary');
+	caught_up($near, $far);
+	wait_for_state($far, 't_k', qr/^valid$/, 'switchover: the standby of the new primary');
+	change_t($near, 5, 700, 300);
+	caught_up($near, $far);
+	$primary->enable_streaming($near);
+	$primary->start;
+	caught_up($near, $primary);
+	wait_for_state($primary, 't_k', qr/^valid$/, 'switchover: the old one follows');
+	like(standby_state($primary, 't_s'), qr/^absent/, 'switchover: it has not what is not logged');
+	$near->safe_psql('postgres', 'ALTER INDEX t_s SET (wal = on); REINDEX INDEX t_s');
+	caught_up($near, $_), all_right($_, 'switchover: ' . $_->name) foreach $far, $primary;
 
-$_->stop foreach $far, $primary, $near;
+	$_->stop foreach $far, $primary, $near;
+}
+
+# ======== other standbys ========
+
+# After a promotion the other standbys go on with their files until the new primary
+# vacuums, and one of them may be promoted before that; not with files that have more
+# than the new primary.
+{
+	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
+	my $given_up = qr/has been built|given up|not trusted|rebuil/;
+
+	# ---- two failovers in a row, without a VACUUM in between ----
+
+	# 'early' has entries of dead rows that 'late' lacks.  It follows, is promoted itself,
+	# and has the TIDs given away.
+	my $first = new_primary('first');
+	my ($early, $late) = early_and_late($first);
+	my $position = log_position($early);
+	crash($first);
+	$late->promote;
+	follow($early, $late);
+	caught_up($late, $early);
+	$late->safe_psql('postgres', <<'SQL');
+INSERT INTO t SELECT 8000 + i % 9, 'second', i FROM generate_series(1, 90) i;
+DELETE FROM t WHERE k = 9;
+UPDATE t SET k = 8100 WHERE k = 10;
+SQL
+	caught_up($late, $early);
+	both_valid($early, 'under the second primary');
+	nothing_under_old_keys($early, 'under the second primary', 5, 6, 7, 9, 10);
+	crash($late);
+	$early->promote;
+	nothing_under_old_keys($early, 'the third primary', 5, 6, 7, 9, 10);
+	$early->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON) t');
+	$early->safe_psql('postgres', q(INSERT INTO t SELECT 9000, 'reused', i FROM generate_series(1, 40) i));
+	nothing_under_old_keys($early, 'the third primary, TIDs used again', 5, 6, 7, 9, 10);
+	unlike(logged_since($early, $position), $given_up, 'nothing is built all the time');
+	$early->stop;
+
+	# ---- a standby that was ahead of the one that is promoted ----
+
+	# What the new primary has never had it had applied; its tables have lost it, since
+	# it was killed.  Other rows come where the lost ones were.
+	my $primary = new_primary('primary2', "bgwriter_lru_maxpages = 0\n");
+	my $ahead = new_standby($primary, 'ahead');
+	my $lagging = new_standby($primary, 'lagging');
+	both_valid($_, $_->name) foreach $ahead, $lagging;
+	$primary->safe_psql('postgres', 'CHECKPOINT');
+	caught_up($primary, $_) foreach $ahead, $lagging;
+	$ahead->safe_psql('postgres', 'CHECKPOINT');
+	$lagging->append_conf('postgresql.conf', "primary_conninfo = ''\n");
+	$lagging->reload;
+	$lagging->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver') or die;
+	$primary->safe_psql('postgres', q(INSERT INTO t SELECT 6000 + i % 10, 'never was', i FROM generate_series(1, 200) i));
+	caught_up($primary, $ahead);
+	is($ahead->safe_psql('postgres', "$by_index; SELECT count(*) FROM t WHERE k = 6003"), '20', 'ahead: it has applied it');
+	crash($ahead);
+	crash($primary);
+	$lagging->promote;
+	$lagging->safe_psql('postgres', q(INSERT INTO t SELECT 6500 + i % 10, 'instead', i FROM generate_series(1, 2000) i));
+
+	# as from an archive: else it reads its own files first, which have more of the old timeline
+	copy($_, $ahead->data_dir . '/pg_wal') or die $! foreach glob($lagging->data_dir . '/pg_wal/00000002*');
+	$ahead->enable_streaming($lagging);
+	$position = log_position($ahead);
+	$ahead->start;
+	caught_up($lagging, $ahead);
+	both_valid($ahead, 'ahead');
+	nothing_under_old_keys($ahead, 'ahead, of the new primary', map { 6000 + $_ } 0 .. 9);
+	like(logged_since($ahead, $position), qr/WAL is of timeline 2 now\n.*DETAIL:  They are built again.*has been built/s,
+		'ahead: its files are built anew');
+	$_->stop foreach $ahead, $lagging;
+}
+
 done_testing();

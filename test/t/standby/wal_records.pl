@@ -1,137 +1,144 @@
-# Logged indexes: which records a primary writes, how long they are and in which
-# order they stand in WAL; and that a server without the library passes over them.
+# Records of WAL: what they hold, what a standby makes of them, what faults cost.
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashFaults;
+use PmhashStandby;
 use PmhashTest;
+use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $settings = <<CONF;
+# ======== wal records ========
+
+# Logged indexes: which records a primary writes, how long they are and in which
+# order they stand in WAL; and that a server without the library passes over them.
+{
+	my $settings = <<CONF;
 wal_level = replica
 max_wal_senders = 2
 fsync = off
 checkpoint_timeout = 1h
 pmhash.wal = off
 CONF
-my $node = new_server('primary', $settings);
-$node->start;
-install_extension($node);
+	my $node = new_server('primary', $settings);
+	$node->start;
+	install_extension($node);
 
-sub sql
-{
-	my ($sql) = @_;
-	return $node->safe_psql('postgres', $sql);
-}
-
-# Everything up to here is on disk; the place in WAL.
-sub lsn
-{
-	return sql("SELECT pg_logical_emit_message(false, 'flush', '', true)")
-	  if $node->safe_psql('postgres', 'SHOW server_version_num') >= 170000;
-	sql('SET synchronous_commit = on; CREATE TEMP TABLE flush (); DROP TABLE flush');
-	return sql('SELECT pg_current_wal_flush_lsn()');
-}
-
-# A query on the records between two places; with one, from there on.
-sub records
-{
-	my ($from, $query, $to) = @_;
-
-	$to //= lsn();
-	return sql("SELECT $query FROM pmhash_wal_records('$from', '$to') r");
-}
-
-sub file_of
-{
-	my ($index) = @_;
-	return sql("SELECT substring(file from '([0-9a-f]{16})\\.pmh') FROM pmhash_files() WHERE index = '$index'::regclass");
-}
-
-# Types of an index's records, those of equal neighbours once.
-sub types
-{
-	my ($from, $file) = @_;
-	my @types = split(/\n/, records($from, 'type') eq '' ? '' :
-		sql("SELECT type FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE file_id = '$file' ORDER BY record_start"));
-	my @different;
-
-	foreach my $type (@types)
+	sub sql
 	{
-		push @different, $type if !@different || $different[-1] ne $type;
+		my ($sql) = @_;
+		return $node->safe_psql('postgres', $sql);
 	}
-	return "@different";
-}
 
-my $from;
-my $file;
+	# Everything up to here is on disk; the place in WAL.
+	sub lsn
+	{
+		return sql("SELECT pg_logical_emit_message(false, 'flush', '', true)")
+		  if $node->safe_psql('postgres', 'SHOW server_version_num') >= 170000;
+		sql('SET synchronous_commit = on; CREATE TEMP TABLE flush (); DROP TABLE flush');
+		return sql('SELECT pg_current_wal_flush_lsn()');
+	}
 
-# ---- bytes ----
+	# A query on the records between two places; with one, from there on.
+	sub records
+	{
+		my ($from, $query, $to) = @_;
 
-$from = lsn();
-sql(<<SQL);
-CREATE TABLE t (k int8, v int8);
-CREATE INDEX t_k ON t USING pmhash (k) WITH (wal = on);
-SQL
-$file = file_of('t_k');
-is(records($from, 'type, record_length, database = (SELECT oid FROM pg_database WHERE datname = current_database()), "table"::regclass, index::regclass, file_id'),
-	"FILE_NEW|54|t|t|t_k|$file", 'CREATE INDEX');
-$from = lsn();
-sql("INSERT INTO t VALUES ($_, $_)") foreach 1 .. 20;
-is(records($from, 'count(*), min(record_length), max(record_length), sum(entries)'),
-	'20|56|56|20', 'rows alone: 56 bytes each');
-is(sql("SELECT count(*) FROM (SELECT tids[1] tid, row_number() OVER (ORDER BY record_start) n FROM pmhash_wal_records('$from', '" . lsn() . "')) r JOIN t ON t.v = r.n AND t.ctid = r.tid"),
-	'20', 'their TIDs');
+		$to //= lsn();
+		return sql("SELECT $query FROM pmhash_wal_records('$from', '$to') r");
+	}
 
-# right after a checkpoint the heap's page comes as an image, and nothing of ours
-sql('CHECKPOINT');
-$from = lsn();
-sql('INSERT INTO t VALUES (21, 21)');
-is(records($from, 'record_length'), '56', 'after a checkpoint: 56 bytes');
-{
-	my $to = lsn();
-	my $relation = sql("SELECT CASE dattablespace WHEN 0 THEN 1663 ELSE dattablespace END || '/' || oid || '/' || pg_relation_filenode('t_k') FROM pg_database WHERE datname = current_database()");
-	my ($stdout, $stderr) =
-	  run_command([ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', $to, '-R', $relation ]);
+	sub file_of
+	{
+		my ($index) = @_;
+		return sql("SELECT substring(file from '([0-9a-f]{16})\\.pmh') FROM pmhash_files() WHERE index = '$index'::regclass");
+	}
 
-	is($stdout, '', "no block of the index is in WAL ($relation)");
-	($stdout, $stderr) =
-	  run_command([ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', $to, '-r', 'XLOG' ]);
-	like($stdout, qr/NOOP/, 'pg_waldump shows a NOOP');
-}
+	# Types of an index's records, those of equal neighbours once.
+	sub types
+	{
+		my ($from, $file) = @_;
+		my @types = split(/\n/, records($from, 'type') eq '' ? '' :
+			sql("SELECT type FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE file_id = '$file' ORDER BY record_start"));
+		my @different;
 
-$from = lsn();
-sql('INSERT INTO t SELECT i, i FROM generate_series(100, 20099) i');
-is(records($from, 'sum(entries)'), '20000', 'a statement of many rows: all entries');
-my $bytes = records($from, 'sum((record_length + 7) / 8 * 8)::float8 / sum(entries)');
-cmp_ok($bytes, '<=', 16, "bytes a row: $bytes");
-$from = lsn();
-$node->psql('postgres', "COPY t FROM PROGRAM 'seq -f \"%.0f,1\" 30000 39999' (FORMAT csv)");
-$bytes = records($from, 'sum((record_length + 7) / 8 * 8)::float8 / sum(entries)');
-cmp_ok($bytes, '<=', 16, "COPY: bytes a row: $bytes");
+		foreach my $type (@types)
+		{
+			push @different, $type if !@different || $different[-1] ne $type;
+		}
+		return "@different";
+	}
 
-sql('CHECKPOINT');
-$from = lsn();
-sql('INSERT INTO t SELECT i, i FROM generate_series(40000, 49999) i');
-is(records($from, 'sum(entries)'), '10000', 'many rows after a checkpoint: all entries');
-$bytes = records($from, 'sum((record_length + 7) / 8 * 8)::float8 / sum(entries)');
-cmp_ok($bytes, '<=', 16, "many rows after a checkpoint: bytes a row: $bytes");
+	my $from;
+	my $file;
 
-# nothing is logged of an index that is not to be
-foreach my $kind (
-	[ 'wal = off', 'TABLE', 'WITH (wal = off)' ],
-	[ 'pmhash.wal = off', 'TABLE', '' ],
-	[ 'unlogged', 'UNLOGGED TABLE', 'WITH (wal = on)' ],
-	[ 'temporary', 'TEMP TABLE', 'WITH (wal = on)' ])
-{
-	my ($name, $table, $with) = @$kind;
+	# ---- bytes ----
 
 	$from = lsn();
 	sql(<<SQL);
+CREATE TABLE t (k int8, v int8);
+CREATE INDEX t_k ON t USING pmhash (k) WITH (wal = on);
+SQL
+	$file = file_of('t_k');
+	is(records($from, 'type, record_length, database = (SELECT oid FROM pg_database WHERE datname = current_database()), "table"::regclass, index::regclass, file_id'),
+		"FILE_NEW|54|t|t|t_k|$file", 'CREATE INDEX');
+	$from = lsn();
+	sql("INSERT INTO t VALUES ($_, $_)") foreach 1 .. 20;
+	is(records($from, 'count(*), min(record_length), max(record_length), sum(entries)'),
+		'20|56|56|20', 'rows alone: 56 bytes each');
+	is(sql("SELECT count(*) FROM (SELECT tids[1] tid, row_number() OVER (ORDER BY record_start) n FROM pmhash_wal_records('$from', '" . lsn() . "')) r JOIN t ON t.v = r.n AND t.ctid = r.tid"),
+		'20', 'their TIDs');
+
+	# right after a checkpoint the heap's page comes as an image, and nothing of ours
+	sql('CHECKPOINT');
+	$from = lsn();
+	sql('INSERT INTO t VALUES (21, 21)');
+	is(records($from, 'record_length'), '56', 'after a checkpoint: 56 bytes');
+	{
+		my $to = lsn();
+		my $relation = sql("SELECT CASE dattablespace WHEN 0 THEN 1663 ELSE dattablespace END || '/' || oid || '/' || pg_relation_filenode('t_k') FROM pg_database WHERE datname = current_database()");
+		my ($stdout, $stderr) =
+		  run_command([ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', $to, '-R', $relation ]);
+
+		is($stdout, '', "no block of the index is in WAL ($relation)");
+		($stdout, $stderr) =
+		  run_command([ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', $to, '-r', 'XLOG' ]);
+		like($stdout, qr/NOOP/, 'pg_waldump shows a NOOP');
+	}
+
+	$from = lsn();
+	sql('INSERT INTO t SELECT i, i FROM generate_series(100, 20099) i');
+	is(records($from, 'sum(entries)'), '20000', 'a statement of many rows: all entries');
+	my $bytes = records($from, 'sum((record_length + 7) / 8 * 8)::float8 / sum(entries)');
+	cmp_ok($bytes, '<=', 16, "bytes a row: $bytes");
+	$from = lsn();
+	$node->psql('postgres', "COPY t FROM PROGRAM 'seq -f \"%.0f,1\" 30000 39999' (FORMAT csv)");
+	$bytes = records($from, 'sum((record_length + 7) / 8 * 8)::float8 / sum(entries)');
+	cmp_ok($bytes, '<=', 16, "COPY: bytes a row: $bytes");
+
+	sql('CHECKPOINT');
+	$from = lsn();
+	sql('INSERT INTO t SELECT i, i FROM generate_series(40000, 49999) i');
+	is(records($from, 'sum(entries)'), '10000', 'many rows after a checkpoint: all entries');
+	$bytes = records($from, 'sum((record_length + 7) / 8 * 8)::float8 / sum(entries)');
+	cmp_ok($bytes, '<=', 16, "many rows after a checkpoint: bytes a row: $bytes");
+
+	# nothing is logged of an index that is not to be
+	foreach my $kind (
+		[ 'wal = off', 'TABLE', 'WITH (wal = off)' ],
+		[ 'pmhash.wal = off', 'TABLE', '' ],
+		[ 'unlogged', 'UNLOGGED TABLE', 'WITH (wal = on)' ],
+		[ 'temporary', 'TEMP TABLE', 'WITH (wal = on)' ])
+	{
+		my ($name, $table, $with) = @$kind;
+
+		$from = lsn();
+		sql(<<SQL);
 CREATE $table n (k int8);
 CREATE INDEX n_k ON n USING pmhash (k) $with;
 INSERT INTO n VALUES (1);
@@ -143,294 +150,511 @@ SELECT count(*) FROM n WHERE k = 1;
 REINDEX INDEX n_k;
 DROP TABLE n;
 SQL
-	is(records($from, 'count(*)'), '0', "nothing: $name");
-}
+		is(records($from, 'count(*)'), '0', "nothing: $name");
+	}
 
-# ---- order ----
+	# ---- order ----
 
-# P2: the entries of a transaction are in WAL before its commit
-sub commit_of
-{
-	my ($from, $xid) = @_;
-	my ($stdout) = run_command(
-		[ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', lsn(), '-r', 'Transaction', '-x', $xid ]);
-	$stdout =~ /lsn: ([0-9A-F]+\/[0-9A-F]+).*(?:COMMIT|PREPARE)/ or return '';
-	return $1;
-}
+	# P2: the entries of a transaction are in WAL before its commit
+	sub commit_of
+	{
+		my ($from, $xid) = @_;
+		my ($stdout) = run_command(
+			[ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', lsn(), '-r', 'Transaction', '-x', $xid ]);
+		$stdout =~ /lsn: ([0-9A-F]+\/[0-9A-F]+).*(?:COMMIT|PREPARE)/ or return '';
+		return $1;
+	}
 
-foreach my $way (
-	[ 'alone', 'INSERT INTO t VALUES (-1, -1);' ],
-	[ 'in a queue', 'INSERT INTO t SELECT -i, i FROM generate_series(1, 1000) i;' ],
-	[ 'with savepoints', 'SAVEPOINT a; INSERT INTO t SELECT -i, i FROM generate_series(1, 1000) i; RELEASE a;' ])
-{
-	my ($name, $insert) = @$way;
+	foreach my $way (
+		[ 'alone', 'INSERT INTO t VALUES (-1, -1);' ],
+		[ 'in a queue', 'INSERT INTO t SELECT -i, i FROM generate_series(1, 1000) i;' ],
+		[ 'with savepoints', 'SAVEPOINT a; INSERT INTO t SELECT -i, i FROM generate_series(1, 1000) i; RELEASE a;' ])
+	{
+		my ($name, $insert) = @$way;
+		$from = lsn();
+		my $xid = sql("BEGIN; SELECT pg_current_xact_id(); $insert COMMIT");
+		my $commit = commit_of($from, $xid);
+
+		is(records($from, "count(*) > 0, bool_and(record_end <= '$commit')"), 't|t',
+			"entries before the commit: $name");
+	}
 	$from = lsn();
-	my $xid = sql("BEGIN; SELECT pg_current_xact_id(); $insert COMMIT");
-	my $commit = commit_of($from, $xid);
+	my $prepared = sql("BEGIN; SELECT pg_current_xact_id(); INSERT INTO t SELECT -i, i FROM generate_series(1, 1000) i; PREPARE TRANSACTION 'p'");
+	is(records($from, 'sum(entries)'), '1000', 'entries before PREPARE');
+	sql("COMMIT PREPARED 'p'");
 
-	is(records($from, "count(*) > 0, bool_and(record_end <= '$commit')"), 't|t',
-		"entries before the commit: $name");
-}
-$from = lsn();
-my $prepared = sql("BEGIN; SELECT pg_current_xact_id(); INSERT INTO t SELECT -i, i FROM generate_series(1, 1000) i; PREPARE TRANSACTION 'p'");
-is(records($from, 'sum(entries)'), '1000', 'entries before PREPARE');
-sql("COMMIT PREPARED 'p'");
+	# a statement that fails in the middle: what is in the file is in WAL
+	$from = lsn();
+	sql('CREATE TABLE half (k int8); CREATE INDEX half_k ON half USING pmhash (k) WITH (wal = on)');
+	$node->psql('postgres', 'INSERT INTO half SELECT 100 / (20000 - i) FROM generate_series(1, 20001) i');
+	is(sql("SELECT entries FROM pmhash_stats('half_k')"),
+		sql("SELECT coalesce(sum(entries), 0) FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE type = 'INSERT'"),
+		'an aborted statement: entries in the file are those in WAL');
+	cmp_ok(sql("SELECT entries FROM pmhash_stats('half_k')"), '>', 0, 'and there are some');
 
-# a statement that fails in the middle: what is in the file is in WAL
-$from = lsn();
-sql('CREATE TABLE half (k int8); CREATE INDEX half_k ON half USING pmhash (k) WITH (wal = on)');
-$node->psql('postgres', 'INSERT INTO half SELECT 100 / (20000 - i) FROM generate_series(1, 20001) i');
-is(sql("SELECT entries FROM pmhash_stats('half_k')"),
-	sql("SELECT coalesce(sum(entries), 0) FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE type = 'INSERT'"),
-	'an aborted statement: entries in the file are those in WAL');
-cmp_ok(sql("SELECT entries FROM pmhash_stats('half_k')"), '>', 0, 'and there are some');
+	# P3: VACUUM logs what it removes, then that it is over, then frees TIDs
+	sql('DELETE FROM t WHERE k BETWEEN 100 AND 10099');
+	$from = lsn();
+	sql('VACUUM t');
+	is(types($from, $file), 'DELETE SWEPT', 'VACUUM');
+	is(records($from, "sum(entries), count(horizon), count(DISTINCT database)"), '10000|0|1',
+		'VACUUM: all entries, no horizon');
+	{
+		my ($first) = run_command(
+			[ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', lsn(), '-r', 'Heap2' ]);
+		my ($freed) = $first =~ /lsn: ([0-9A-F]+\/[0-9A-F]+)[^\n]*(?:Heap2\/VACUUM |PRUNE_VACUUM_CLEANUP|desc: VACUUM )/;
 
-# P3: VACUUM logs what it removes, then that it is over, then frees TIDs
-sql('DELETE FROM t WHERE k BETWEEN 100 AND 10099');
-$from = lsn();
-sql('VACUUM t');
-is(types($from, $file), 'DELETE SWEPT', 'VACUUM');
-is(records($from, "sum(entries), count(horizon), count(DISTINCT database)"), '10000|0|1',
-	'VACUUM: all entries, no horizon');
-{
-	my ($first) = run_command(
-		[ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', lsn(), '-r', 'Heap2' ]);
-	my ($freed) = $first =~ /lsn: ([0-9A-F]+\/[0-9A-F]+)[^\n]*(?:Heap2\/VACUUM |PRUNE_VACUUM_CLEANUP|desc: VACUUM )/;
+		isnt($freed // '', '', 'TIDs are freed');
+		is(records($from, "bool_and(record_end <= '$freed')"), 't', 'after the records');
+	}
+	sql("SELECT pmhash_check('t_k')");
 
-	isnt($freed // '', '', 'TIDs are freed');
-	is(records($from, "bool_and(record_end <= '$freed')"), 't', 'after the records');
-}
-sql("SELECT pmhash_check('t_k')");
+	# P4: what scans remove, with the deleter as horizon
+	sql('CREATE TABLE dead (k int8, v int8) WITH (fillfactor = 50); CREATE INDEX dead_k ON dead USING pmhash (k) WITH (wal = on)');
+	sql('INSERT INTO dead SELECT 1, i FROM generate_series(1, 500) i');
+	my $dead = file_of('dead_k');
+	$from = lsn();
+	my $deleter = sql('BEGIN; SELECT pg_current_xact_id(); DELETE FROM dead; COMMIT');
+	sql('SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(v) FROM dead WHERE k = 1')
+	  foreach 1 .. 3;
+	foreach (1 .. 600)
+	{
+		# an LSN is flushed, and the backend that has found them comes by again
+		sql('SET enable_seqscan = off; SET enable_bitmapscan = off; '
+			  . 'SELECT count(v) FROM dead WHERE k = 1; SELECT pg_sleep(0.05); ' x 3);
+		last if sql("SELECT entries FROM pmhash_stats('dead_k')") == 0;
+		usleep(50_000);
+	}
+	is(sql("SELECT entries FROM pmhash_stats('dead_k')"), '0', 'scans have removed what is dead');
+	is(sql("SELECT count(DISTINCT tid) FROM pmhash_wal_records('$from', '" . lsn() . "'), unnest(tids) tid WHERE type = 'DELETE' AND file_id = '$dead'"),
+		'500', 'and have logged it');
+	my $horizons = sql("SELECT DISTINCT coalesce(horizon::text, 'none') FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE type = 'DELETE' AND file_id = '$dead'");
+	is($horizons, $deleter, 'with the transaction that made them dead');
 
-# P4: what scans remove, with the deleter as horizon
-sql('CREATE TABLE dead (k int8, v int8) WITH (fillfactor = 50); CREATE INDEX dead_k ON dead USING pmhash (k) WITH (wal = on)');
-sql('INSERT INTO dead SELECT 1, i FROM generate_series(1, 500) i');
-my $dead = file_of('dead_k');
-$from = lsn();
-my $deleter = sql('BEGIN; SELECT pg_current_xact_id(); DELETE FROM dead; COMMIT');
-sql('SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(v) FROM dead WHERE k = 1')
-  foreach 1 .. 3;
-foreach (1 .. 600)
-{
-	# an LSN is flushed, and the backend that has found them comes by again
-	sql('SET enable_seqscan = off; SET enable_bitmapscan = off; '
-		  . 'SELECT count(v) FROM dead WHERE k = 1; SELECT pg_sleep(0.05); ' x 3);
-	last if sql("SELECT entries FROM pmhash_stats('dead_k')") == 0;
-	usleep(50_000);
-}
-is(sql("SELECT entries FROM pmhash_stats('dead_k')"), '0', 'scans have removed what is dead');
-is(sql("SELECT count(DISTINCT tid) FROM pmhash_wal_records('$from', '" . lsn() . "'), unnest(tids) tid WHERE type = 'DELETE' AND file_id = '$dead'"),
-	'500', 'and have logged it');
-my $horizons = sql("SELECT DISTINCT coalesce(horizon::text, 'none') FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE type = 'DELETE' AND file_id = '$dead'");
-is($horizons, $deleter, 'with the transaction that made them dead');
+	# ---- files ----
 
-# ---- files ----
+	# event: `ALTER INDEX ... SET (wal = on)`, or `off`
+	sql('CREATE TABLE a (k int8, v int8); INSERT INTO a SELECT i, i FROM generate_series(1, 1000) i; CREATE INDEX a_k ON a USING pmhash (k)');
 
-# event: `ALTER INDEX ... SET (wal = on)`, or `off`
-sql('CREATE TABLE a (k int8, v int8); INSERT INTO a SELECT i, i FROM generate_series(1, 1000) i; CREATE INDEX a_k ON a USING pmhash (k)');
+	# A test: what a statement says, and what an insert after it writes.
+	sub says_and_writes
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name, $statement, $says, $types) = @_;
+		my ($result, $stdout, $stderr) = $node->psql('postgres', $statement);
+		my $before = lsn();
 
-# A test: what a statement says, and what an insert after it writes.
-sub says_and_writes
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name, $statement, $says, $types) = @_;
-	my ($result, $stdout, $stderr) = $node->psql('postgres', $statement);
-	my $before = lsn();
+		like($stderr, $says, "$name: what it says");
+		sql('INSERT INTO a VALUES (0, 0)');
+		is(types($before, file_of('a_k')), $types, "$name: what is logged");
+		return;
+	}
 
-	like($stderr, $says, "$name: what it says");
+	says_and_writes('wal = on', 'ALTER INDEX a_k SET (wal = on)', qr/NOTICE:  index "a_k" is not logged before it is rebuilt\nHINT: .*REINDEX/, '');
+	says_and_writes('other parameters', 'ALTER INDEX a_k SET (fillfactor = 90)', qr/^$/, '');
+	says_and_writes('wal = on, and back', 'ALTER INDEX a_k RESET (wal)', qr/^$/, '');
+	says_and_writes('wal = on, rebuilt', 'ALTER INDEX a_k SET (wal = on); REINDEX INDEX a_k', qr/NOTICE/, 'INSERT');
+	says_and_writes('wal = off', 'ALTER INDEX a_k SET (wal = off)', qr/NOTICE:  index "a_k" is logged until it is rebuilt\nHINT: .*REINDEX/, 'INSERT');
+	says_and_writes('wal = off, rebuilt', 'REINDEX INDEX CONCURRENTLY a_k', qr/^$/, '');
+	says_and_writes('of a table', 'ALTER TABLE a SET (fillfactor = 90)', qr/^$/, '');
+	sql('ALTER INDEX a_k SET (wal = on); REINDEX INDEX a_k');
+	fails_like($node, 'ALTER INDEX a_k SET (wal = maybe)', qr/invalid value for enum option "wal": maybe/, 'other values');
+	my $a;
+
+	# made in a transaction that is prepared: the cleaner announces it
+	$from = lsn();
+	sql("BEGIN; REINDEX INDEX a_k; PREPARE TRANSACTION 'made'; COMMIT PREPARED 'made'");
+	$a = file_of('a_k');
+	for (my $i = 0; $i < 600 && types($from, $a) ne 'FILE_NEW'; $i++)
+	{
+		usleep(100_000);
+	}
+	is(types($from, $a), 'FILE_NEW', 'prepared: the cleaner does it');
+
+	# the configuration changes: files that are there stay as they are
+	sql('CREATE TABLE g (k int8); CREATE INDEX g_k ON g USING pmhash (k)');
+	my $g = file_of('g_k');
+	$from = lsn();
+	$node->adjust_conf('postgresql.conf', 'pmhash.wal', 'on');
+	$node->reload;
+	sql('INSERT INTO g VALUES (0)');
+	is(types($from, $g), '', 'pmhash.wal = on: not of a file that is there');
+	$node->adjust_conf('postgresql.conf', 'pmhash.wal', 'off');
+	$node->reload;
+
+	# files that come and go with transactions
+	sub new_and_old
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name, $statement, $more) = @_;
+		my $old = file_of('a_k');
+		my $before = lsn();
+
+		$node->safe_psql('postgres', $statement);
+		my $new = file_of('a_k');
+		isnt($new, $old, "$name: another file");
+		is(types($before, $old) . ' | ' . types($before, $new), 'FILE_GONE | FILE_NEW' . ($more // ''),
+			"$name: records");
+		return;
+	}
+
+	new_and_old('REINDEX', 'REINDEX INDEX a_k');
+	new_and_old('REINDEX CONCURRENTLY', 'REINDEX INDEX CONCURRENTLY a_k', ' SWEPT');
+	new_and_old('TRUNCATE', 'TRUNCATE a');
+	sql('INSERT INTO a SELECT i, i FROM generate_series(1, 1000) i');
+	new_and_old('VACUUM FULL', 'VACUUM FULL a');
+	new_and_old('CLUSTER', 'CREATE INDEX a_v ON a (v); CLUSTER a USING a_v');
+	new_and_old('ALTER TYPE', 'ALTER TABLE a ALTER k TYPE int4');
+	new_and_old('in a subtransaction', 'BEGIN; SAVEPOINT s; REINDEX INDEX a_k; RELEASE s; COMMIT');
+
+	$a = file_of('a_k');
+	$from = lsn();
+	sql('BEGIN; SAVEPOINT s; REINDEX INDEX a_k; ROLLBACK TO s; TRUNCATE a; ROLLBACK');
+	is(records($from, 'count(*)'), '0', 'rolled back: nothing');
+	mkdir($node->basedir . '/space') or die;
+	sql("CREATE TABLESPACE space LOCATION '" . $node->basedir . "/space'");
+	$from = lsn();
+	sql('ALTER INDEX a_k SET TABLESPACE space');
+	is(file_of('a_k') . records($from, 'count(*)'), "${a}0", 'SET TABLESPACE: the same file, and nothing in WAL');
 	sql('INSERT INTO a VALUES (0, 0)');
-	is(types($before, file_of('a_k')), $types, "$name: what is logged");
-	return;
+	is(types($from, $a), 'INSERT', 'which goes on being logged');
+	$from = lsn();
+	sql('ALTER TABLE a SET UNLOGGED');
+	is(types($from, $a), 'FILE_GONE', 'SET UNLOGGED');
+	$from = lsn();
+	sql('INSERT INTO a VALUES (0, 0)');
+	is(records($from, 'count(*)'), '0', 'unlogged: nothing');
+	sql('ALTER TABLE a SET LOGGED');
+	is(types($from, file_of('a_k')), 'FILE_NEW', 'SET LOGGED');
+	$a = file_of('a_k');
+	$from = lsn();
+	sql('DROP INDEX CONCURRENTLY a_k');
+	is(types($from, $a), 'FILE_GONE', 'DROP INDEX CONCURRENTLY');
+	$from = lsn();
+	sql('CREATE INDEX CONCURRENTLY a_k ON a USING pmhash (k) WITH (wal = on)');
+	is(types($from, file_of('a_k')), 'FILE_NEW SWEPT', 'CREATE INDEX CONCURRENTLY, which lists TIDs by a bulk delete');
+	$a = file_of('a_k');
+	$from = lsn();
+	sql('DROP TABLE a');
+	is(types($from, $a), 'FILE_GONE', 'DROP TABLE');
+	sql('DROP TABLESPACE space');
+	$from = lsn();
+	sql('BEGIN; CREATE TABLE c (k int8); CREATE INDEX c_k ON c USING pmhash (k) WITH (wal = on); INSERT INTO c VALUES (1); TRUNCATE c; COMMIT');
+	is(types($from, file_of('c_k')), 'FILE_NEW', 'made, truncated: the last file');
+	is(records($from, "count(*) FILTER (WHERE type = 'FILE_NEW')"), '1', 'and no other');
+
+	# a prepared transaction's file is announced when it has committed
+	$from = lsn();
+	sql("BEGIN; CREATE INDEX c_k2 ON c USING pmhash (k) WITH (wal = on); PREPARE TRANSACTION 'c'");
+	is(records($from, 'count(*)'), '0', 'prepared: nothing');
+	sql("COMMIT PREPARED 'c'; INSERT INTO c VALUES (2)");
+	# (the cleaner may be faster than the INSERT)
+	for (my $i = 0; $i < 600 && types($from, file_of('c_k2')) !~ /FILE_NEW/; $i++)
+	{
+		usleep(100_000);
+	}
+	like(types($from, file_of('c_k2')), qr/^(INSERT FILE_NEW|FILE_NEW INSERT)$/, 'COMMIT PREPARED: the cleaner tells standbys');
+
+	# an index that is there: what stands after its commit
+	$from = lsn();
+	my $made = sql('BEGIN; SELECT pg_current_xact_id(); CREATE INDEX c_k3 ON c USING pmhash (k) WITH (wal = on); COMMIT');
+	my $visible = commit_of($from, $made);
+	is(records($from, "type, record_start > '$visible'"), 'FILE_NEW|t', 'FILE_NEW comes after the commit');
+
+	# P6: a session that leaves an entry out logs FILE_GONE before; the cleaner does not
+	$file = file_of('t_k');
+	$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1000');
+	$node->reload;
+	sleep(2);
+	$from = lsn();
+	my ($path) = grep { /$file/ } index_files(pool($node));
+	unlink($path) or die "$path: $!";
+	my $skipped = sql('BEGIN; SELECT pg_current_xact_id(); INSERT INTO t VALUES (77, 77); COMMIT');
+	my $commit = commit_of($from, $skipped);
+	is(sql("SELECT type, record_end <= '$commit' FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE file_id = '$file'"),
+		'FILE_GONE|t', 'file lost: its end is in WAL before the commit');
+	$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1');
+	$node->reload;
+	for (my $i = 0; $i < 600 && sql("SELECT state FROM pmhash_indexes WHERE index = 't_k'") ne 'valid'; $i++)
+	{
+		usleep(100_000);
+	}
+	isnt(file_of('t_k'), $file, 'rebuilt');
+	is(types($from, file_of('t_k')), 'FILE_NEW', 'rebuilt: its new file is logged');
+	$from = lsn();
+	sql('INSERT INTO t VALUES (78, 78)');
+	is(types($from, file_of('t_k')), 'INSERT', 'and entries of it');
+	same_answers($node, 't', 'k', 't_k', 'after the rebuild');
+
+	# ---- who may read them ----
+
+	sql('CREATE ROLE nobody LOGIN; CREATE ROLE reader LOGIN; GRANT pg_read_server_files TO reader');
+	{
+		my ($status, $stdout, $stderr) = $node->psql('postgres',
+			"SELECT count(*) FROM pmhash_wal_records('$from', '$from')", extra_params => [ '-U', 'nobody' ]);
+		like($stderr, qr/permission denied for function pmhash_wal_records/, 'not everybody');
+		($status, $stdout, $stderr) = $node->psql('postgres',
+			"SELECT count(*) > 0 FROM pmhash_wal_records('$from', 'FFFFFFFF/0')", extra_params => [ '-U', 'reader' ]);
+		is("$stdout$stderr", 't', 'pg_read_server_files');
+	}
+	fails_like($node, "SELECT * FROM pmhash_wal_records('0/1', '0/2')", qr/could not read WAL at LSN 0\/1/, 'before all WAL');
+	is(sql("SELECT count(*) FROM pmhash_wal_records('FFFFFFFF/0', 'FFFFFFFF/FF')"), '0', 'past all WAL');
+
+	# ---- a server without the library ----
+
+	# event: a server without the library replays records of logged indexes
+	$node->backup('for_plain');
+	my $plain = PostgreSQL::Test::Cluster->new('plain');
+	$plain->init_from_backup($node, 'for_plain', has_streaming => 1);
+	$plain->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+	$plain->start;
+	sql('INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i; DELETE FROM t WHERE k < 500; VACUUM t; INSERT INTO t VALUES (1, 1)');
+	my $rows = sql('SELECT count(*), sum(k) FROM t');
+	$node->wait_for_catchup($plain);
+	is($plain->safe_psql('postgres', 'SET enable_indexscan = off; SELECT count(*), sum(k) FROM t'), $rows,
+		'a standby without the library follows');
+	$plain->promote;
+	is($plain->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'), $rows, 'and is promoted');
+	$plain->stop;
+	crash($node);
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
+	ok($node->start(fail_ok => 1), 'it starts after a crash');
+	is($node->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'), $rows, 'and has the rows');
+	$node->stop;
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
+	$node->start;
+
+	# the same with wal_level = minimal: nothing is written, whatever the index says
+	$node->adjust_conf('postgresql.conf', 'wal_level', 'minimal');
+	$node->adjust_conf('postgresql.conf', 'max_wal_senders', '0');
+	$node->restart;
+	$from = lsn();
+	sql('CREATE TABLE m (k int8); CREATE INDEX m_k ON m USING pmhash (k) WITH (wal = on); INSERT INTO m VALUES (1)');
+	sql('REINDEX INDEX t_k; INSERT INTO t VALUES (1, 1)');
+	is(records($from, 'count(*)'), '0', 'wal_level = minimal: nothing');
+	my $m = file_of('m_k');
+	$node->adjust_conf('postgresql.conf', 'wal_level', 'replica');
+	$from = lsn();
+	$node->restart;
+	sql('INSERT INTO m VALUES (1)');
+	is(types($from, $m), 'INSERT', 'replica again: what was made meanwhile is logged');
+	$node->stop;
 }
 
-says_and_writes('wal = on', 'ALTER INDEX a_k SET (wal = on)', qr/NOTICE:  index "a_k" is not logged before it is rebuilt\nHINT: .*REINDEX/, '');
-says_and_writes('other parameters', 'ALTER INDEX a_k SET (fillfactor = 90)', qr/^$/, '');
-says_and_writes('wal = on, and back', 'ALTER INDEX a_k RESET (wal)', qr/^$/, '');
-says_and_writes('wal = on, rebuilt', 'ALTER INDEX a_k SET (wal = on); REINDEX INDEX a_k', qr/NOTICE/, 'INSERT');
-says_and_writes('wal = off', 'ALTER INDEX a_k SET (wal = off)', qr/NOTICE:  index "a_k" is logged until it is rebuilt\nHINT: .*REINDEX/, 'INSERT');
-says_and_writes('wal = off, rebuilt', 'REINDEX INDEX CONCURRENTLY a_k', qr/^$/, '');
-says_and_writes('of a table', 'ALTER TABLE a SET (fillfactor = 90)', qr/^$/, '');
-sql('ALTER INDEX a_k SET (wal = on); REINDEX INDEX a_k');
-fails_like($node, 'ALTER INDEX a_k SET (wal = maybe)', qr/invalid value for enum option "wal": maybe/, 'other values');
-my $a;
+# ======== standby apply ========
 
-# made in a transaction that is prepared: the cleaner announces it
-$from = lsn();
-sql("BEGIN; REINDEX INDEX a_k; PREPARE TRANSACTION 'made'; COMMIT PREPARED 'made'");
-$a = file_of('a_k');
-for (my $i = 0; $i < 600 && types($from, $a) ne 'FILE_NEW'; $i++)
+# A standby follows: it builds the files of logged indexes, applies what the primary
+# does to them, answers as its own tables do in each snapshot, and goes on as a
+# primary at once.
 {
-	usleep(100_000);
+	my $primary = new_primary('primary2');
+	my $standby = new_standby($primary, 'standby');
+
+	# ---- built, used, shown ----
+
+	wait_for_state($standby, $_, qr/^valid$/, "$_ is built") foreach qw(t_k t_s);
+	caught_up($primary, $standby);
+	like(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'plans use it');
+	like(plan_of($standby, 'SELECT k FROM t WHERE k = 5', 'SET enable_bitmapscan = off; SET enable_seqscan = off; '),
+		qr/Index Only Scan using t_k/, 'plans use it for index-only scans');
+	compare_in_snapshot($standby, 'right after the build');
+	no_findings($standby, 'pmhash_check finds nothing');
+	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))), 10000,
+		'pmhash_stats counts');
+	is($standby->safe_psql('postgres', 'SELECT live, building FROM pmhash_standby()'), '2|0',
+		'pmhash_standby() counts files');
+	is($primary->safe_psql('postgres', 'SELECT pmhash_standby() IS NULL'), 't',
+		'and is NULL on a primary');
+
+	# ---- everything that changes entries ----
+
+	$primary->safe_psql('postgres', <<SQL);
+INSERT INTO t SELECT i, 'text ' || i % 1000, i FROM generate_series(5000, 5999) i;
+INSERT INTO t VALUES (7, 'text 7', 1);
+UPDATE t SET k = k + 10000 WHERE n % 11 = 0;
+DELETE FROM t WHERE n % 13 = 0;
+BEGIN; INSERT INTO t SELECT 42, 'gone', i FROM generate_series(1, 500) i; ROLLBACK;
+VACUUM t;
+INSERT INTO t SELECT i, 'again ' || i % 100, i FROM generate_series(20000, 21999) i;
+SQL
+	caught_up($primary, $standby);
+	compare_in_snapshot($standby, 'after inserts, updates, deletes, VACUUM');
+	no_findings($standby, 'pmhash_check finds nothing afterwards');
+	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
+		$primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
+		'as many entries as on the primary');
+
+	# ---- new, replaced, dropped indexes; on and off ----
+
+	$primary->safe_psql('postgres', <<SQL);
+CREATE TABLE u (k bigint);
+INSERT INTO u SELECT i % 500 FROM generate_series(1, 5000) i;
+CREATE INDEX u_k ON u USING pmhash (k) WITH (wal = on);
+CREATE INDEX u_off ON u USING pmhash (k) WITH (wal = off);
+REINDEX INDEX t_s;
+SQL
+	caught_up($primary, $standby);
+	wait_for_state($standby, 'u_k', qr/^valid$/, 'a new index is built');
+	wait_for_state($standby, 't_s', qr/^valid$/, 'so is one that was reindexed');
+	like(standby_state($standby, 'u_off'), qr/^absent/, 'one that is not logged is not');
+	compare_in_snapshot($standby, 'after REINDEX');
+	$primary->safe_psql('postgres', 'ALTER INDEX u_off SET (wal = on); ALTER INDEX u_k SET (wal = off); REINDEX TABLE u');
+	caught_up($primary, $standby);
+	wait_for_state($standby, 'u_off', qr/^valid$/, 'until it is logged');
+	wait_for_state($standby, 'u_k', qr/^absent/, 'and the other way');
+	$primary->safe_psql('postgres', 'INSERT INTO u SELECT i FROM generate_series(1, 300) i');
+	caught_up($primary, $standby);
+	is($standby->safe_psql('postgres', q(SELECT by_index FROM every_key('u', 'k', 'u_off'))), 'same',
+		'its answers');
+	my @before = index_files(pool($standby));
+	$primary->safe_psql('postgres', 'DROP TABLE u');
+	caught_up($primary, $standby);
+	wait_for_files(pool($standby), @before - 1, 'the file of a dropped index goes');
+
+	# ---- what is logged if nothing is said ----
+
+	is($primary->safe_psql('postgres', 'SHOW pmhash.wal'), 'on', 'default: logged');
+	$primary->safe_psql('postgres', <<'SQL');
+CREATE INDEX t_said_nothing ON t USING pmhash (n);
+CREATE INDEX t_said_off ON t USING pmhash (n) WITH (wal = off);
+SQL
+	caught_up($primary, $standby);
+	wait_for_state($standby, 't_said_nothing', qr/^valid$/, 'default: the standby has it');
+	like(standby_state($standby, 't_said_off'), qr/^absent: the index is not logged/, 'default: not if it says off');
+	$primary->safe_psql('postgres', 'DROP INDEX t_said_nothing, t_said_off');
+
+	# ---- under load, in each snapshot ----
+
+	my $bench = $primary->basedir . '/standby_load.sql';
+	append_to_file($bench, <<'SQL');
+\set k random(1, 2000)
+\set n random(1, 1000000)
+INSERT INTO t VALUES (:k, 'text ' || :k % 500, :n);
+UPDATE t SET k = k + 1 WHERE k = :k;
+UPDATE t SET n = n + 1 WHERE k = :k + 1;
+DELETE FROM t WHERE k = :k + 5;
+SQL
+	my $output = '';
+	my $load = start_pgbench($primary, \$output, '-c', '4', '-T', load_time(6) + 3, '-f', $bench);
+	my $rounds = 0;
+	my $until = time + load_time(6);
+	while (time < $until)
+	{
+		last if !compare_in_snapshot($standby, 'under load, round ' . ++$rounds);
+		$primary->safe_psql('postgres', 'VACUUM t') if $rounds % 3 == 0;
+		$primary->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = ANY (ARRAY(SELECT generate_series(1, 2000)))')
+		  if $rounds % 3 == 1;
+	}
+	$load->finish;
+	like($output, qr/transactions actually processed/, 'the load has run') or diag($output);
+	caught_up($primary, $standby);
+	compare_in_snapshot($standby, 'after the load');
+	no_findings($standby, 'pmhash_check finds nothing after the load');
+
+	# ---- promotion: at once, without a rebuild ----
+
+	my @files = index_files(pool($standby));
+	my $position = log_position($standby);
+	my $session = $standby->background_psql('postgres', on_error_stop => 1);
+	$session->query_safe("SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5");
+	$standby->promote;
+	like(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'promoted: plans use it at once');
+	compare_in_snapshot($standby, 'promoted: the same answers');
+	$session->query_safe("INSERT INTO t VALUES (424242, 'by an old session', 1)");
+	$session->quit;
+	is($standby->safe_psql('postgres', "SELECT s FROM t WHERE k = 424242"), 'by an old session',
+		'what a session of before inserts is found');
+	$standby->safe_psql('postgres', <<SQL);
+INSERT INTO t SELECT i, 'new ' || i % 10, i FROM generate_series(30000, 31000) i;
+DELETE FROM t WHERE k % 17 = 0;
+VACUUM t;
+INSERT INTO t SELECT i, 'newer ' || i % 10, i FROM generate_series(40000, 41000) i;
+SQL
+	compare_in_snapshot($standby, 'promoted: after changes');
+	no_findings($standby, 'pmhash_check finds nothing on the new primary');
+	is_deeply([ index_files(pool($standby)) ], \@files, 'the files are the same');
+	unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, 'nothing was rebuilt');
+
+	# ---- and it crashes ----
+
+	crash($standby);
+	$standby->start;
+	compare_in_snapshot($standby, 'crashed right after: the same answers');
+	is_deeply([ index_files(pool($standby)) ], \@files, 'and the same files');
+	$standby->stop;
+	$primary->stop;
 }
-is(types($from, $a), 'FILE_NEW', 'prepared: the cleaner does it');
 
-# the configuration changes: files that are there stay as they are
-sql('CREATE TABLE g (k int8); CREATE INDEX g_k ON g USING pmhash (k)');
-my $g = file_of('g_k');
-$from = lsn();
-$node->adjust_conf('postgresql.conf', 'pmhash.wal', 'on');
-$node->reload;
-sql('INSERT INTO g VALUES (0)');
-is(types($from, $g), '', 'pmhash.wal = on: not of a file that is there');
-$node->adjust_conf('postgresql.conf', 'pmhash.wal', 'off');
-$node->reload;
+# ======== wal faults ========
 
-# files that come and go with transactions
-sub new_and_old
+# Logged indexes: statements that fail in the middle, and the error is caught.  What
+# is in the file is in WAL, each entry once; nothing else is.
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name, $statement, $more) = @_;
-	my $old = file_of('a_k');
-	my $before = lsn();
+	my $node = new_faulty_server('wal_faults', "wal_level = logical\nmax_wal_senders = 2\nfsync = off\npmhash.wal = on\n");
 
-	$node->safe_psql('postgres', $statement);
-	my $new = file_of('a_k');
-	isnt($new, $old, "$name: another file");
-	is(types($before, $old) . ' | ' . types($before, $new), 'FILE_GONE | FILE_NEW' . ($more // ''),
-		"$name: records");
-	return;
+	# Logical decoding reads all of it in the end.
+	$node->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('s', 'test_decoding')");
+
+	# The file system is full from here on; has space again.  A cancel comes instead.
+	my ($full, $space, $cancel) = @from_here{qw(full space cancel)};
+	my $by_index = "SET enable_seqscan = off; SET enable_bitmapscan = off;\n";
+	my $load = "INSERT INTO q SELECT i, 'text ' || i FROM generate_series(1, 5000) i;\n";
+	my $read = "SAVEPOINT s; SELECT count(*) FROM q WHERE k = 77; ROLLBACK TO s;\n";
+
+	# A test: the statements fail with these SQLSTATEs, and afterwards the entries in WAL
+	# are as many as those in the file, all different.
+	sub case_is
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name, $states, $rows, $sql) = @_;
+
+		$node->safe_psql('postgres', <<SQL);
+DROP TABLE IF EXISTS q;
+CREATE TABLE q (k int8, t varchar(20));
+CREATE INDEX q_k ON q USING pmhash (k);
+SQL
+		my $from = $node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+
+		is(errors_of($node, $sql), $states, "$name: errors");
+		$node->safe_psql('postgres', 'CREATE TABLE IF NOT EXISTS flush (); DROP TABLE flush');
+		is($node->safe_psql('postgres', 'SELECT count(*) FROM q'), $rows, "$name: rows");
+		my ($entries, $logged, $different) = split(/\|/, $node->safe_psql('postgres', <<SQL));
+SELECT (SELECT entries FROM pmhash_stats('q_k')), count(*), count(DISTINCT (hash, tid))
+FROM pmhash_wal_records('$from', 'FFFFFFFF/0') r, unnest(hashes, tids) e (hash, tid)
+WHERE r.type = 'INSERT'
+SQL
+		is("$logged $different", "$entries $entries", "$name: entries in WAL");
+		cmp_ok($entries, '>=', $rows, "$name: one for each row");
+		return;
+	}
+
+	case_is('all is well', '', 5000, "BEGIN; $load COMMIT;");
+	case_is('full until the end', '53100 53100', 0, "$by_index BEGIN; $load $full $read COMMIT;");
+	cmp_ok($node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('q_k')"), '>', 16,
+		'some groups went in before it was full');
+	case_is('full in a savepoint', '53100', 5000, "$by_index BEGIN; $load $full $read $space COMMIT;");
+	# (the rows of the inner level are queued when the outer one's have gone in)
+	case_is('full, twice', '53100', 5100,
+		"$by_index BEGIN; $load $full $read $space INSERT INTO q SELECT i, 'new' FROM generate_series(1, 100) i; $full $read $space COMMIT;");
+	case_is('full, the level is aborted', '53100', 5000,
+		"$by_index BEGIN; $load SAVEPOINT a; INSERT INTO q SELECT i, 'new' FROM generate_series(1, 3000) i; $full $read $space ROLLBACK TO a; COMMIT;");
+	case_is('cancelled', '57014', 5000, "$by_index BEGIN; $load $cancel $read $space COMMIT;");
+	case_is('full, rows one by one', '53100', 4000, <<SQL);
+DO \$\$
+BEGIN
+	FOR i IN 1 .. 4000 LOOP
+		INSERT INTO q VALUES (i, '');
+	END LOOP;
+END \$\$;
+$full INSERT INTO q SELECT i, 'new' FROM generate_series(1, 20000) i; $space
+SQL
+
+	# the records are nothing to logical decoding, with an index made by the way
+	$node->safe_psql('postgres', "SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL)");
+	$node->safe_psql('postgres', "CREATE INDEX q_t ON q USING pmhash (t); INSERT INTO q VALUES (-1, 'decoded'); CHECKPOINT; INSERT INTO q VALUES (-2, 'decoded')");
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL) WHERE data ~ 'table public.q: INSERT'"),
+		'2', 'logical decoding');
+	$node->stop;
 }
-
-new_and_old('REINDEX', 'REINDEX INDEX a_k');
-new_and_old('REINDEX CONCURRENTLY', 'REINDEX INDEX CONCURRENTLY a_k', ' SWEPT');
-new_and_old('TRUNCATE', 'TRUNCATE a');
-sql('INSERT INTO a SELECT i, i FROM generate_series(1, 1000) i');
-new_and_old('VACUUM FULL', 'VACUUM FULL a');
-new_and_old('CLUSTER', 'CREATE INDEX a_v ON a (v); CLUSTER a USING a_v');
-new_and_old('ALTER TYPE', 'ALTER TABLE a ALTER k TYPE int4');
-new_and_old('in a subtransaction', 'BEGIN; SAVEPOINT s; REINDEX INDEX a_k; RELEASE s; COMMIT');
-
-$a = file_of('a_k');
-$from = lsn();
-sql('BEGIN; SAVEPOINT s; REINDEX INDEX a_k; ROLLBACK TO s; TRUNCATE a; ROLLBACK');
-is(records($from, 'count(*)'), '0', 'rolled back: nothing');
-mkdir($node->basedir . '/space') or die;
-sql("CREATE TABLESPACE space LOCATION '" . $node->basedir . "/space'");
-$from = lsn();
-sql('ALTER INDEX a_k SET TABLESPACE space');
-is(file_of('a_k') . records($from, 'count(*)'), "${a}0", 'SET TABLESPACE: the same file, and nothing in WAL');
-sql('INSERT INTO a VALUES (0, 0)');
-is(types($from, $a), 'INSERT', 'which goes on being logged');
-$from = lsn();
-sql('ALTER TABLE a SET UNLOGGED');
-is(types($from, $a), 'FILE_GONE', 'SET UNLOGGED');
-$from = lsn();
-sql('INSERT INTO a VALUES (0, 0)');
-is(records($from, 'count(*)'), '0', 'unlogged: nothing');
-sql('ALTER TABLE a SET LOGGED');
-is(types($from, file_of('a_k')), 'FILE_NEW', 'SET LOGGED');
-$a = file_of('a_k');
-$from = lsn();
-sql('DROP INDEX CONCURRENTLY a_k');
-is(types($from, $a), 'FILE_GONE', 'DROP INDEX CONCURRENTLY');
-$from = lsn();
-sql('CREATE INDEX CONCURRENTLY a_k ON a USING pmhash (k) WITH (wal = on)');
-is(types($from, file_of('a_k')), 'FILE_NEW SWEPT', 'CREATE INDEX CONCURRENTLY, which lists TIDs by a bulk delete');
-$a = file_of('a_k');
-$from = lsn();
-sql('DROP TABLE a');
-is(types($from, $a), 'FILE_GONE', 'DROP TABLE');
-sql('DROP TABLESPACE space');
-$from = lsn();
-sql('BEGIN; CREATE TABLE c (k int8); CREATE INDEX c_k ON c USING pmhash (k) WITH (wal = on); INSERT INTO c VALUES (1); TRUNCATE c; COMMIT');
-is(types($from, file_of('c_k')), 'FILE_NEW', 'made, truncated: the last file');
-is(records($from, "count(*) FILTER (WHERE type = 'FILE_NEW')"), '1', 'and no other');
-
-# a prepared transaction's file is announced when it has committed
-$from = lsn();
-sql("BEGIN; CREATE INDEX c_k2 ON c USING pmhash (k) WITH (wal = on); PREPARE TRANSACTION 'c'");
-is(records($from, 'count(*)'), '0', 'prepared: nothing');
-sql("COMMIT PREPARED 'c'; INSERT INTO c VALUES (2)");
-# (the cleaner may be faster than the INSERT)
-for (my $i = 0; $i < 600 && types($from, file_of('c_k2')) !~ /FILE_NEW/; $i++)
-{
-	usleep(100_000);
-}
-like(types($from, file_of('c_k2')), qr/^(INSERT FILE_NEW|FILE_NEW INSERT)$/, 'COMMIT PREPARED: the cleaner tells standbys');
-
-# an index that is there: what stands after its commit
-$from = lsn();
-my $made = sql('BEGIN; SELECT pg_current_xact_id(); CREATE INDEX c_k3 ON c USING pmhash (k) WITH (wal = on); COMMIT');
-my $visible = commit_of($from, $made);
-is(records($from, "type, record_start > '$visible'"), 'FILE_NEW|t', 'FILE_NEW comes after the commit');
-
-# P6: a session that leaves an entry out logs FILE_GONE before; the cleaner does not
-$file = file_of('t_k');
-$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1000');
-$node->reload;
-sleep(2);
-$from = lsn();
-my ($path) = grep { /$file/ } index_files(pool($node));
-unlink($path) or die "$path: $!";
-my $skipped = sql('BEGIN; SELECT pg_current_xact_id(); INSERT INTO t VALUES (77, 77); COMMIT');
-my $commit = commit_of($from, $skipped);
-is(sql("SELECT type, record_end <= '$commit' FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE file_id = '$file'"),
-	'FILE_GONE|t', 'file lost: its end is in WAL before the commit');
-$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1');
-$node->reload;
-for (my $i = 0; $i < 600 && sql("SELECT state FROM pmhash_indexes WHERE index = 't_k'") ne 'valid'; $i++)
-{
-	usleep(100_000);
-}
-isnt(file_of('t_k'), $file, 'rebuilt');
-is(types($from, file_of('t_k')), 'FILE_NEW', 'rebuilt: its new file is logged');
-$from = lsn();
-sql('INSERT INTO t VALUES (78, 78)');
-is(types($from, file_of('t_k')), 'INSERT', 'and entries of it');
-same_answers($node, 't', 'k', 't_k', 'after the rebuild');
-
-# ---- who may read them ----
-
-sql('CREATE ROLE nobody LOGIN; CREATE ROLE reader LOGIN; GRANT pg_read_server_files TO reader');
-{
-	my ($status, $stdout, $stderr) = $node->psql('postgres',
-		"SELECT count(*) FROM pmhash_wal_records('$from', '$from')", extra_params => [ '-U', 'nobody' ]);
-	like($stderr, qr/permission denied for function pmhash_wal_records/, 'not everybody');
-	($status, $stdout, $stderr) = $node->psql('postgres',
-		"SELECT count(*) > 0 FROM pmhash_wal_records('$from', 'FFFFFFFF/0')", extra_params => [ '-U', 'reader' ]);
-	is("$stdout$stderr", 't', 'pg_read_server_files');
-}
-fails_like($node, "SELECT * FROM pmhash_wal_records('0/1', '0/2')", qr/could not read WAL at LSN 0\/1/, 'before all WAL');
-is(sql("SELECT count(*) FROM pmhash_wal_records('FFFFFFFF/0', 'FFFFFFFF/FF')"), '0', 'past all WAL');
-
-# ---- a server without the library ----
-
-# event: a server without the library replays records of logged indexes
-$node->backup('for_plain');
-my $plain = PostgreSQL::Test::Cluster->new('plain');
-$plain->init_from_backup($node, 'for_plain', has_streaming => 1);
-$plain->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
-$plain->start;
-sql('INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i; DELETE FROM t WHERE k < 500; VACUUM t; INSERT INTO t VALUES (1, 1)');
-my $rows = sql('SELECT count(*), sum(k) FROM t');
-$node->wait_for_catchup($plain);
-is($plain->safe_psql('postgres', 'SET enable_indexscan = off; SELECT count(*), sum(k) FROM t'), $rows,
-	'a standby without the library follows');
-$plain->promote;
-is($plain->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'), $rows, 'and is promoted');
-$plain->stop;
-crash($node);
-$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
-ok($node->start(fail_ok => 1), 'it starts after a crash');
-is($node->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'), $rows, 'and has the rows');
-$node->stop;
-$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
-$node->start;
-
-# the same with wal_level = minimal: nothing is written, whatever the index says
-$node->adjust_conf('postgresql.conf', 'wal_level', 'minimal');
-$node->adjust_conf('postgresql.conf', 'max_wal_senders', '0');
-$node->restart;
-$from = lsn();
-sql('CREATE TABLE m (k int8); CREATE INDEX m_k ON m USING pmhash (k) WITH (wal = on); INSERT INTO m VALUES (1)');
-sql('REINDEX INDEX t_k; INSERT INTO t VALUES (1, 1)');
-is(records($from, 'count(*)'), '0', 'wal_level = minimal: nothing');
-my $m = file_of('m_k');
-$node->adjust_conf('postgresql.conf', 'wal_level', 'replica');
-$from = lsn();
-$node->restart;
-sql('INSERT INTO m VALUES (1)');
-is(types($from, $m), 'INSERT', 'replica again: what was made meanwhile is logged');
-$node->stop;
 
 done_testing();

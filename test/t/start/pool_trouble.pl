@@ -1,7 +1,4 @@
-# A pool directory that is not what it should be: the server starts, queries do
-# without the indexes, rows can be written, direct uses are ERRORs that name
-# index and directory; a repair brings the indexes back, with those rows.
-# (Single files: 021.)
+# Pools that cannot be used, and their lock file.
 
 use strict;
 use warnings;
@@ -11,16 +8,24 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
+use POSIX qw(ENOSPC mkfifo);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_server('trouble');
-my $pool = pool($node);
-$node->start;
-install_extension($node);
-$node->safe_psql('postgres', <<SQL);
+# ======== pool trouble ========
+
+# A pool directory that is not what it should be: the server starts, queries do
+# without the indexes, rows can be written, direct uses are ERRORs that name
+# index and directory; a repair brings the indexes back, with those rows.
+# (Single files: 021.)
+{
+	my $node = new_server('trouble');
+	my $pool = pool($node);
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 5000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -30,377 +35,482 @@ CREATE INDEX o_k ON o USING pmhash (k);
 CREATE TABLE ex (k int4, CONSTRAINT ex_k EXCLUDE USING pmhash (k WITH =));
 INSERT INTO ex VALUES (1);
 SQL
-my $select = 'SET enable_seqscan = off; SELECT * FROM t WHERE k = 1';
+	my $select = 'SET enable_seqscan = off; SELECT * FROM t WHERE k = 1';
 
-# The planner leaves a disabled index alone; a sequential scan answers.
-sub disabled
-{
-	my ($message, $name) = @_;
+	# The planner leaves a disabled index alone; a sequential scan answers.
+	sub disabled
+	{
+		my ($message, $name) = @_;
 
-	is($node->safe_psql('postgres', $select), '1|1', "$name, SELECT");
-	$node->safe_psql('postgres', 'INSERT INTO t VALUES (0, 0)');
-	fails_like($node, 'INSERT INTO ex VALUES (0)', qr/"ex_k".*$message/s, "$name, INSERT with a constraint");
-	fails_like($node, 'REINDEX INDEX t_k', qr/"t_k".*$message/s, "$name, REINDEX");
-	fails_like($node, "SELECT * FROM pmhash_stats('t_k')", qr/"t_k".*$message/s, "$name, pmhash_stats");
-	fails_like($node, 'CREATE INDEX ON t USING pmhash (v)', $message, "$name, CREATE INDEX");
-	my ($status, $stdout, $stderr) = $node->psql('postgres', 'INSERT INTO ex VALUES (0)');
-	my ($reason) = $stderr =~ /^DETAIL:  The reason is: (.*)\.$/m;
-	is($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 't_k'"),
-		"disabled: $reason; when that is repaired the server has to be restarted", "$name, pmhash_indexes");
-	return;
-}
+		is($node->safe_psql('postgres', $select), '1|1', "$name, SELECT");
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (0, 0)');
+		fails_like($node, 'INSERT INTO ex VALUES (0)', qr/"ex_k".*$message/s, "$name, INSERT with a constraint");
+		fails_like($node, 'REINDEX INDEX t_k', qr/"t_k".*$message/s, "$name, REINDEX");
+		fails_like($node, "SELECT * FROM pmhash_stats('t_k')", qr/"t_k".*$message/s, "$name, pmhash_stats");
+		fails_like($node, 'CREATE INDEX ON t USING pmhash (v)', $message, "$name, CREATE INDEX");
+		my ($status, $stdout, $stderr) = $node->psql('postgres', 'INSERT INTO ex VALUES (0)');
+		my ($reason) = $stderr =~ /^DETAIL:  The reason is: (.*)\.$/m;
+		is($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 't_k'"),
+			"disabled: $reason; when that is repaired the server has to be restarted", "$name, pmhash_indexes");
+		return;
+	}
 
-sub repaired
-{
-	my ($name) = @_;
+	sub repaired
+	{
+		my ($name) = @_;
 
-	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'")
-	  or die "indexes are not rebuilt";
-	same_answers($node, 't', 'k', 't_k', $name);
-	same_answers($node, 'o', 'k', 'o_k', $name);
-	all_checked($node, $name);
-	fails_like($node, 'INSERT INTO ex VALUES (1)', qr/violates exclusion constraint "ex_k"/, "$name, constraint");
-	return;
-}
+		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'")
+		  or die "indexes are not rebuilt";
+		same_answers($node, 't', 'k', 't_k', $name);
+		same_answers($node, 'o', 'k', 'o_k', $name);
+		all_checked($node, $name);
+		fails_like($node, 'INSERT INTO ex VALUES (1)', qr/violates exclusion constraint "ex_k"/, "$name, constraint");
+		return;
+	}
 
-# event: deleted or emptied while the server is down
-# ---- the directory ----
-$node->stop;
-rename($pool, "$pool.away") or die;
-$node->start;
-is($node->safe_psql('postgres', $select), '1|1', 'pool directory gone, SELECT');
-repaired('pool directory gone');
-rmtree("$pool.away");
+	# event: deleted or emptied while the server is down
+	# ---- the directory ----
+	$node->stop;
+	rename($pool, "$pool.away") or die;
+	$node->start;
+	is($node->safe_psql('postgres', $select), '1|1', 'pool directory gone, SELECT');
+	repaired('pool directory gone');
+	rmtree("$pool.away");
 
-# event: read-only, not writable, not a directory or not a pool, when the server starts
-$node->stop;
-chmod(0500, $pool);
-$node->start;
-disabled(qr/\Q$pool\E.*HINT/s, 'read-only pool directory');
-$node->stop;
-chmod(0700, $pool);
-$node->start;
-repaired('read-only pool directory repaired');
+	# event: read-only, not writable, not a directory or not a pool, when the server starts
+	$node->stop;
+	chmod(0500, $pool);
+	$node->start;
+	disabled(qr/\Q$pool\E.*HINT/s, 'read-only pool directory');
+	$node->stop;
+	chmod(0700, $pool);
+	$node->start;
+	repaired('read-only pool directory repaired');
 
-# not a directory; not a pool; not absolute
-my $file = "$PostgreSQL::Test::Utils::tmp_check/not_a_directory";
-append_to_file($file, 'x');
-my $foreign = "$PostgreSQL::Test::Utils::tmp_check/somebodys_home";
-mkdir($foreign);
-chmod(0755, $foreign);
-append_to_file("$foreign/letter.txt", 'dear');
-# event: inside the data directory, when the server starts
-my $inside = $node->data_dir . '/pool';
-my $link = "$PostgreSQL::Test::Utils::tmp_check/link_inside";
-symlink($node->data_dir, $link) or die;
-foreach my $directory ($file, $foreign, 'relative/path', "$foreign/no/such/parent", $inside, "$link/pool", $node->data_dir . '/../pgdata/base')
-{
-	$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
+	# not a directory; not a pool; not absolute
+	my $file = "$PostgreSQL::Test::Utils::tmp_check/not_a_directory";
+	append_to_file($file, 'x');
+	my $foreign = "$PostgreSQL::Test::Utils::tmp_check/somebodys_home";
+	mkdir($foreign);
+	chmod(0755, $foreign);
+	append_to_file("$foreign/letter.txt", 'dear');
+	# event: inside the data directory, when the server starts
+	my $inside = $node->data_dir . '/pool';
+	my $link = "$PostgreSQL::Test::Utils::tmp_check/link_inside";
+	symlink($node->data_dir, $link) or die;
+	foreach my $directory ($file, $foreign, 'relative/path', "$foreign/no/such/parent", $inside, "$link/pool", $node->data_dir . '/../pgdata/base')
+	{
+		$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
+		$node->restart;
+		disabled(qr/\Q$directory\E/, "pmhash.directory = $directory");
+	}
+	ok(!-e $inside, 'no pool was made inside the data directory');
+	is(slurp_file("$foreign/letter.txt"), 'dear', 'what stood there is left alone');
+	is(scalar(my @entries = glob "$foreign/*"), 1, 'and nothing was added');
+	is((stat($foreign))[2] & 0777, 0755, 'nor its mode changed');
+
+	# event: other users can write to it when the server starts
+	# trust: open-to-others
+	my $open = "$PostgreSQL::Test::Utils::tmp_check/open_to_all";
+	mkdir($open);
+	chmod(0777, $open);
+	symlink("$foreign/letter.txt", "$open/lock") or die $!;
+	$node->append_conf('postgresql.conf', "pmhash.directory = '$open'");
 	$node->restart;
-	disabled(qr/\Q$directory\E/, "pmhash.directory = $directory");
-}
-ok(!-e $inside, 'no pool was made inside the data directory');
-is(slurp_file("$foreign/letter.txt"), 'dear', 'what stood there is left alone');
-is(scalar(my @entries = glob "$foreign/*"), 1, 'and nothing was added');
-is((stat($foreign))[2] & 0777, 0755, 'nor its mode changed');
-
-# event: other users can write to it when the server starts
-# trust: open-to-others
-my $open = "$PostgreSQL::Test::Utils::tmp_check/open_to_all";
-mkdir($open);
-chmod(0777, $open);
-symlink("$foreign/letter.txt", "$open/lock") or die $!;
-$node->append_conf('postgresql.conf', "pmhash.directory = '$open'");
-$node->restart;
-disabled(qr/other users can write in directory "\Q$open\E"/, 'open to all');
-is(slurp_file("$foreign/letter.txt"), 'dear', 'open to all: nothing is written through a link');
-unlink("$open/lock") or die $!;
-chmod(0700, $open);
-$node->restart;
-repaired('not open any more');
-# as Kubernetes does it
-$node->stop;
-chmod(02770, $open, grep { -d $_ } glob("$open/*"));
-$node->start;
-disabled(qr/other users can write in directory "\Q$open\E"/, 'open to a group');
-$node->stop;
-chmod(0700, $open);
-$node->start;
-repaired('open to a group no more');
-
-# event: on a file system that cannot map files
-{
-	local $ENV{LD_PRELOAD} = preloadable('cannot_map');
-	my $from = -s $node->logfile;
-
+	disabled(qr/other users can write in directory "\Q$open\E"/, 'open to all');
+	is(slurp_file("$foreign/letter.txt"), 'dear', 'open to all: nothing is written through a link');
+	unlink("$open/lock") or die $!;
+	chmod(0700, $open);
 	$node->restart;
-	disabled(qr/the file system of directory "\Q$open\E" cannot map files/, 'cannot map');
-	$node->safe_psql('postgres', 'UPDATE t SET v = v WHERE k = 2; DELETE FROM t WHERE k = 3; VACUUM t');
-	is($node->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash_stat'), "the file system of directory \"$open\" cannot map files", 'cannot map: pmhash_stat');
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 3'), '0', 'cannot map: tables work');
-	sleep(12);
-	unlike(slurp_file($node->logfile, $from), qr/"pmhash launcher".*exited/, 'cannot map: the launcher stays');
-}
-$node->restart;
-repaired('can map again');
+	repaired('not open any more');
+	# as Kubernetes does it
+	$node->stop;
+	chmod(02770, $open, grep { -d $_ } glob("$open/*"));
+	$node->start;
+	disabled(qr/other users can write in directory "\Q$open\E"/, 'open to a group');
+	$node->stop;
+	chmod(0700, $open);
+	$node->start;
+	repaired('open to a group no more');
 
-# the pool of another cluster: while that one runs, and when it does not
-my $neighbour = new_server('neighbour');
-$neighbour->start;
-install_extension($neighbour);
-$neighbour->safe_psql('postgres',
-	'CREATE TABLE n (k int4); INSERT INTO n SELECT generate_series(1, 1000); CREATE INDEX n_k ON n USING pmhash (k)');
-my $theirs = pool($neighbour);
-# event: in use by another server
-$node->append_conf('postgresql.conf', "pmhash.directory = '$theirs'");
-$node->restart;
-disabled(qr/\Q$theirs\E/, 'pool in use by another server');
-same_answers($neighbour, 'n', 'k', 'n_k', 'the owner');
-# event: replaced by the directory of another cluster
-$node->stop;
-$neighbour->stop;
-$node->start;
-# trust: other-cluster
-disabled(qr/\Q$theirs\E.*another cluster/, 'pool of another cluster');
-$neighbour->start;
-same_answers($neighbour, 'n', 'k', 'n_k', 'the owner again');
-$neighbour->stop;
+	# event: on a file system that cannot map files
+	{
+		local $ENV{LD_PRELOAD} = preloadable('cannot_map');
+		my $from = -s $node->logfile;
 
-# back at home
-$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-$node->restart;
-repaired('the own pool again');
+		$node->restart;
+		disabled(qr/the file system of directory "\Q$open\E" cannot map files/, 'cannot map');
+		$node->safe_psql('postgres', 'UPDATE t SET v = v WHERE k = 2; DELETE FROM t WHERE k = 3; VACUUM t');
+		is($node->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash_stat'), "the file system of directory \"$open\" cannot map files", 'cannot map: pmhash_stat');
+		is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 3'), '0', 'cannot map: tables work');
+		sleep(12);
+		unlike(slurp_file($node->logfile, $from), qr/"pmhash launcher".*exited/, 'cannot map: the launcher stays');
+	}
+	$node->restart;
+	repaired('can map again');
 
-# event: its control file is damaged
-# ---- the control file ----
-$node->stop;
-open(my $control, '+<:raw', "$pool/control") or die;
-seek($control, 20, 0);
-print $control "\xff" x 8;
-close($control);
-$node->start;
-is($node->safe_psql('postgres', $select), '1|1', 'damaged control file, SELECT');
-repaired('damaged control file');
+	# the pool of another cluster: while that one runs, and when it does not
+	$PmhashTest::own_initdb = 1;    # another system identifier
+	my $neighbour = new_server('neighbour');
+	$neighbour->start;
+	install_extension($neighbour);
+	$neighbour->safe_psql('postgres',
+		'CREATE TABLE n (k int4); INSERT INTO n SELECT generate_series(1, 1000); CREATE INDEX n_k ON n USING pmhash (k)');
+	my $theirs = pool($neighbour);
+	# event: in use by another server
+	$node->append_conf('postgresql.conf', "pmhash.directory = '$theirs'");
+	$node->restart;
+	disabled(qr/\Q$theirs\E/, 'pool in use by another server');
+	same_answers($neighbour, 'n', 'k', 'n_k', 'the owner');
+	# event: replaced by the directory of another cluster
+	$node->stop;
+	$neighbour->stop;
+	$node->start;
+	# trust: other-cluster
+	disabled(qr/\Q$theirs\E.*another cluster/, 'pool of another cluster');
+	$neighbour->start;
+	same_answers($neighbour, 'n', 'k', 'n_k', 'the owner again');
+	$neighbour->stop;
 
-# ---- moved, with the setting and without ----
-my $elsewhere = "$PostgreSQL::Test::Utils::tmp_check/elsewhere";
-my $states = 'SELECT string_agg(DISTINCT state, $$, $$) FROM pmhash_indexes';
+	# back at home
+	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
+	$node->restart;
+	repaired('the own pool again');
 
-sub move_setting
-{
-	my ($directory) = @_;
+	# event: its control file is damaged
+	# ---- the control file ----
+	$node->stop;
+	open(my $control, '+<:raw', "$pool/control") or die;
+	seek($control, 20, 0);
+	print $control "\xff" x 8;
+	close($control);
+	$node->start;
+	is($node->safe_psql('postgres', $select), '1|1', 'damaged control file, SELECT');
+	repaired('damaged control file');
 
-	$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
-	return;
-}
+	# ---- moved, with the setting and without ----
+	my $elsewhere = "$PostgreSQL::Test::Utils::tmp_check/elsewhere";
+	my $states = 'SELECT string_agg(DISTINCT state, $$, $$) FROM pmhash_indexes';
 
-sub rebuild
-{
-	my ($name) = @_;
+	sub move_setting
+	{
+		my ($directory) = @_;
 
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
-	$node->reload;
-	repaired($name);
-	return;
-}
+		$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
+		$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
+		return;
+	}
 
-# event: moved, and `pmhash.directory` changed with it
-$node->stop;
-rename($pool, $elsewhere) or die;
-move_setting($elsewhere);
-$node->start;
-is($node->safe_psql('postgres', $states), 'valid', 'directory moved and pmhash.directory changed');
-rebuild('directory moved and pmhash.directory changed');
+	sub rebuild
+	{
+		my ($name) = @_;
 
-# event: `pmhash.directory` changed
-$node->stop;
-move_setting('');
-$node->start;
-is($node->safe_psql('postgres', $states), 'invalid: it does not exist', 'pmhash.directory changed');
-$node->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(5001, 5500) i');
-rebuild('pmhash.directory changed');
-is(scalar(@entries = index_files($elsewhere)), 3, 'pmhash.directory changed: the files in the old place are left');
+		$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
+		$node->reload;
+		repaired($name);
+		return;
+	}
 
-# the stubs name files of the new place; one index is as it was
-$node->stop;
-move_setting($elsewhere);
-$node->start;
-unlike($node->safe_psql('postgres', $states), qr/^valid/, 'pmhash.directory changed back');
-rebuild('pmhash.directory changed back');
-wait_for_files($elsewhere, 3, 'pmhash.directory changed back: files');
-$node->stop;
-rmtree($pool);
-rename($elsewhere, $pool) or die;
-move_setting('');
-$node->start;
-rebuild('at home again');
+	# event: moved, and `pmhash.directory` changed with it
+	$node->stop;
+	rename($pool, $elsewhere) or die;
+	move_setting($elsewhere);
+	$node->start;
+	is($node->safe_psql('postgres', $states), 'valid', 'directory moved and pmhash.directory changed');
+	rebuild('directory moved and pmhash.directory changed');
 
-# ---- unmounted, removed, replaced while the server runs ----
-# For an unmounted file system stands an empty directory, as its mount point.
+	# event: `pmhash.directory` changed
+	$node->stop;
+	move_setting('');
+	$node->start;
+	is($node->safe_psql('postgres', $states), 'invalid: it does not exist', 'pmhash.directory changed');
+	$node->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(5001, 5500) i');
+	rebuild('pmhash.directory changed');
+	is(scalar(@entries = index_files($elsewhere)), 3, 'pmhash.directory changed: the files in the old place are left');
 
-sub compare
-{
-	my ($name) = @_;
+	# the stubs name files of the new place; one index is as it was
+	$node->stop;
+	move_setting($elsewhere);
+	$node->start;
+	unlike($node->safe_psql('postgres', $states), qr/^valid/, 'pmhash.directory changed back');
+	rebuild('pmhash.directory changed back');
+	wait_for_files($elsewhere, 3, 'pmhash.directory changed back: files');
+	$node->stop;
+	rmtree($pool);
+	rename($elsewhere, $pool) or die;
+	move_setting('');
+	$node->start;
+	rebuild('at home again');
 
-	is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
-		$node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
-		"$name: rows");
-	return;
-}
+	# ---- unmounted, removed, replaced while the server runs ----
+	# For an unmounted file system stands an empty directory, as its mount point.
 
-# Sessions old and new read and write all the while; nothing is made in what
-# stands in the pool's place.
-sub lost_while_running
-{
-	my ($name, $lose, $in_its_place) = @_;
+	sub compare
+	{
+		my ($name) = @_;
+
+		is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
+			$node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
+			"$name: rows");
+		return;
+	}
+
+	# Sessions old and new read and write all the while; nothing is made in what
+	# stands in the pool's place.
+	sub lost_while_running
+	{
+		my ($name, $lose, $in_its_place) = @_;
+		my $reader = $node->background_psql('postgres');
+		my $writer = $node->background_psql('postgres');
+		my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 7');
+
+		$reader->query_safe($select);
+		$writer->query_safe('INSERT INTO t VALUES (7, 7)');
+		$lose->();
+		is($reader->query_safe('SELECT count(*) FROM t WHERE k = 7'), $before + 1, "$name: a session that has it mapped reads");
+		$writer->query_safe('INSERT INTO t VALUES (7, 8)');
+		is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7'), $before + 2,
+			"$name: a new session reads");
+		$reader->query_safe('INSERT INTO t VALUES (7, 9)');
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, 10)');
+		$node->safe_psql('postgres', 'DELETE FROM t WHERE v = 8; VACUUM t');
+		is($_->query_safe('SELECT count(*) FROM t WHERE k = 7'), $before + 3, "$name: and sees all rows")
+		  foreach ($reader, $writer);
+		fails_like($node, "\\set VERBOSITY verbose\nINSERT INTO ex VALUES (0)", qr/55000: .*"ex_k" has no usable file.*HINT:  (?:Put the directory of pmhash back, or restart the server|Its rebuild has failed)/s, "$name: constraint");
+		# trouble: `directory "..." has been unmounted, removed or replaced`
+		fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/directory "\Q$pool\E" has been unmounted, removed or replaced.*HINT/s, "$name: CREATE INDEX");
+		$node->poll_query_until('postgres', "SELECT state ~ 'rebuild failed: .*\Q$pool\E' FROM pmhash_indexes WHERE index = 't_k'")
+		  or die 'the rebuild has not failed';
+		is(join(' ', glob("$pool/*")), $in_its_place, "$name: nothing is made in its place");
+		$reader->quit;
+		$writer->quit;
+		return;
+	}
+
+	my $away = "$pool.away";
+	my $unmount = sub { rename($pool, $away) or die; mkdir($pool) or die };
+	my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
+
+	# A plan without the index is gone with its transaction, though nothing is written, and all
+	# snapshots have the same xmin: it is that of a server without much to do.
 	my $reader = $node->background_psql('postgres');
-	my $writer = $node->background_psql('postgres');
-	my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 7');
-
-	$reader->query_safe($select);
-	$writer->query_safe('INSERT INTO t VALUES (7, 7)');
-	$lose->();
-	is($reader->query_safe('SELECT count(*) FROM t WHERE k = 7'), $before + 1, "$name: a session that has it mapped reads");
-	$writer->query_safe('INSERT INTO t VALUES (7, 8)');
-	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7'), $before + 2,
-		"$name: a new session reads");
-	$reader->query_safe('INSERT INTO t VALUES (7, 9)');
-	$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, 10)');
-	$node->safe_psql('postgres', 'DELETE FROM t WHERE v = 8; VACUUM t');
-	is($_->query_safe('SELECT count(*) FROM t WHERE k = 7'), $before + 3, "$name: and sees all rows")
-	  foreach ($reader, $writer);
-	fails_like($node, "\\set VERBOSITY verbose\nINSERT INTO ex VALUES (0)", qr/55000: .*"ex_k" has no usable file.*HINT:  Put the directory of pmhash back, or restart the server/s, "$name: constraint");
-	# trouble: `directory "..." has been unmounted, removed or replaced`
-	fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/directory "\Q$pool\E" has been unmounted, removed or replaced.*HINT/s, "$name: CREATE INDEX");
-	$node->poll_query_until('postgres', "SELECT state ~ 'rebuild failed: .*\Q$pool\E' FROM pmhash_indexes WHERE index = 't_k'")
-	  or die 'the rebuild has not failed';
-	is(join(' ', glob("$pool/*")), $in_its_place, "$name: nothing is made in its place");
+	my $early = 'PREPARE %s AS SELECT * FROM o WHERE k = 7';
+	$reader->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
+	$node->safe_psql('postgres', 'CREATE TABLE parts (k int4, v int4) PARTITION BY HASH (v); CREATE INDEX parts_k ON parts USING pmhash (k)');
+	$node->safe_psql('postgres', join(';', map { "CREATE TABLE part_$_ PARTITION OF parts FOR VALUES WITH (MODULUS 70, REMAINDER $_)" } 0 .. 69));
+	$unmount->();
+	$reader->query_safe(sprintf($early, 'early'));
+	is($reader->query_safe('EXECUTE early'), 7, 'unmounted for a moment: a plan without an index');
+	$reader->query_safe('BEGIN; ' . sprintf($early, 'aborted'));
+	is($reader->query_safe('EXECUTE aborted; ROLLBACK'), 7, 'unmounted for a moment: another one');
+	$reader->query_safe('BEGIN; ' . sprintf($early, 'one_of_many') . '; PREPARE many AS SELECT * FROM parts WHERE k = 7');
+	is($reader->query_safe('EXECUTE one_of_many; EXECUTE many; COMMIT'), 7, 'unmounted for a moment: of many tables');
+	$mount->();
+	$reader->query_safe('SELECT 1');
+	like($reader->query_safe("EXPLAIN EXECUTE $_"), qr/o_k/, "mounted again at once: that plan is not kept: $_") foreach qw(early aborted one_of_many);
+	like($reader->query_safe('EXPLAIN EXECUTE many'), qr/part_69_k/, 'mounted again at once: nor is that of many tables');
 	$reader->quit;
-	$writer->quit;
-	return;
+	$node->safe_psql('postgres', 'DROP TABLE parts');
+
+	# event: unmounted while the server runs
+	my $untouched = index_file($node, 'o_k');
+	lost_while_running('unmounted', $unmount, '');
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE o AS SELECT * FROM o WHERE k = 7');
+	is($session->query_safe('EXECUTE o'), 7, 'unmounted: a plan without an index');
+	$mount->();
+	repaired('mounted again');
+	is(index_file($node, 'o_k'), $untouched, 'mounted again: an index that no row was left out of was not rebuilt');
+	like($session->query_safe('EXPLAIN EXECUTE o'), qr/o_k/, 'mounted again: that plan is not kept');
+	$session->quit;
+	$node->stop;
+	$node->start;
+	repaired('mounted again, restarted');
+
+	# event: not mounted when the server starts
+	# unmounted when the server is killed and started; mounted again for the next
+	$unmount->();
+	$node->safe_psql('postgres', 'INSERT INTO t VALUES (8, 8)');
+	crash($node);
+	$node->start;
+	repaired('unmounted, killed, started');
+	$node->stop;
+	rmtree($pool);
+	rename($away, $pool) or die;
+	$node->start;
+	repaired('mounted again, after a start without');
+
+	# event: deleted or emptied while the server runs
+	# removed: the next start makes a new one, and so does the end of any child
+	lost_while_running('removed', sub { rmtree($pool) }, '');
+	$node->restart;
+	repaired('removed, restarted');
+	lost_while_running('emptied', sub { rmtree($pool, { keep_root => 1 }) }, '');
+	my $victim = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $victim->query_safe('SELECT pg_backend_pid()');
+	my $from = -s $node->logfile;
+	kill('KILL', $pid);
+	eval { $victim->quit };
+	$node->wait_for_log(qr/reinitializing/, $from);
+	wait_until_up($node);
+	# trust: kept-lock
+	repaired('emptied, one backend killed');
+
+	# replaced by another cluster's, which stays as it is
+	my $neighbour_control = slurp_file("$theirs/control");
+	lost_while_running('replaced', sub { rename($pool, $away) or die; rename($theirs, $pool) or die },
+		join(' ', map { "$pool/$_" } sort map { s,.*/,,r } glob "$theirs/*"));
+	$node->stop;
+	is(slurp_file("$pool/control"), $neighbour_control, 'replaced: the other pool is not marked');
+	rename($pool, $theirs) or die;
+	rename($away, $pool) or die;
+	$node->start;
+	repaired('replaced, the own one put back');
+	$neighbour->start;
+	same_answers($neighbour, 'n', 'k', 'n_k', 'the owner of the other one');
+	$neighbour->stop;
+
+	# event: read-only while the server runs
+	# ---- read-only while the server runs ----
+	my ($database) = map { s,/[^/]*$,,r } index_files($pool);
+	chmod(0500, $pool, $database);
+	my $late = $node->background_psql('postgres');
+	$late->query_safe('INSERT INTO t SELECT 9, i FROM generate_series(1, 500) i');
+	is($late->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 9'),
+		$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 9'),
+		'read-only directories: files that are there are read and written');
+	$late->quit;
+	fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/"t_v": Permission denied/, 'read-only directories, CREATE INDEX');
+	$node->safe_psql('postgres', 'DROP INDEX o_k');
+	chmod(0700, $pool, $database);
+	wait_for_files($pool, 2, 'DROP INDEX in a read-only directory: the cleaner removes the file later');
+	$node->safe_psql('postgres', 'CREATE INDEX o_k ON o USING pmhash (k)');
+	repaired('writable again');
+
+	# ---- two servers, one a copy of the other, on one pool ----
+	$node->stop;
+	my $twin = PostgreSQL::Test::Cluster->new('twin');
+	PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $twin->data_dir);
+	chmod(0700, $twin->data_dir);
+	$twin->append_conf('postgresql.conf', "pmhash.directory = '$pool'\nport = " . $twin->port
+		  . "\nunix_socket_directories = '" . $twin->host . "'");
+	$node->start;
+	$twin->start;
+	like($twin->safe_psql('postgres', $states), qr/^disabled: directory "\Q$pool\E" is in use by another server/, 'a copy of the server, while the first runs');
+	is($twin->safe_psql('postgres', $select), '1|1', 'a copy of the server, SELECT');
+	repaired('the first of two');
+	$node->stop;
+	$twin->restart;
+	unlike($twin->safe_psql('postgres', $states), qr/^disabled/, 'a copy of the server, when the first is down');
+	$twin->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'") or die;
+	same_answers($twin, 't', 'k', 't_k', 'a copy of the server');
+	$twin->safe_psql('postgres', 'INSERT INTO t SELECT 11, i FROM generate_series(1, 500) i');
+	$twin->stop;
+	$node->start;
+	repaired('the first of two, after the copy has used its pool');
+	$node->stop;
 }
 
-my $away = "$pool.away";
-my $unmount = sub { rename($pool, $away) or die; mkdir($pool) or die };
-my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
+# ======== lock file ========
 
-# A plan without the index is gone with its transaction, though nothing is written, and all
-# snapshots have the same xmin: it is that of a server without much to do.
-my $reader = $node->background_psql('postgres');
-my $early = 'PREPARE %s AS SELECT * FROM o WHERE k = 7';
-$reader->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
-$node->safe_psql('postgres', 'CREATE TABLE parts (k int4, v int4) PARTITION BY HASH (v); CREATE INDEX parts_k ON parts USING pmhash (k)');
-$node->safe_psql('postgres', join(';', map { "CREATE TABLE part_$_ PARTITION OF parts FOR VALUES WITH (MODULUS 70, REMAINDER $_)" } 0 .. 69));
-$unmount->();
-$reader->query_safe(sprintf($early, 'early'));
-is($reader->query_safe('EXECUTE early'), 7, 'unmounted for a moment: a plan without an index');
-$reader->query_safe('BEGIN; ' . sprintf($early, 'aborted'));
-is($reader->query_safe('EXECUTE aborted; ROLLBACK'), 7, 'unmounted for a moment: another one');
-$reader->query_safe('BEGIN; ' . sprintf($early, 'one_of_many') . '; PREPARE many AS SELECT * FROM parts WHERE k = 7');
-is($reader->query_safe('EXECUTE one_of_many; EXECUTE many; COMMIT'), 7, 'unmounted for a moment: of many tables');
-$mount->();
-$reader->query_safe('SELECT 1');
-like($reader->query_safe("EXPLAIN EXECUTE $_"), qr/o_k/, "mounted again at once: that plan is not kept: $_") foreach qw(early aborted one_of_many);
-like($reader->query_safe('EXPLAIN EXECUTE many'), qr/part_69_k/, 'mounted again at once: nor is that of many tables');
-$reader->quit;
-$node->safe_psql('postgres', 'DROP TABLE parts');
+# The lock file of the pool is not as the server has left it.  Without one that can be written
+# and locked pmhash is disabled; what is in its place neither holds the start up nor is used.
+{
+	my $shim = preloadable('no_write');
 
-# event: unmounted while the server runs
-my $untouched = index_file($node, 'o_k');
-lost_while_running('unmounted', $unmount, '');
-my $session = $node->background_psql('postgres');
-$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE o AS SELECT * FROM o WHERE k = 7');
-is($session->query_safe('EXECUTE o'), 7, 'unmounted: a plan without an index');
-$mount->();
-repaired('mounted again');
-is(index_file($node, 'o_k'), $untouched, 'mounted again: an index that no row was left out of was not rebuilt');
-like($session->query_safe('EXPLAIN EXECUTE o'), qr/o_k/, 'mounted again: that plan is not kept');
-$session->quit;
-$node->stop;
-$node->start;
-repaired('mounted again, restarted');
+	my $node = new_server('lock_file');
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE t (k int4);
+INSERT INTO t SELECT generate_series(1, 1000);
+CREATE INDEX t_k ON t USING pmhash (k);
+SQL
+	my $lock = pool($node) . '/lock';
 
-# event: not mounted when the server starts
-# unmounted when the server is killed and started; mounted again for the next
-$unmount->();
-$node->safe_psql('postgres', 'INSERT INTO t VALUES (8, 8)');
-crash($node);
-$node->start;
-repaired('unmounted, killed, started');
-$node->stop;
-rmtree($pool);
-rename($away, $pool) or die;
-$node->start;
-repaired('mounted again, after a start without');
+	sub used
+	{
+		my ($name) = @_;
 
-# event: deleted or emptied while the server runs
-# removed: the next start makes a new one, and so does the end of any child
-lost_while_running('removed', sub { rmtree($pool) }, '');
-$node->restart;
-repaired('removed, restarted');
-lost_while_running('emptied', sub { rmtree($pool, { keep_root => 1 }) }, '');
-my $victim = $node->background_psql('postgres', on_error_stop => 0);
-my $pid = $victim->query_safe('SELECT pg_backend_pid()');
-my $from = -s $node->logfile;
-kill('KILL', $pid);
-eval { $victim->quit };
-$node->wait_for_log(qr/reinitializing/, $from);
-wait_until_up($node);
-# trust: kept-lock
-repaired('emptied, one backend killed');
+		is(index_state($node, 't_k'), 'valid', "$name: the index is trusted");
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (7)');
+		same_answers($node, 't', 'k', 't_k', $name);
+		return;
+	}
 
-# replaced by another cluster's, which stays as it is
-my $neighbour_control = slurp_file("$theirs/control");
-lost_while_running('replaced', sub { rename($pool, $away) or die; rename($theirs, $pool) or die },
-	join(' ', map { "$pool/$_" } sort map { s,.*/,,r } glob "$theirs/*"));
-$node->stop;
-is(slurp_file("$pool/control"), $neighbour_control, 'replaced: the other pool is not marked');
-rename($pool, $theirs) or die;
-rename($away, $pool) or die;
-$node->start;
-repaired('replaced, the own one put back');
-$neighbour->start;
-same_answers($neighbour, 'n', 'k', 'n_k', 'the owner of the other one');
-$neighbour->stop;
+	# event: the lock file cannot be created, written or locked, or is not a file (a directory, a link, a fifo), when the server starts
+	# trouble: LOG: `pmhash is disabled: could not open file ".../lock": ...`
+	$node->stop;
+	sub refused
+	{
+		my ($how, $reason) = @_;
+		my $from = -s $node->logfile;
 
-# event: read-only while the server runs
-# ---- read-only while the server runs ----
-my ($database) = map { s,/[^/]*$,,r } index_files($pool);
-chmod(0500, $pool, $database);
-my $late = $node->background_psql('postgres');
-$late->query_safe('INSERT INTO t SELECT 9, i FROM generate_series(1, 500) i');
-is($late->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 9'),
-	$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 9'),
-	'read-only directories: files that are there are read and written');
-$late->quit;
-fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/"t_v": Permission denied/, 'read-only directories, CREATE INDEX');
-$node->safe_psql('postgres', 'DROP INDEX o_k');
-chmod(0700, $pool, $database);
-wait_for_files($pool, 2, 'DROP INDEX in a read-only directory: the cleaner removes the file later');
-$node->safe_psql('postgres', 'CREATE INDEX o_k ON o USING pmhash (k)');
-repaired('writable again');
+		$node->start;
+		like(slurp_file($node->logfile, $from), qr/LOG:  pmhash is disabled: \Q$reason\E\n/, "$how: the log says so");
+		is(index_state($node, 't_k'), "disabled: $reason; when that is repaired the server has to be restarted", "$how: disabled");
+		is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 8'), '1', '... queries do without');
+		$node->stop;
+		return;
+	}
+	chmod(0400, $lock) or die $!;
+	refused('mode 0400', "could not open file \"$lock\": Permission denied");
+	chmod(0600, $lock) or die $!;
+	$node->start;
+	used('mode 0600 again');
+	$node->stop;
+	rename($lock, "$lock.away") or die $!;
+	mkfifo($lock, 0600) or die $!;
+	refused('a fifo', "\"$lock\" is not a file");
+	unlink($lock) or die $!;
+	my $before = slurp_file("$lock.away");
+	symlink("$lock.away", $lock) or die $!;
+	refused('a link', "could not open file \"$lock\": Too many levels of symbolic links");
+	is(slurp_file("$lock.away"), $before, 'a link: nothing is written through it');
+	unlink($lock) or die $!;
+	{
+		local $ENV{LD_PRELOAD} = $shim;
+		local $ENV{NO_WRITE} = $lock;
+		local $ENV{NO_WRITE_ERROR} = ENOSPC;
+		refused('no space for it', "could not open file \"$lock\": No space left on device");
+	}
+	ok(!-e $lock, 'no space for it: there is none');
+	mkdir($lock) or die $!;
+	refused('a directory', "could not open file \"$lock\": Is a directory");
+	rmdir($lock) or die $!;
+	rename("$lock.away", $lock) or die $!;
 
-# ---- two servers, one a copy of the other, on one pool ----
-$node->stop;
-my $twin = PostgreSQL::Test::Cluster->new('twin');
-PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $twin->data_dir);
-chmod(0700, $twin->data_dir);
-$twin->append_conf('postgresql.conf', "pmhash.directory = '$pool'\nport = " . $twin->port
-	  . "\nunix_socket_directories = '" . $twin->host . "'");
-$node->start;
-$twin->start;
-like($twin->safe_psql('postgres', $states), qr/^disabled: directory "\Q$pool\E" is in use by another server/, 'a copy of the server, while the first runs');
-is($twin->safe_psql('postgres', $select), '1|1', 'a copy of the server, SELECT');
-repaired('the first of two');
-$node->stop;
-$twin->restart;
-unlike($twin->safe_psql('postgres', $states), qr/^disabled/, 'a copy of the server, when the first is down');
-$twin->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'") or die;
-same_answers($twin, 't', 'k', 't_k', 'a copy of the server');
-$twin->safe_psql('postgres', 'INSERT INTO t SELECT 11, i FROM generate_series(1, 500) i');
-$twin->stop;
-$node->start;
-repaired('the first of two, after the copy has used its pool');
-$node->stop;
+	# others find it locked
+	my $twin = PostgreSQL::Test::Cluster->new('twin2');
+	PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $twin->data_dir);
+	chmod(0700, $twin->data_dir);
+	$twin->append_conf('postgresql.conf', "pmhash.directory = '" . pool($node) . "'\nport = " . $twin->port
+		  . "\nunix_socket_directories = '" . $twin->host . "'");
+	$node->start;
+	used('the file again');
+	$twin->start;
+	like(index_state($twin, 't_k'), qr/^disabled: directory ".*" is in use by another server/, 'another server');
+	$twin->stop;
+	used('another server has tried to start');
+	restart_in_place($node);
+	$twin->start;
+	like(index_state($twin, 't_k'), qr/is in use by another server/, 'another server, the first restarted in place');
+	$twin->stop;
+	$node->stop;
+
+	# event: there is no free descriptor for a moment when the server starts
+	{
+		local $ENV{LD_PRELOAD} = $shim;
+		local $ENV{NO_OPEN} = pool($node);
+		local $ENV{NO_OPEN_TIMES} = "$PostgreSQL::Test::Utils::tmp_check/times";
+		append_to_file($ENV{NO_OPEN_TIMES}, 'x' x 10);
+		my $from = -s $node->logfile;
+		$node->start;
+		used('no descriptors for a moment');
+		is(-s $ENV{NO_OPEN_TIMES}, 0, 'no descriptors for a moment: ten times');
+		unlike(slurp_file($node->logfile, $from), qr/pmhash(:| is)/, 'no descriptors for a moment: nothing is said of it');
+		$node->stop;
+	}
+}
+
 done_testing();

@@ -201,6 +201,7 @@ $node->stop;
 rmtree($pool);
 invalid_then_rebuilt('it does not exist', 'pool removed');
 
+$PmhashTest::own_initdb = 1;    # another system identifier
 my $neighbour = new_server('neighbour');
 $neighbour->start;
 install_extension($neighbour);

@@ -1,21 +1,26 @@
-# Clean restarts, prepared transactions across restarts and crashes, dump and
-# restore.
+# What takes seconds, beside the suites of SQL: restarts, dumps, a server without the library, databases made of a template.
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid;
 use PmhashTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_server('restart');
-my $pool = pool($node);
-$node->start;
-install_extension($node);
-$node->safe_psql('postgres', <<SQL);
+# ======== restart and dump ========
+
+# Clean restarts, prepared transactions across restarts and crashes, dump and
+# restore.
+{
+	my $node = new_server('restart');
+	my $pool = pool($node);
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, d int4);
 INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 20000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -27,41 +32,41 @@ CREATE TABLE ex (k int4, CONSTRAINT ex_k EXCLUDE USING pmhash (k WITH =));
 INSERT INTO ex SELECT generate_series(1, 100);
 SQL
 
-# ---- restart ----
-# event: clean shutdown, start
-# event: immediate shutdown
-foreach my $mode ('fast', 'smart', 'immediate')
-{
-	$node->safe_psql('postgres',
-		"INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 3000) i; DELETE FROM t WHERE k % 11 = 0");
-	$node->stop($mode);
-	$node->start;
-	same_answers($node, 't', 'k', 't_k', "restart after $mode shutdown");
-	same_answers($node, 't', 'd', 't_d', "restart after $mode shutdown");
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM u'),
-		$mode eq 'immediate' ? '0' : '1000', "unlogged table after $mode shutdown");
-	same_answers($node, 'u', 'k', 'u_k', "unlogged index after $mode shutdown");
-	$node->safe_psql('postgres', 'VACUUM t');
-	same_answers($node, 't', 'k', 't_k', "VACUUM after $mode shutdown");
-}
-# the unlogged index lost its file to the immediate shutdown
-wait_for_files($pool, 3, 'files after restarts');
-$node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 1000)');
-same_answers($node, 'u', 'k', 'u_k', 'unlogged index in use again');
-wait_for_files($pool, 4, 'files with that of the unlogged index');
+	# ---- restart ----
+	# event: clean shutdown, start
+	# event: immediate shutdown
+	foreach my $mode ('fast', 'smart', 'immediate')
+	{
+		$node->safe_psql('postgres',
+			"INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 3000) i; DELETE FROM t WHERE k % 11 = 0");
+		$node->stop($mode);
+		$node->start;
+		same_answers($node, 't', 'k', 't_k', "restart after $mode shutdown");
+		same_answers($node, 't', 'd', 't_d', "restart after $mode shutdown");
+		is($node->safe_psql('postgres', 'SELECT count(*) FROM u'),
+			$mode eq 'immediate' ? '0' : '1000', "unlogged table after $mode shutdown");
+		same_answers($node, 'u', 'k', 'u_k', "unlogged index after $mode shutdown");
+		$node->safe_psql('postgres', 'VACUUM t');
+		same_answers($node, 't', 'k', 't_k', "VACUUM after $mode shutdown");
+	}
+	# the unlogged index lost its file to the immediate shutdown
+	wait_for_files($pool, 3, 'files after restarts');
+	$node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 1000)');
+	same_answers($node, 'u', 'k', 'u_k', 'unlogged index in use again');
+	wait_for_files($pool, 4, 'files with that of the unlogged index');
 
-# ---- cancelled, rolled back ----
-# event: a query is cancelled, a transaction or savepoint aborts
-my $canceled = $node->background_psql('postgres', on_error_stop => 0);
-my $pid = $canceled->query_safe('SELECT pg_backend_pid()');
-$canceled->query_until(qr/begun/, "\\echo begun\nINSERT INTO t SELECT i, -1 FROM generate_series(1, 100000000) i;\n");
-$node->poll_query_until('postgres', "SELECT (SELECT entries FROM pmhash_stats('t_k')) > (SELECT count(*) FROM t) + 1000")
-  or die 'no entry is made';
-$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
-is(scalar($canceled->query('SELECT pg_backend_pid()')), $pid, 'cancelled INSERT: the session goes on');
-like(slurp_file($node->logfile), qr/canceling statement due to user request/, 'cancelled INSERT: message');
-$canceled->quit;
-$node->safe_psql('postgres', <<SQL);
+	# ---- cancelled, rolled back ----
+	# event: a query is cancelled, a transaction or savepoint aborts
+	my $canceled = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $canceled->query_safe('SELECT pg_backend_pid()');
+	$canceled->query_until(qr/begun/, "\\echo begun\nINSERT INTO t SELECT i, -1 FROM generate_series(1, 100000000) i;\n");
+	$node->poll_query_until('postgres', "SELECT (SELECT entries FROM pmhash_stats('t_k')) > (SELECT count(*) FROM t) + 1000")
+	  or die 'no entry is made';
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	is(scalar($canceled->query('SELECT pg_backend_pid()')), $pid, 'cancelled INSERT: the session goes on');
+	like(slurp_file($node->logfile), qr/canceling statement due to user request/, 'cancelled INSERT: message');
+	$canceled->quit;
+	$node->safe_psql('postgres', <<SQL);
 BEGIN;
 INSERT INTO t SELECT i, -2 FROM generate_series(1, 2000) i;
 SAVEPOINT a;
@@ -74,74 +79,173 @@ BEGIN;
 UPDATE t SET k = k + 500000;
 ROLLBACK;
 SQL
-same_answers($node, 't', $_, "t_$_", 'cancelled and rolled back') foreach ('k', 'd');
-is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE d IN (-1, -3)'), '0',
-	'cancelled and rolled back: no row of those');
-$node->safe_psql('postgres', 'VACUUM t');
-is($node->safe_psql('postgres', "SELECT entries - (SELECT count(*) FROM t) FROM pmhash_stats('t_k')"), '0',
-	'cancelled and rolled back: VACUUM leaves as many entries as rows');
-is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash_check('t_k')) c"), '1', 'cancelled and rolled back: pmhash_check');
+	same_answers($node, 't', $_, "t_$_", 'cancelled and rolled back') foreach ('k', 'd');
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE d IN (-1, -3)'), '0',
+		'cancelled and rolled back: no row of those');
+	$node->safe_psql('postgres', 'VACUUM t');
+	is($node->safe_psql('postgres', "SELECT entries - (SELECT count(*) FROM t) FROM pmhash_stats('t_k')"), '0',
+		'cancelled and rolled back: VACUUM leaves as many entries as rows');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash_check('t_k')) c"), '1', 'cancelled and rolled back: pmhash_check');
 
-# ---- prepared transactions ----
-# event: the server is killed with prepared transactions
-foreach my $how ('stop', 'crash')
-{
-	$node->safe_psql('postgres', <<SQL);
+	# ---- prepared transactions ----
+	# event: the server is killed with prepared transactions
+	foreach my $how ('stop', 'crash')
+	{
+		$node->safe_psql('postgres', <<SQL);
 BEGIN;
 INSERT INTO t SELECT i, 100 FROM generate_series(100001, 103000) i;
 DELETE FROM t WHERE k <= 100;
 PREPARE TRANSACTION 'rows';
 SQL
-	$node->safe_psql('postgres', <<SQL);
+		$node->safe_psql('postgres', <<SQL);
 BEGIN;
 CREATE TABLE p_$how (k int4);
 INSERT INTO p_$how SELECT generate_series(1, 1000);
 CREATE INDEX p_${how}_k ON p_$how USING pmhash (k);
 PREPARE TRANSACTION 'index';
 SQL
-	$node->safe_psql('postgres', <<SQL);
+		$node->safe_psql('postgres', <<SQL);
 BEGIN;
 CREATE TABLE lost (k int4);
 CREATE INDEX lost_k ON lost USING pmhash (k);
 PREPARE TRANSACTION 'lost';
 SQL
-	my $files = () = index_files($pool);
-	if ($how eq 'stop') { $node->stop; }
-	else { crash($node); }
+		my $files = () = index_files($pool);
+		if ($how eq 'stop') { $node->stop; }
+		else { crash($node); }
+		$node->start;
+		sleep 3;    # for the cleaner to make a mistake
+		# after a crash the unlogged index has no file until it is used
+		wait_for_files($pool, $files - ($how eq 'crash' ? 1 : 0), "$how: files of prepared transactions");
+		same_answers($node, 't', 'k', 't_k', "$how: rows prepared");
+		$node->safe_psql('postgres', "COMMIT PREPARED 'rows'");
+		same_answers($node, 't', 'k', 't_k', "$how: rows committed");
+		is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 102000'),
+			$how eq 'stop' ? '1' : '2', "$how: a prepared row");
+		$node->safe_psql('postgres', "COMMIT PREPARED 'index'");
+		same_answers($node, "p_$how", 'k', "p_${how}_k", "$how: prepared index");
+		$node->safe_psql('postgres', "ROLLBACK PREPARED 'lost'");
+		wait_for_files($pool, $files - 1 - ($how eq 'crash' ? 1 : 0), "$how: file of a prepared index rolled back");
+		$node->safe_psql('postgres', 'INSERT INTO u VALUES (1)');
+	}
+
+	# ---- exclusion constraints are kept through crashes ----
+	crash($node);
 	$node->start;
-	sleep 3;    # for the cleaner to make a mistake
-	# after a crash the unlogged index has no file until it is used
-	wait_for_files($pool, $files - ($how eq 'crash' ? 1 : 0), "$how: files of prepared transactions");
-	same_answers($node, 't', 'k', 't_k', "$how: rows prepared");
-	$node->safe_psql('postgres', "COMMIT PREPARED 'rows'");
-	same_answers($node, 't', 'k', 't_k', "$how: rows committed");
-	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 102000'),
-		$how eq 'stop' ? '1' : '2', "$how: a prepared row");
-	$node->safe_psql('postgres', "COMMIT PREPARED 'index'");
-	same_answers($node, "p_$how", 'k', "p_${how}_k", "$how: prepared index");
-	$node->safe_psql('postgres', "ROLLBACK PREPARED 'lost'");
-	wait_for_files($pool, $files - 1 - ($how eq 'crash' ? 1 : 0), "$how: file of a prepared index rolled back");
-	$node->safe_psql('postgres', 'INSERT INTO u VALUES (1)');
+	fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'exclusion constraint after a crash');
+	$node->safe_psql('postgres', 'INSERT INTO ex VALUES (101)');
+
+	# ---- dump and restore ----
+	# event: `pg_dump` and restore
+	my $dump = "$PostgreSQL::Test::Utils::tmp_check/dump.sql";
+	$node->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], 'pg_dump');
+	like(slurp_file($dump), qr/CREATE INDEX t_d ON public.t USING pmhash \(d\) WITH \(fillfactor='70'\)/, 'index in the dump');
+	$node->safe_psql('postgres', 'CREATE DATABASE restored');
+	$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'restored' ], 'restore');
+	same_answers($node, 't', 'k', 't_k', 'restored', 'restored');
+	same_answers($node, 't', 'd', 't_d', 'restored', 'restored');
+	fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'restored exclusion constraint', 'restored');
+	is( $node->safe_psql('restored', "SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'"),
+		'0', 'restored indexes are valid');
+
+	$node->stop;
 }
 
-# ---- exclusion constraints are kept through crashes ----
-crash($node);
-$node->start;
-fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'exclusion constraint after a crash');
-$node->safe_psql('postgres', 'INSERT INTO ex VALUES (101)');
+# ======== no preload ========
 
-# ---- dump and restore ----
-# event: `pg_dump` and restore
-my $dump = "$PostgreSQL::Test::Utils::tmp_check/dump.sql";
-$node->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], 'pg_dump');
-like(slurp_file($dump), qr/CREATE INDEX t_d ON public.t USING pmhash \(d\) WITH \(fillfactor='70'\)/, 'index in the dump');
-$node->safe_psql('postgres', 'CREATE DATABASE restored');
-$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'restored' ], 'restore');
-same_answers($node, 't', 'k', 't_k', 'restored', 'restored');
-same_answers($node, 't', 'd', 't_d', 'restored', 'restored');
-fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'restored exclusion constraint', 'restored');
-is( $node->safe_psql('restored', "SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'"),
-	'0', 'restored indexes are valid');
+# Without shared_preload_libraries the server starts, and every use of a
+# pmhash index is an ERROR with the hint: nothing is skipped.
+{
+	my $node = new_server('preload');
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE t (k int4, v int4);
+INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i;
+CREATE INDEX t_k ON t USING pmhash (k);
+CREATE TABLE unindexed (k int4);
+INSERT INTO unindexed VALUES (1);
+CREATE TABLE dropped (k int4);
+CREATE INDEX dropped_k ON dropped USING pmhash (k);
+SQL
+	wait_for_files(pool($node), 2, 'files');
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
+	$node->restart;
 
-$node->stop;
+	# event: the library is not in `shared_preload_libraries`
+	my $hint = qr/not preloaded.*HINT:  Add pmhash to shared_preload_libraries/s;
+	my $named = qr/"t_k".*HINT:  Add pmhash to shared_preload_libraries/s;
+	fails_like($node, 'INSERT INTO t VALUES (0, 0)', $named, 'INSERT');
+	fails_like($node, 'UPDATE t SET k = k + 1 WHERE v = 1', $named, 'UPDATE of the key');
+	fails_like($node, "COPY t FROM PROGRAM 'echo 1 1' (DELIMITER ' ')", $named, 'COPY');
+	fails_like($node, 'REINDEX INDEX t_k', $named, 'REINDEX');
+	fails_like($node, 'CREATE INDEX u_k ON unindexed USING pmhash (k)', $hint, 'CREATE INDEX');
+	fails_like($node, 'CREATE UNLOGGED TABLE ul (k int4); CREATE INDEX ul_k ON ul USING pmhash (k)', $hint, 'CREATE INDEX, unlogged');
+	fails_like($node, q(SELECT * FROM pmhash_stats('t_k')), $named, 'pmhash_stats');
+	$node->safe_psql('postgres', 'DELETE FROM t WHERE v > 900');
+	fails_like($node, 'VACUUM t', $named, 'VACUUM');
+
+	# what does not touch the file works; the planner does not take the index
+	# whatever else is disabled
+	foreach my $scan (qw(indexscan bitmapscan indexonlyscan tidscan))
+	{
+		my $settings = "SET enable_seqscan = off; SET enable_$scan = off;";
+
+		is($node->safe_psql('postgres', "$settings SELECT count(*) FROM t WHERE k = 1"),
+			'1', "sequential scan, no $scan");
+		is($node->safe_psql('postgres', "$settings SELECT count(*) FROM t a JOIN t b USING (k)"),
+			'900', "join, no $scan");
+		unlike($node->safe_psql('postgres', "$settings EXPLAIN SELECT count(*) FROM t WHERE k = 1; EXPLAIN SELECT count(*) FROM t a JOIN t b USING (k)"),
+			qr/t_k/, "plan, no $scan");
+	}
+	is($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 't_k'"),
+		'disabled: pmhash is not preloaded', 'state');
+	$node->safe_psql('postgres', 'DROP TABLE dropped');
+
+	# With the library: what the server has done meanwhile, and how it ended, is not
+	# known.
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
+	$node->restart;
+	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes")
+	  or die 'not rebuilt';
+	same_answers($node, 't', 'k', 't_k', 'preloaded again');
+	$node->safe_psql('postgres', 'VACUUM t; INSERT INTO t SELECT i, i FROM generate_series(2000, 3000) i');
+	same_answers($node, 't', 'k', 't_k', 'preloaded again, changed');
+	wait_for_files(pool($node), 1, 'file of the table dropped meanwhile');
+	$node->stop;
+}
+
+# ======== template ========
+
+# CREATE DATABASE TEMPLATE, both strategies: the copy has stubs, but no files.
+{
+	my $node = new_server('template');
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE DATABASE original');
+	install_extension($node, 'original');
+	$node->safe_psql('original', invalid_fixture());
+	$node->safe_psql('original', 'CREATE UNLOGGED TABLE u (k int4); INSERT INTO u SELECT generate_series(1, 500); CREATE INDEX u_k ON u USING pmhash (k)');
+
+	# event: `CREATE DATABASE ... TEMPLATE` with strategy `wal_log` or `file_copy`
+	foreach my $strategy ('wal_log', 'file_copy')
+	{
+		rebuild_off($node);
+		$node->safe_psql('postgres', "CREATE DATABASE copy_$strategy TEMPLATE original STRATEGY $strategy");
+		stays_invalid($node, 'it does not exist', $strategy, "copy_$strategy");
+		rebuild_on($node);
+		all_come_back($node, $strategy, "copy_$strategy");
+		same_answers($node, 'u', 'k', 'u_k', "$strategy, unlogged", "copy_$strategy");
+
+		# no session has to use the database for that
+		$node->safe_psql('postgres', "CREATE DATABASE unused_$strategy TEMPLATE original STRATEGY $strategy");
+		my $oid = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'unused_$strategy'");
+		wait_for_files(pool($node) . "/$oid", 5, "$strategy, before the first session");
+		all_come_back($node, "$strategy, unused", "unused_$strategy");
+		all_come_back($node, "$strategy, the original", 'original');
+	}
+	$node->safe_psql('postgres', 'DROP DATABASE copy_wal_log');
+	all_come_back($node, 'after DROP DATABASE', 'copy_file_copy');
+	$node->stop;
+}
+
 done_testing();

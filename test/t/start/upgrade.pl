@@ -17,6 +17,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# clusters of their own, with identifiers of their own
+$PmhashTest::own_initdb = 1;
+
 my $old = new_server('old');
 my $bindir = $old->config_data('--bindir');
 $old->start;

@@ -1,287 +1,568 @@
-# What a DBA reads when something needs one: the states that the views show, and the
-# hints, where a wrong word costs the most.  And a pool of another version of pmhash.
+# What views, functions and the log say.
 
 use strict;
 use warnings;
 
+use File::Copy qw(copy);
 use FindBin;
-use IPC::Run;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
+use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_primary('says');
-my $pool = pool($node);
-$node->safe_psql('postgres', 'DROP TABLE t');
-$node->safe_psql('postgres', invalid_fixture());
+# ======== what it says ========
 
-# ---- an index that the server itself does without ----
-$node->safe_psql('postgres', <<SQL);
+# What a DBA reads when something needs one: the states that the views show, and the
+# hints, where a wrong word costs the most.  And a pool of another version of pmhash.
+{
+	my $node = new_primary('says');
+	my $pool = pool($node);
+	$node->safe_psql('postgres', 'DROP TABLE t');
+	$node->safe_psql('postgres', invalid_fixture());
+
+	# ---- an index that the server itself does without ----
+	$node->safe_psql('postgres', <<SQL);
 CREATE FUNCTION fails_at(int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS
 	'BEGIN IF \$1 = 5000 THEN RAISE EXCEPTION ''no''; END IF; RETURN \$1; END';
 SQL
-fails_like($node, 'CREATE INDEX CONCURRENTLY o_f ON o USING pmhash (fails_at(k))', qr/ERROR:  no/, 'CREATE INDEX CONCURRENTLY fails');
-$node->safe_psql('postgres', 'DELETE FROM o WHERE k = 5000; VACUUM o');
-# event: `CREATE INDEX CONCURRENTLY` or `REINDEX CONCURRENTLY` fails
-is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'and what it leaves is not valid');
-$node->safe_psql('postgres', "REINDEX INDEX o_f; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'o_f'::regclass");
-is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'nor is one with a whole file');
-is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash_stat_indexes WHERE index = 'o_f' AND state LIKE 'not valid%'"), '1',
-	'the counters say so, too');
-# trouble: `cannot check index "..."`
-fails_like($node, "SELECT pmhash_check('o_f')", qr/ERROR:  cannot check index "o_f"\n.*has not been completed/, 'nor can it be checked');
-$node->safe_psql('postgres', 'DROP INDEX o_f');
-
-# One that is given up before it has a file: nothing rebuilds it, so nothing says so.
-{
-	my $writer = $node->background_psql('postgres');
-	my $builder = IPC::Run::start([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'), '-c', 'CREATE INDEX CONCURRENTLY o_f ON o USING pmhash (k)' ],
-		'<', \undef, '>', '/dev/null', '2>', '/dev/null');
-	my $waiting = "FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event_type = 'Lock'";
-
-	$writer->query_safe('BEGIN; INSERT INTO o VALUES (5001)');
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 $waiting") or die;
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $waiting");
-	IPC::Run::finish($builder);
-	$writer->query_safe('ROLLBACK');
-	$writer->quit;
-	is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'without a file, neither');
-	fails_like($node, "SELECT pmhash_stats('o_f')", qr/"o_f" has no usable file.*HINT:  REINDEX INDEX makes a new file\.\s*$/s, 'what has to be done');
+	fails_like($node, 'CREATE INDEX CONCURRENTLY o_f ON o USING pmhash (fails_at(k))', qr/ERROR:  no/, 'CREATE INDEX CONCURRENTLY fails');
+	$node->safe_psql('postgres', 'DELETE FROM o WHERE k = 5000; VACUUM o');
+	# event: `CREATE INDEX CONCURRENTLY` or `REINDEX CONCURRENTLY` fails
+	is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'and what it leaves is not valid');
+	$node->safe_psql('postgres', "REINDEX INDEX o_f; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'o_f'::regclass");
+	is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'nor is one with a whole file');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash_stat_indexes WHERE index = 'o_f' AND state LIKE 'not valid%'"), '1',
+		'the counters say so, too');
+	# trouble: `cannot check index "..."`
+	fails_like($node, "SELECT pmhash_check('o_f')", qr/ERROR:  cannot check index "o_f"\n.*has not been completed/, 'nor can it be checked');
 	$node->safe_psql('postgres', 'DROP INDEX o_f');
-}
 
-# ---- in the log at a start ----
-{
-	my $inside = $node->data_dir . '/old.pmhash';
+	# One that is given up before it has a file: nothing rebuilds it, so nothing says so.
+	{
+		my $writer = $node->background_psql('postgres');
+		my $builder = IPC::Run::start([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'), '-c', 'CREATE INDEX CONCURRENTLY o_f ON o USING pmhash (k)' ],
+			'<', \undef, '>', '/dev/null', '2>', '/dev/null');
+		my $waiting = "FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event_type = 'Lock'";
 
-	mkdir($inside) or die $!;
-	append_to_file("$inside/control", 'x');
+		$writer->query_safe('BEGIN; INSERT INTO o VALUES (5001)');
+		$node->poll_query_until('postgres', "SELECT count(*) = 1 $waiting") or die;
+		$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $waiting");
+		IPC::Run::finish($builder);
+		$writer->query_safe('ROLLBACK');
+		$writer->quit;
+		is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'without a file, neither');
+		fails_like($node, "SELECT pmhash_stats('o_f')", qr/"o_f" has no usable file.*HINT:  REINDEX INDEX makes a new file\.\s*$/s, 'what has to be done');
+		$node->safe_psql('postgres', 'DROP INDEX o_f');
+	}
+
+	# ---- in the log at a start ----
+	{
+		my $inside = $node->data_dir . '/old.pmhash';
+
+		mkdir($inside) or die $!;
+		append_to_file("$inside/control", 'x');
+		my $from = -s $node->logfile;
+		$node->restart;
+		my $log = slurp_file($node->logfile, $from);
+		like($log, qr/LOG:  pmhash: directory "\Q$inside\E" is not used, and is part of each backup.*HINT:  Remove it/s, 'a pool in the data directory is named');
+		unlike($log, qr/resource manager/, 'nothing is said of resource managers');
+		PostgreSQL::Test::Utils::system_log('rm', '-r', $inside);
+	}
+
+	# ---- the default place cannot be made, as where the data directory is a mount point ----
+	{
+		my $mounted = new_server('mounted');
+		my ($parent) = $mounted->data_dir =~ m,(.*)/,;
+
+		chmod(0500, $parent) or die $!;
+		$mounted->start;
+		install_extension($mounted);
+		is($mounted->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash_stat'),
+			'could not create directory "' . pool($mounted) . '": Permission denied; "pmhash.directory" can name another one', 'mount point');
+		chmod(0700, $parent) or die $!;
+		$mounted->stop;
+	}
+
+	# ---- a rebuild waits for a lock ----
+	{
+		my $holder;
+
+		rebuild_off($node);
+		my $file = index_file($node, 'o_k');
+		$node->stop;
+		unlink($file) or die $!;
+		$node->start;
+		$holder = $node->background_psql('postgres');
+		my $pid = $holder->query_safe('BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE; SELECT pg_backend_pid()');
+		rebuild_on($node);
+		ok($node->poll_query_until('postgres',
+				"SELECT state ~ '^rebuild failed: .* \\(process $pid has a lock on its table\\); next try at ' FROM pmhash_indexes WHERE index = 'o_k'"),
+			'a rebuild waits: for whom');
+		$holder->quit;
+		all_come_back($node, 'the lock is gone');
+	}
+
+	# ---- no place for the journal ----
+	{
+		my $role = 'SET ROLE pg_read_all_data; SELECT DISTINCT state FROM pmhash_indexes';
+		my $states = 'SELECT DISTINCT left(state, ' . length("disabled: could not use file \"$pool/journal\": ") . ') FROM pmhash_indexes';
+
+		$node->append_conf('postgresql.conf', 'pmhash.journal_size = 64MB');
+		$node->stop;
+		unlink("$pool/journal");
+		start_with_small_files($node);
+		is($node->safe_psql('postgres', $states), "disabled: could not use file \"$pool/journal\": ", 'no journal: states');
+		is($node->safe_psql('postgres', $role), 'disabled', 'no journal: to others');
+		is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1; DELETE FROM t WHERE k = 2'), '2', 'no journal: queries');
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, 1); VACUUM t');
+		$node->restart;
+		all_come_back($node, 'there is a journal');
+	}
+
+	# ---- a transaction whose key locks guard nothing any more ----
+	{
+		my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+		rebuild_off($node);
+		$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET pmhash.enable_join = off;
+			BEGIN ISOLATION LEVEL SERIALIZABLE; DECLARE c CURSOR FOR SELECT t.v FROM generate_series(1, 9) g JOIN t ON t.k = g; FETCH 1 FROM c');
+		unlink(index_file($node, 't_k')) or die;
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, -5)');
+		$session->query('FETCH ALL FROM c');
+		# trouble: `could not serialize access because index "..." has become invalid`
+		like($session->{stderr}, qr/ERROR:  could not serialize access because index "t_k" has become invalid/, 'serializable');
+		$session->quit;
+		rebuild_on($node);
+		comes_back($node, 'serializable');
+	}
+
+	# ---- a pool directory that cannot be made ----
+	# (for the mount point of a disk that is not mounted, which is root's, stands a directory
+	# in which nothing may be made)
+	my $mount_point = "$PostgreSQL::Test::Utils::tmp_check/mount_point";
+	mkdir($mount_point) or die;
+	chmod(0555, $mount_point) or die;
+	$node->append_conf('postgresql.conf', "pmhash.directory = '$mount_point/pmhash'");
 	my $from = -s $node->logfile;
 	$node->restart;
-	my $log = slurp_file($node->logfile, $from);
-	like($log, qr/LOG:  pmhash: directory "\Q$inside\E" is not used, and is part of each backup.*HINT:  Remove it/s, 'a pool in the data directory is named');
-	unlike($log, qr/resource manager/, 'nothing is said of resource managers');
-	PostgreSQL::Test::Utils::system_log('rm', '-r', $inside);
-}
-
-# ---- the default place cannot be made, as where the data directory is a mount point ----
-{
-	my $mounted = new_server('mounted');
-	my ($parent) = $mounted->data_dir =~ m,(.*)/,;
-
-	chmod(0500, $parent) or die $!;
-	$mounted->start;
-	install_extension($mounted);
-	is($mounted->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash_stat'),
-		'could not create directory "' . pool($mounted) . '": Permission denied; "pmhash.directory" can name another one', 'mount point');
-	chmod(0700, $parent) or die $!;
-	$mounted->stop;
-}
-
-# ---- a rebuild waits for a lock ----
-{
-	my $holder;
-
-	rebuild_off($node);
-	my $file = index_file($node, 'o_k');
-	$node->stop;
-	unlink($file) or die $!;
-	$node->start;
-	$holder = $node->background_psql('postgres');
-	my $pid = $holder->query_safe('BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE; SELECT pg_backend_pid()');
-	rebuild_on($node);
-	ok($node->poll_query_until('postgres',
-			"SELECT state ~ '^rebuild failed: .* \\(process $pid has a lock on its table\\); next try at ' FROM pmhash_indexes WHERE index = 'o_k'"),
-		'a rebuild waits: for whom');
-	$holder->quit;
-	all_come_back($node, 'the lock is gone');
-}
-
-# ---- no place for the journal ----
-{
-	my $role = 'SET ROLE pg_read_all_data; SELECT DISTINCT state FROM pmhash_indexes';
-	my $states = 'SELECT DISTINCT left(state, ' . length("disabled: could not use file \"$pool/journal\": ") . ') FROM pmhash_indexes';
-
-	$node->append_conf('postgresql.conf', 'pmhash.journal_size = 64MB');
-	$node->stop;
-	unlink("$pool/journal");
-	start_with_small_files($node);
-	is($node->safe_psql('postgres', $states), "disabled: could not use file \"$pool/journal\": ", 'no journal: states');
-	is($node->safe_psql('postgres', $role), 'disabled', 'no journal: to others');
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1; DELETE FROM t WHERE k = 2'), '2', 'no journal: queries');
-	$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, 1); VACUUM t');
+	# trouble: LOG: `pmhash is disabled: ...`
+	like(slurp_file($node->logfile, $from), qr/LOG:  (?:\w{5}: )?pmhash is disabled: could not create directory/, 'a mount point without its disk: log');
+	# event: not mounted when the server starts, and the server cannot write to the mount point
+	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k" cannot be used: pmhash is disabled.*could not create directory.*HINT:  Repair this and restart the server/s,
+		'a mount point without its disk');
+	fails_like($node, $_, qr/cannot be used: pmhash is disabled/, "disabled: $_")
+	  foreach ('TRUNCATE ex', 'VACUUM FULL ex', 'REINDEX TABLE ex', 'ALTER TABLE ex ALTER k TYPE int8');
+	is($node->safe_psql('postgres', 'BEGIN; DROP INDEX o_k; TRUNCATE o; ROLLBACK; SELECT count(*) FROM o'), '4999', 'disabled: without the index it works');
+	chmod(0755, $mount_point) or die;
 	$node->restart;
-	all_come_back($node, 'there is a journal');
+	all_come_back($node, 'mounted, restarted');
+	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
+	$node->stop;
+	chmod(0700, $mount_point);
+
+	# ---- one that cannot even be opened, so that it is not locked ----
+	chmod(0000, $pool) or die;
+	$from = -s $node->logfile;
+	$node->start;
+	# event: cannot be opened when the server starts (because of its mode, for instance)
+	like(slurp_file($node->logfile, $from), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
+	like(index_state($node, 'o_k'), qr/^disabled: could not open directory .*; when that is repaired the server has to be restarted$/, 'not opened: pmhash_indexes');
+	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/could not open directory.*HINT:  Repair this and restart the server/s, 'not opened: error');
+	chmod(0700, $pool) or die;
+	$node->safe_psql('postgres', 'SELECT pg_sleep(3)');
+	like(index_state($node, 'o_k'), qr/^disabled/, 'not opened: as it says');
+	$node->restart;
+	all_come_back($node, 'not opened, restarted');
+	$node->stop;
+
+	# ---- another version of pmhash ----
+	# trust: other-version
+	patch_control($pool, 8, pack('V', 99));
+	$from = -s $node->logfile;
+	$node->start;
+	# event: another version of pmhash has used the pool directory
+	like(slurp_file($node->logfile, $from), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
+		'a pool of another version: log');
+	all_come_back($node, 'a pool of another version');
+	$node->stop;
+	patch_control($pool, 8, pack('V', 1));
+	patch_control($pool, 16, 'another!');
+	$node->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
+	my $control = slurp_file("$pool/control");
+	$node->start;
+	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/belongs to another cluster/, 'one of another cluster, that a setting names');
+	$node->stop;
+	is(slurp_file("$pool/control"), $control, 'one of another cluster: left as it is');
+	patch_control($pool, 16, pack('Q<', system_identifier()));
+	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
+	$node->start;
+	all_come_back($node, 'its own again');
+
+	sub system_identifier
+	{
+		my ($stdout) = run_command([ 'pg_controldata', $node->data_dir ]);
+
+		return ($stdout =~ /^Database system identifier: +(\d+)/m)[0];
+	}
+
+	# ---- no library ----
+	# (as other tests use it just now, it is the handler that has it by another name; found
+	# without =, which PostgreSQL 18 can't plan then)
+	sub library_is
+	{
+		my ($name) = @_;
+
+		return $node->safe_psql('postgres', "UPDATE pg_proc SET probin = '\$libdir/$name' WHERE position('pmhash_handler' IN proname) > 0");
+	}
+	library_is('no_pmhash');
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+	$node->restart;
+	# event: the library is not installed, or cannot be loaded
+	# trouble: `could not access file "..."`
+	fails_like($node, $_, qr/ERROR:  could not access file "(\$libdir\/)?no_pmhash"/, "no library: $_")
+	  foreach ('SELECT count(*) FROM t', 'INSERT INTO t VALUES (1, 1)', 'DROP TABLE t', 'DROP INDEX t_k');
+	my ($dumped, $why) = ('', '');
+	IPC::Run::run([ $node->installed_command('pg_dump'), '-d', $node->connstr('postgres') ], '>', \$dumped, '2>', \$why);
+	like($why, qr/could not access file/, 'no library: pg_dump');
+	is($node->safe_psql('postgres', 'CREATE TABLE other (k int4); SELECT count(*) FROM other'), '0', 'no library: other tables');
+	my $equal = 'SELECT count(*) FROM other WHERE k = 1';
+	if ($node->pg_version >= 18)
+	{
+		# lsyscache.c, get_mergejoin_opfamilies: the handler of each method that has the operator
+		fails_like($node, $equal, qr/ERROR:  could not access file/, 'no library, 18: = of other tables');
+	}
+	else
+	{
+		is($node->safe_psql('postgres', $equal), '0', 'no library: = of other tables');
+	}
+	is($node->safe_psql('template1', 'SELECT count(*) FROM pg_class WHERE oid = 1259'), '1', 'no library: other databases');
+	library_is('pmhash');
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'no_pmhash'");
+	$node->stop;
+	ok(!$node->start(fail_ok => 1), 'no library, and preloaded: no start');
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'");
+	$node->start;
+	all_come_back($node, 'the library is back');
+
+	# ---- a standby ----
+	my $standby = new_standby($node, 'says_standby');
+	my $standbys = pool($standby);
+	wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files');
+	{
+		my $writer = $node->background_psql('postgres');
+		my $stats = "SELECT pmhash_stats('ex_k')";
+
+		# the build waits for that
+		$writer->query_safe('BEGIN; INSERT INTO o VALUES (-3)');
+		caught_up($node, $standby);
+		rebuild_off($standby);
+		unlink(index_file($standby, 'ex_k')) or die;
+		$standby->psql('postgres', $stats);
+		fails_like($standby, $stats, qr/"ex_k" has no usable file.*HINT:  Turn pmhash\.rebuild on/s, 'a standby that builds no files');
+		rebuild_on($standby);
+		wait_for_state($standby, 'ex_k', qr/waiting for transaction/, 'a standby that waits');
+		fails_like($standby, $stats, qr/"ex_k" has no usable file.*HINT:  Try again when this standby has built its file in the background\.\s*$/s, 'a standby that waits');
+		$writer->query_safe('ROLLBACK');
+		$writer->quit;
+		wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files again');
+	}
+	$standby->stop;
+	chmod(0500, $standbys);
+	$from = -s $standby->logfile;
+	$standby->start;
+	# event: read-only or not writable when a standby starts
+	like(slurp_file($standby->logfile, $from), qr/pmhash is disabled: .*\n.*DETAIL:  This standby does without index files until the server is restarted/,
+		'a standby whose pool cannot be written: log');
+	fails_like($standby, "SELECT pmhash_stats('ex_k')", qr/pmhash is disabled.*HINT:  Repair this and restart the server/s,
+		'a standby whose pool cannot be written: nothing tries again');
+	$standby->stop;
+	chmod(0700, $standbys);
+	unlink("$standbys/standby");
+	mkdir("$standbys/standby") or die;
+	append_to_file("$standbys/standby/x", 'x');
+	$standby->start;
+	like($standby->safe_psql('postgres', 'SELECT state, disabled_reason FROM pmhash_stat'), qr/^disabled\|.*\Q$standbys\E/,
+		'a standby that cannot note what it has: why it is disabled');
+	like(standby_state($standby, 'ex_k'), qr/^disabled: .*\Q$standbys\E/, 'and so say its indexes');
+	$standby->stop;
+	$node->stop;
 }
 
-# ---- a transaction whose key locks guard nothing any more ----
+# ======== files view ========
+
+# pmhash_indexes says what is there, and not what a session or shared buffers know of it:
+# files that are gone, replaced, cut off, damaged or not to be read, main forks that are
+# gone; to each role what it may know; without waiting for a lock; and it leaves none of
+# the pages that it has looked at mapped.
 {
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my $node = new_server('files_view', <<CONF);
+pmhash.rebuild = off
+pmhash.cleaner_naptime = 3600
+CONF
+	$node->start;
+	install_extension($node);
+	my @indexes = map { "${_}_k" } qw(cut damaged fork gone locked others plain unreadable);
+	foreach my $index (@indexes, 'unlogged_k')
+	{
+		my $table = $index =~ s/_k$//r;
+		my $kind = $table eq 'unlogged' ? 'UNLOGGED' : '';
 
-	rebuild_off($node);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET pmhash.enable_join = off;
-		BEGIN ISOLATION LEVEL SERIALIZABLE; DECLARE c CURSOR FOR SELECT t.v FROM generate_series(1, 9) g JOIN t ON t.k = g; FETCH 1 FROM c');
-	unlink(index_file($node, 't_k')) or die;
-	$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, -5)');
-	$session->query('FETCH ALL FROM c');
-	# trouble: `could not serialize access because index "..." has become invalid`
-	like($session->{stderr}, qr/ERROR:  could not serialize access because index "t_k" has become invalid/, 'serializable');
-	$session->quit;
-	rebuild_on($node);
-	comes_back($node, 'serializable');
+		$node->safe_psql('postgres', <<SQL);
+CREATE $kind TABLE $table (k int4, v int4);
+INSERT INTO $table SELECT i, i FROM generate_series(1, 100) i;
+CREATE INDEX $index ON $table USING pmhash (k);
+SQL
+	}
+	$node->safe_psql('postgres', 'CREATE ROLE other');
+
+	my $states = q(SELECT string_agg(index || ': ' || state, E'\n' ORDER BY index) FROM pmhash_indexes);
+	my $all_valid = join("\n", map { "$_: valid" } sort @indexes, 'unlogged_k');
+	my %file = map { $_ => index_file($node, $_) } @indexes;
+
+	is($node->safe_psql('postgres', $states), $all_valid, 'all are valid');
+	is($node->safe_psql('postgres', "SELECT DISTINCT durability FROM pmhash_indexes"), 'cache', 'durability');
+	foreach my $index (@indexes)
+	{
+		my ($length, $blocks) = (stat($file{$index}))[7, 12];
+
+		is($node->safe_psql('postgres', "SELECT bytes FROM pmhash_indexes WHERE index = '$index'"),
+			$length < 512 * $blocks ? $length : 512 * $blocks, "$index: bytes");
+	}
+	is($node->safe_psql('postgres', 'SET ROLE other; SELECT count(*), count(file), count(bytes), min(state) FROM pmhash_indexes'),
+		'9|0|9|valid', 'another role does not see where the files are');
+	is($node->safe_psql('postgres', 'GRANT pg_monitor TO other; SET ROLE other; SELECT count(file) FROM pmhash_indexes'),
+		'9', 'one that monitors does');
+	is($node->safe_psql('postgres', "CREATE TEMP TABLE x (k int4); CREATE INDEX x_k ON x USING pmhash (k); SELECT state FROM pmhash_indexes WHERE index = 'x_k'"),
+		'valid', 'a temporary index of our own');
+
+	# The cleaner's first round is over when a file that no index has is gone.  It is there
+	# before the server starts: afterwards the round might be over already.
+	$node->safe_psql('postgres', 'CREATE TABLE o (k int4); CREATE INDEX o_k ON o USING pmhash (k)');
+	my $orphan = index_file($node, 'o_k');
+	copy($orphan, "$orphan.copy") or die;
+	$node->safe_psql('postgres', 'DROP TABLE o');
+	$node->stop;
+	rename("$orphan.copy", $orphan) or die;
+	$node->start;
+	$node->poll_query_until('postgres', "SELECT pg_stat_file('$orphan', true) IS NULL") or die;
+
+	# A session that has planned with an index, and one that has used it.
+	my $planner = $node->background_psql('postgres');
+	$planner->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off');
+	like($planner->query_safe("EXPLAIN (COSTS OFF) SELECT v FROM $_ WHERE k = 5"), qr/Index Scan using ${_}_k/, "plan: $_")
+		foreach qw(gone plain);
+	my $user = $node->background_psql('postgres');
+	is($user->query_safe('SET enable_seqscan = off; SELECT v FROM plain WHERE k = 5'), 5, 'a session uses an index');
+
+	# What happens to files; none of this is looked for by others (no cleaner comes).
+	unlink($file{gone_k}) or die;
+	copy($file{plain_k}, $file{others_k}) or die;
+	truncate($file{cut_k}, 10000) or die;
+	open(my $out, '+<', $file{damaged_k}) or die;
+	print $out 'x' x 200;
+	close($out) or die;
+	chmod(0, $file{unreadable_k}) or die;
+	my $fork = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('fork_k')");
+	rename($fork, "$fork.away") or die;
+	my $locker = $node->background_psql('postgres');
+	$locker->query_safe('BEGIN; LOCK TABLE locked; DROP INDEX locked_k');
+
+	my $wanted = <<'STATES';
+cut_k: invalid: it is damaged
+damaged_k: invalid: it is damaged
+fork_k: invalid: it has no stub page
+gone_k: invalid: it does not exist
+locked_k: locked
+others_k: invalid: it belongs to another index
+plain_k: valid
+unlogged_k: valid
+unreadable_k: invalid: it cannot be read
+STATES
+	chomp $wanted;
+	is($node->safe_psql('postgres', $states), $wanted, 'what has happened is seen');
+	is($planner->query_safe($states), $wanted, 'by a session that knows the indexes from planning, too');
+	is($user->query_safe($states), $wanted, 'and by one that has used one of them');
+	is($node->safe_psql('postgres', "SELECT count(durability) FROM pmhash_indexes"), 2, 'durability is shown of valid ones');
+
+	# Put back, they are what they were.
+	$locker->query_safe('ROLLBACK');
+	$_->quit foreach $locker, $planner, $user;
+	chmod(0600, $file{unreadable_k}) or die;
+	rename("$fork.away", $fork) or die;
+	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash_indexes WHERE index IN ('unreadable_k', 'fork_k', 'locked_k')"),
+		'valid', 'what is put back is valid');
+	$node->safe_psql('postgres', "REINDEX INDEX $_") foreach qw(cut_k damaged_k others_k gone_k);
+	is($node->safe_psql('postgres', $states), $all_valid, 'all are valid again');
+
+	# Of many indexes: what a session has of shared memory afterwards.
+	my $many = 600;
+	$node->append_conf('postgresql.conf', "shared_buffers = 128MB");
+	$node->restart;
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE p (k int4) PARTITION BY LIST (k);
+DO \$\$ BEGIN
+	FOR i IN 1 .. $many LOOP
+		EXECUTE format('CREATE TABLE p_%s PARTITION OF p FOR VALUES IN (%s)', i, i);
+	END LOOP;
+END \$\$;
+CREATE INDEX ON p USING pmhash (k);
+SQL
+	my $looker = $node->background_psql('postgres');
+
+	sub shared_memory
+	{
+		my ($query) = @_;
+		my $answer = $looker->query_safe($query);
+		my ($kb) = slurp_file('/proc/' . $looker->query_safe('SELECT pg_backend_pid()') . '/status') =~ /^RssShmem:\s+(\d+) kB/m;
+		return ($answer, $kb);
+	}
+	my ($sizes, $before) = shared_memory('SELECT count(*) FROM pg_index WHERE pg_relation_size(indexrelid) > 0');
+	my ($valid, $after) = shared_memory(q(SELECT count(*) FROM pmhash_indexes WHERE state = 'valid'));
+	is($valid, $many + @indexes + 1, 'all of them are valid');
+	cmp_ok($after - $before, '<', 2000, 'kB of shared memory that are mapped afterwards, beyond what pg_relation_size takes');
+	$looker->quit;
+	$node->stop;
 }
 
-# ---- a pool directory that cannot be made ----
-# (for the mount point of a disk that is not mounted, which is root's, stands a directory
-# in which nothing may be made)
-my $mount_point = "$PostgreSQL::Test::Utils::tmp_check/mount_point";
-mkdir($mount_point) or die;
-chmod(0555, $mount_point) or die;
-$node->append_conf('postgresql.conf', "pmhash.directory = '$mount_point/pmhash'");
-my $from = -s $node->logfile;
-$node->restart;
-# trouble: LOG: `pmhash is disabled: ...`
-like(slurp_file($node->logfile, $from), qr/LOG:  (?:\w{5}: )?pmhash is disabled: could not create directory/, 'a mount point without its disk: log');
-# event: not mounted when the server starts, and the server cannot write to the mount point
-fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k" cannot be used: pmhash is disabled.*could not create directory.*HINT:  Repair this and restart the server/s,
-	'a mount point without its disk');
-fails_like($node, $_, qr/cannot be used: pmhash is disabled/, "disabled: $_")
-  foreach ('TRUNCATE ex', 'VACUUM FULL ex', 'REINDEX TABLE ex', 'ALTER TABLE ex ALTER k TYPE int8');
-is($node->safe_psql('postgres', 'BEGIN; DROP INDEX o_k; TRUNCATE o; ROLLBACK; SELECT count(*) FROM o'), '4999', 'disabled: without the index it works');
-chmod(0755, $mount_point) or die;
-$node->restart;
-all_come_back($node, 'mounted, restarted');
-$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-$node->stop;
-chmod(0700, $mount_point);
+# ======== extension versions ========
 
-# ---- one that cannot even be opened, so that it is not locked ----
-chmod(0000, $pool) or die;
-$from = -s $node->logfile;
-$node->start;
-# event: cannot be opened when the server starts (because of its mode, for instance)
-like(slurp_file($node->logfile, $from), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
-like(index_state($node, 'o_k'), qr/^disabled: could not open directory .*; when that is repaired the server has to be restarted$/, 'not opened: pmhash_indexes');
-fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/could not open directory.*HINT:  Repair this and restart the server/s, 'not opened: error');
-chmod(0700, $pool) or die;
-$node->safe_psql('postgres', 'SELECT pg_sleep(3)');
-like(index_state($node, 'o_k'), qr/^disabled/, 'not opened: as it says');
-$node->restart;
-all_come_back($node, 'not opened, restarted');
-$node->stop;
-
-# ---- another version of pmhash ----
-# trust: other-version
-patch_control($pool, 8, pack('V', 99));
-$from = -s $node->logfile;
-$node->start;
-# event: another version of pmhash has used the pool directory
-like(slurp_file($node->logfile, $from), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
-	'a pool of another version: log');
-all_come_back($node, 'a pool of another version');
-$node->stop;
-patch_control($pool, 8, pack('V', 1));
-patch_control($pool, 16, 'another!');
-$node->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
-my $control = slurp_file("$pool/control");
-$node->start;
-fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/belongs to another cluster/, 'one of another cluster, that a setting names');
-$node->stop;
-is(slurp_file("$pool/control"), $control, 'one of another cluster: left as it is');
-patch_control($pool, 16, pack('Q<', system_identifier()));
-$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-$node->start;
-all_come_back($node, 'its own again');
-
-sub system_identifier
+# ALTER EXTENSION pmhash UPDATE: each way from a version to another gives the objects
+# that CREATE EXTENSION of the other gives, with the same definitions, rights and
+# comments; indexes made before go on.  The comparison itself is tried on versions
+# that are made up here: a good update script, and three that forget something.
 {
-	my ($stdout) = run_command([ 'pg_controldata', $node->data_dir ]);
+	my $node = new_server('versions');
+	$node->start;
+	my $directory = $node->config_data('--sharedir') . '/extension';
+	my $default = $node->safe_psql('postgres', "SELECT default_version FROM pg_available_extensions WHERE name = 'pmhash'");
 
-	return ($stdout =~ /^Database system identifier: +(\d+)/m)[0];
+	# All members of the extension in a database, a line each, with everything that an
+	# update script can forget.
+	sub inventory
+	{
+		my ($database) = @_;
+
+		return $node->safe_psql($database, <<'SQL');
+SET search_path = '';
+WITH member AS (SELECT classid, objid FROM pg_depend
+	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pmhash')),
+described AS (SELECT *, pg_describe_object(classid, objid, 0) AS name FROM member)
+SELECT replace(name || ' comment ' || coalesce(obj_description(objid, (SELECT relname FROM pg_class WHERE oid = classid)), '-')
+	|| CASE classid
+	WHEN 'pg_proc'::regclass THEN (SELECT pg_get_functiondef(oid) || coalesce(proacl::text, '-') FROM pg_proc WHERE oid = objid)
+	WHEN 'pg_class'::regclass THEN (SELECT relkind::text || coalesce(pg_get_viewdef(oid), '') || coalesce(relacl::text, '-')
+		|| coalesce((SELECT string_agg(attname || ' ' || atttypid::regtype || coalesce(attacl::text, ''), ', ' ORDER BY attnum)
+			FROM pg_attribute WHERE attrelid = objid AND attnum > 0), '') FROM pg_class WHERE oid = objid)
+	WHEN 'pg_am'::regclass THEN (SELECT amhandler::text || amtype::text FROM pg_am WHERE oid = objid)
+	WHEN 'pg_opclass'::regclass THEN (SELECT opcdefault::text || ' ' || opckeytype::regtype || ' ' || opcintype::regtype || ' '
+		|| pg_describe_object('pg_opfamily'::regclass, opcfamily, 0) FROM pg_opclass WHERE oid = objid)
+	WHEN 'pg_opfamily'::regclass THEN (SELECT coalesce(string_agg(x, ', ' ORDER BY x), '') FROM
+		(SELECT amopopr::regoperator || ' ' || amopstrategy AS x FROM pg_amop WHERE amopfamily = objid
+		UNION ALL SELECT amproc::regprocedure || ' ' || amprocnum || amproclefttype::regtype || amprocrighttype::regtype
+			FROM pg_amproc WHERE amprocfamily = objid) s)
+	WHEN 'pg_type'::regclass THEN (SELECT typtype::text FROM pg_type WHERE oid = objid)
+	ELSE '' END, E'\n', ' ')
+FROM described ORDER BY 1;
+SQL
+	}
+
+	# A database with a version of the extension, and with the functions that compare
+	# answers; its name.
+	my $databases = 0;
+	my $functions = slurp_file("$FindBin::RealBin/../../../sql/setup.sql");
+	$functions =~ s/^CREATE EXTENSION pmhash;$//m or die;
+
+	sub database_with
+	{
+		my ($version) = @_;
+		my $database = 'd' . ++$databases;
+
+		$node->safe_psql('postgres', "CREATE DATABASE $database");
+		$node->safe_psql($database, "CREATE EXTENSION pmhash VERSION '$version'; $functions");
+		return $database;
+	}
+
+	# Do an update, with an index across it, and creation give the same?  Returns the lines
+	# that only one of them has.
+	sub differences
+	{
+		my ($from, $to) = @_;
+		my $updated = database_with($from);
+		my $created = database_with($to);
+
+		$node->safe_psql($updated, 'CREATE TABLE t (k int8); INSERT INTO t SELECT generate_series(1, 1000);
+			CREATE INDEX t_k ON t USING pmhash (k)');
+		$node->safe_psql($updated, "ALTER EXTENSION pmhash UPDATE TO '$to'");
+		same_answers($node, 't', 'k', 't_k', "$from to $to", $updated);
+		my %only;
+		$only{$_}++ foreach split(/\n/, inventory($updated));
+		$only{$_}-- foreach split(/\n/, inventory($created));
+		return join("\n", grep { $only{$_} != 0 } sort keys %only);
+	}
+
+	# ---- what is installed ----
+
+	ok(length(inventory(database_with($default))) > 10000, 'the inventory is not empty');
+	my @paths = split(/\n/, $node->safe_psql('postgres',
+			"SELECT source || ' ' || target FROM pg_extension_update_paths('pmhash') WHERE path IS NOT NULL ORDER BY 1"));
+	my @versions = split(/\n/, $node->safe_psql('postgres', "SELECT version FROM pg_available_extension_versions WHERE name = 'pmhash'"));
+	note("default version $default, versions @versions, paths: @paths");
+	is(differences(split(/ /)), '', "update $_: the same objects") foreach grep { !/made_up/ } @paths;
+	foreach my $version (grep { !/made_up/ && $_ ne $default } @versions)
+	{
+		ok((grep { $_ eq "$version $default" } @paths), "there is a way from $version to $default");
+	}
+	$node->safe_psql('postgres', 'CREATE EXTENSION pmhash');
+	is($node->safe_psql('postgres', 'ALTER EXTENSION pmhash UPDATE; SELECT extversion FROM pg_extension WHERE extname = \'pmhash\''),
+		$default, 'without a version it is the default one');
+
+	# ---- versions that are made up ----
+
+	my @made;
+
+	sub make_script
+	{
+		my ($name, $text) = @_;
+		my $path = "$directory/pmhash--$name.sql";
+
+		push @made, $path;
+		open(my $file, '>', $path) or die "$path: $!";
+		print $file $text;
+		close($file) or die "$path: $!";
+	}
+
+	END
+	{
+		unlink(@made) if @made;
+	}
+
+	SKIP:
+	{
+		skip 'the scripts of the server cannot be changed', 8 unless -w $directory;
+		my $script = slurp_file("$directory/pmhash--$default.sql");
+		my $function = "CREATE FUNCTION pmhash_made_up(int) RETURNS int LANGUAGE sql AS 'SELECT \$1';\n";
+		my $comment = "COMMENT ON FUNCTION pmhash_made_up(int) IS 'made up';\n";
+		my $revoke = "REVOKE ALL ON FUNCTION pmhash_made_up(int) FROM PUBLIC;\n";
+		my $member = "ALTER OPERATOR FAMILY numeric_ops USING pmhash ADD OPERATOR 1 =(int8, int8);\n";
+
+		make_script('made_up1', $script);
+		make_script('made_up2', $script . $function . $comment . $revoke);
+		make_script('made_up1--made_up2', $function . $comment . $revoke);
+		is(differences('made_up1', 'made_up2'), '', 'a good script');
+		make_script('made_up1--made_up2', $function . $comment);
+		like(differences('made_up1', 'made_up2'), qr/pmhash_made_up/, 'one that forgets rights is noticed');
+		make_script('made_up1--made_up2', $function . $revoke);
+		like(differences('made_up1', 'made_up2'), qr/pmhash_made_up/, 'one that forgets a comment is noticed');
+		make_script('made_up2', $script . $member);
+		make_script('made_up1--made_up2', "SELECT 1;\n");
+		like(differences('made_up1', 'made_up2'), qr/numeric_ops/, 'one that forgets an operator is noticed');
+	}
+
+	$node->stop;
 }
 
-# ---- no library ----
-# (as other tests use it just now, it is the handler that has it by another name; found
-# without =, which PostgreSQL 18 can't plan then)
-sub library_is
-{
-	my ($name) = @_;
-
-	return $node->safe_psql('postgres', "UPDATE pg_proc SET probin = '\$libdir/$name' WHERE position('pmhash_handler' IN proname) > 0");
-}
-library_is('no_pmhash');
-$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
-$node->restart;
-# event: the library is not installed, or cannot be loaded
-# trouble: `could not access file "..."`
-fails_like($node, $_, qr/ERROR:  could not access file "(\$libdir\/)?no_pmhash"/, "no library: $_")
-  foreach ('SELECT count(*) FROM t', 'INSERT INTO t VALUES (1, 1)', 'DROP TABLE t', 'DROP INDEX t_k');
-my ($dumped, $why) = ('', '');
-IPC::Run::run([ $node->installed_command('pg_dump'), '-d', $node->connstr('postgres') ], '>', \$dumped, '2>', \$why);
-like($why, qr/could not access file/, 'no library: pg_dump');
-is($node->safe_psql('postgres', 'CREATE TABLE other (k int4); SELECT count(*) FROM other'), '0', 'no library: other tables');
-my $equal = 'SELECT count(*) FROM other WHERE k = 1';
-if ($node->pg_version >= 18)
-{
-	# lsyscache.c, get_mergejoin_opfamilies: the handler of each method that has the operator
-	fails_like($node, $equal, qr/ERROR:  could not access file/, 'no library, 18: = of other tables');
-}
-else
-{
-	is($node->safe_psql('postgres', $equal), '0', 'no library: = of other tables');
-}
-is($node->safe_psql('template1', 'SELECT count(*) FROM pg_class WHERE oid = 1259'), '1', 'no library: other databases');
-library_is('pmhash');
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'no_pmhash'");
-$node->stop;
-ok(!$node->start(fail_ok => 1), 'no library, and preloaded: no start');
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'");
-$node->start;
-all_come_back($node, 'the library is back');
-
-# ---- a standby ----
-my $standby = new_standby($node, 'says_standby');
-my $standbys = pool($standby);
-wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files');
-{
-	my $writer = $node->background_psql('postgres');
-	my $stats = "SELECT pmhash_stats('ex_k')";
-
-	# the build waits for that
-	$writer->query_safe('BEGIN; INSERT INTO o VALUES (-3)');
-	caught_up($node, $standby);
-	rebuild_off($standby);
-	unlink(index_file($standby, 'ex_k')) or die;
-	$standby->psql('postgres', $stats);
-	fails_like($standby, $stats, qr/"ex_k" has no usable file.*HINT:  Turn pmhash\.rebuild on/s, 'a standby that builds no files');
-	rebuild_on($standby);
-	wait_for_state($standby, 'ex_k', qr/waiting for transaction/, 'a standby that waits');
-	fails_like($standby, $stats, qr/"ex_k" has no usable file.*HINT:  Try again when this standby has built its file in the background\.\s*$/s, 'a standby that waits');
-	$writer->query_safe('ROLLBACK');
-	$writer->quit;
-	wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files again');
-}
-$standby->stop;
-chmod(0500, $standbys);
-$from = -s $standby->logfile;
-$standby->start;
-# event: read-only or not writable when a standby starts
-like(slurp_file($standby->logfile, $from), qr/pmhash is disabled: .*\n.*DETAIL:  This standby does without index files until the server is restarted/,
-	'a standby whose pool cannot be written: log');
-fails_like($standby, "SELECT pmhash_stats('ex_k')", qr/pmhash is disabled.*HINT:  Repair this and restart the server/s,
-	'a standby whose pool cannot be written: nothing tries again');
-$standby->stop;
-chmod(0700, $standbys);
-unlink("$standbys/standby");
-mkdir("$standbys/standby") or die;
-append_to_file("$standbys/standby/x", 'x');
-$standby->start;
-like($standby->safe_psql('postgres', 'SELECT state, disabled_reason FROM pmhash_stat'), qr/^disabled\|.*\Q$standbys\E/,
-	'a standby that cannot note what it has: why it is disabled');
-like(standby_state($standby, 'ex_k'), qr/^disabled: .*\Q$standbys\E/, 'and so say its indexes');
-$standby->stop;
-$node->stop;
 done_testing();

@@ -1,0 +1,725 @@
+# Tables and indexes that are moved to another tablespace.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid;
+use PmhashStandby;
+use PmhashTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# ======== moved and back ========
+
+# A table is given another tablespace and gets rows there, and that is taken back: its
+# old files know nothing of those rows, and give their TIDs to others.  The index file,
+# which has stayed where it was, must not lead to these.  It gets no entries of such rows:
+# the index is invalid from the first on, and a constraint or a temporary index is an error.
+{
+	my $node = new_primary('primary', <<CONF);
+allow_in_place_tablespaces = on
+pmhash.rebuild = off
+CONF
+	my $standby = new_standby($node, 'standby', "pmhash.rebuild = on\n");
+	my $major = $node->pg_version->major;
+	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
+	my $move = 'ALTER TABLE m SET TABLESPACE a';
+	my $row = q(INSERT INTO m VALUES (777, '777'));
+
+	$node->safe_psql('postgres', q(SET allow_in_place_tablespaces = on; CREATE TABLESPACE a LOCATION ''));
+	$node->safe_psql('postgres', q(SET allow_in_place_tablespaces = on; CREATE TABLESPACE b LOCATION ''));
+
+	# A table of that kind whose last page has room.  Nothing looks at it before the rows
+	# come that get TIDs anew: a look-up would remove what leads to none.
+	sub table
+	{
+		my ($kind, $with) = @_;
+		return <<SQL;
+CREATE $kind TABLE m (k int4, s text) WITH (autovacuum_enabled = off);
+CREATE INDEX m_k ON m USING pmhash (k) @{[$with // '']};
+CREATE INDEX m_s ON m USING pmhash (s) @{[$with // '']};
+INSERT INTO m SELECT i, i FROM generate_series(1, 100) i;
+SQL
+	}
+
+	# The same TIDs are given to other rows.
+	my $others = 'INSERT INTO m SELECT i, i FROM generate_series(888, 908) i;';
+	my $found = q(SELECT (SELECT count(*) FROM m WHERE k = 777), (SELECT count(*) FROM m WHERE s = '777'),
+		(SELECT count(*) FROM m WHERE k = 888););
+
+	my $states = q(SELECT string_agg(DISTINCT split_part(state, ':', 1), ' ') FROM pmhash_indexes WHERE index::text LIKE 'm\_%';);
+
+	# A test: all indexes are there, after a while.
+	sub come_back
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($on, $name) = @_;
+
+		rebuild_on($on);
+		ok( $on->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty'))),
+			"$name: all valid");
+		rebuild_off($on);
+		return;
+	}
+
+	# All indexes are there within ten seconds.
+	sub soon_valid
+	{
+		local $PostgreSQL::Test::Utils::timeout_default = 10;
+
+		return $node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')));
+	}
+
+	# Tests: rows that have been taken back are not found, before the indexes are rebuilt and
+	# after that, nor on a standby.
+	sub nothing_left
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name, $rows, $state) = @_;
+		my $wanted = "$rows|$rows|1";
+
+		is($node->safe_psql('postgres', "$others $by_index $found $states"),
+			"$wanted\n" . ($state // 'invalid'), "$name: rows, state");
+		come_back($node, $name);
+		is($node->safe_psql('postgres', "$by_index $found SELECT pmhash_check('m_k'), pmhash_check('m_s')"),
+			"$wanted\n|", "$name: rows by the indexes, pmhash_check");
+		return if !defined $standby;
+		caught_up($node, $standby);
+		is($standby->safe_psql('postgres', "$by_index $found"), $wanted, "$name: rows on a standby");
+		wait_for_state($standby, $_, qr/^valid/, "$name: $_ there again on it") foreach qw(m_k m_s);
+		is($standby->safe_psql('postgres', "$by_index $found SELECT pmhash_check('m_k'), pmhash_check('m_s')"),
+			"$wanted\n|", "$name: rows by its indexes, pmhash_check");
+		return;
+	}
+
+	# One case: what a transaction does, how many rows 777 there are then, and the state.
+	sub taken_back
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name, $sql, $rows, $state) = @_;
+
+		$node->safe_psql('postgres', table('') . $sql);
+		nothing_left($name, $rows, $state);
+		$node->safe_psql('postgres', 'DROP TABLE m');
+		return;
+	}
+
+	# A server that dies while that is open.
+	sub killed
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name, $sql, $with) = @_;
+		my $session;
+
+		$node->safe_psql('postgres', table('', $with));
+		$session = $node->background_psql('postgres', on_error_stop => 1);
+		$session->query_safe($sql);
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
+		crash($node);
+		eval { $session->quit };
+		$node->start;
+		nothing_left($name, 0);
+		$node->safe_psql('postgres', 'DROP TABLE m');
+		return;
+	}
+
+	# event: `SET TABLESPACE` of a table, then rows, in one transaction
+	taken_back('ROLLBACK', "BEGIN; $move; $row; ROLLBACK;", 0);
+	taken_back('ROLLBACK TO', "BEGIN; SAVEPOINT s; $move; $row; ROLLBACK TO s; INSERT INTO m VALUES (1, 1); COMMIT;", 0);
+	taken_back('many rows', "BEGIN; $move; INSERT INTO m SELECT 777, '777' FROM generate_series(1, 40); ROLLBACK;", 0);
+	taken_back('prepared', "BEGIN; $move; $row; PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p';", 0);
+	killed('killed', "BEGIN; $move; $row;");
+	killed('killed, indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row;");
+
+	taken_back('prepared and committed', "BEGIN; $move; $row; PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p';", 1);
+
+	# Of two moves the second is taken back; so is one in between, which the server forgets.
+	taken_back('the second of two', "BEGIN; $move; $row; SAVEPOINT s; ALTER TABLE m SET TABLESPACE b; $row; ROLLBACK TO s; COMMIT;", 1);
+	taken_back('both of two', "BEGIN; $move; SAVEPOINT s; ALTER TABLE m SET TABLESPACE b; ROLLBACK TO s; $row; ROLLBACK;", 0);
+	taken_back('released', "BEGIN; SAVEPOINT s; $move; SAVEPOINT r; $row; RELEASE r; RELEASE s; ROLLBACK;", 0);
+
+	# A file that was made in the transaction stays when only the move is taken back.
+	taken_back('made before', "BEGIN; REINDEX TABLE m; SAVEPOINT s; $move; $row; ROLLBACK TO s; COMMIT;", 0);
+	taken_back('emptied before', "BEGIN; TRUNCATE m; SAVEPOINT s; $move; $row; ROLLBACK TO s; COMMIT;", 0);
+
+	# The indexes' stubs are those of before again.
+	taken_back('indexes moved', "BEGIN; ALTER INDEX m_k SET TABLESPACE a; $move; ALTER INDEX m_s SET TABLESPACE b; $row; ROLLBACK;", 0);
+	taken_back('indexes moved and taken back',
+		"BEGIN; $move; SAVEPOINT s; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row; ROLLBACK TO s; ROLLBACK;", 0);
+	taken_back('REINDEX taken back', "BEGIN; $move; $row; SAVEPOINT s; REINDEX TABLE m; ROLLBACK TO s; ROLLBACK;", 0);
+
+	# ---- a session of the standby has the files mapped ----
+	{
+		my $session = $standby->background_psql('postgres', on_error_stop => 1);
+		my $count = 'SELECT count(*) FROM m WHERE k = 777;';
+
+		$node->safe_psql('postgres', table(''));
+		wait_for_state($standby, 'm_k', qr/^valid/, 'standby: built');
+		$session->query_safe($by_index);
+		like($session->query_safe("EXPLAIN $count"), qr/m_k/, 'standby: a session uses the index');
+		is($session->query_safe($count), '0', 'standby: no row');
+		$node->safe_psql('postgres', "BEGIN; $move; $row; ROLLBACK; $others");
+		caught_up($node, $standby);
+		is($session->query_safe($count), '0', 'standby: no row after ROLLBACK');
+		$session->quit;
+		$node->safe_psql('postgres', 'DROP TABLE m');
+	}
+
+	# ---- a session has a plan that uses the index, and could not do with the table alone ----
+	{
+		my $session = $node->background_psql('postgres', on_error_stop => 1);
+		my $only = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_bitmapscan = off;';
+
+		$node->safe_psql('postgres', table(''));
+		$session->query_safe("$only SET plan_cache_mode = force_generic_plan; PREPARE q (int) AS SELECT count(*) FROM m WHERE k = \$1");
+		is($session->query_safe('EXECUTE q(7)'), '1', 'plans: one is made');
+		$node->safe_psql('postgres', "BEGIN; $move; $row; ROLLBACK;");
+		is($session->query_safe('EXECUTE q(7)'), '1', 'plans: another one is made');
+		$session->quit;
+		$node->safe_psql('postgres', 'DROP TABLE m');
+	}
+
+	# ---- it commits ----
+	foreach my $case (
+		[ 'COMMIT', "BEGIN; $move; $row; COMMIT;", 'invalid' ],
+		[ 'indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE b; $row; ALTER INDEX m_s SET TABLESPACE b; COMMIT;", 'invalid' ],
+		[ 'type changed', "BEGIN; $move; $row; ALTER TABLE m ALTER s TYPE varchar; COMMIT;", 'invalid' ],
+		[ 'REINDEX', "BEGIN; $move; REINDEX INDEX m_k; $row; COMMIT;", 'invalid valid' ],
+		[ 'REINDEX after it', "BEGIN; $move; $row; REINDEX TABLE m; COMMIT;", 'valid' ],
+		[ 'no rows', "BEGIN; $row; $move; DELETE FROM m WHERE k < 7; COMMIT;", 'valid' ],
+		[ 'made in it', "BEGIN; TRUNCATE m; $move; $row; INSERT INTO m SELECT i, i FROM generate_series(1, 100) i; COMMIT;", 'valid' ],
+		[ 'a change is taken back', "BEGIN; TRUNCATE m; SAVEPOINT s; TRUNCATE m; ROLLBACK TO s; $row; COMMIT;", 'valid' ])
+	{
+		my ($name, $sql, $state) = @$case;
+		my $position = log_position($node);
+
+		taken_back("committed, $name", $sql, 1, $state);
+		unlike(logged_since($node, $position), qr/has been rebuilt/, "committed, $name: nothing was rebuilt")
+		  if $state eq 'valid';
+	}
+
+	# The index, which has a main fork of this transaction, is emptied in place by a level that
+	# is rolled back: its stub names a file that is gone, and which this session has mapped.
+	is($node->safe_psql('postgres', table('') . <<SQL), "0\n1\n1\n\n1", 'emptied in place, taken back: rows');
+$by_index
+BEGIN;
+ALTER INDEX m_k SET TABLESPACE b;
+SAVEPOINT s;
+$move;
+TRUNCATE m;
+SELECT count(*) FROM m WHERE k = 7;
+ROLLBACK TO s;
+SELECT count(*) FROM m WHERE k = 7;
+COMMIT;
+SELECT count(*) FROM m WHERE k = 7;
+REINDEX INDEX m_k;
+SELECT pmhash_check('m_k');
+SELECT count(*) FROM m WHERE k = 7;
+DROP TABLE m;
+SQL
+
+	# Within it the indexes are not used.
+	my $parallel = $major >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+	is($node->safe_psql('postgres', table('') . <<SQL), "f\n1\n2\n777", 'in the transaction');
+CREATE FUNCTION uses(query text) RETURNS boolean LANGUAGE plpgsql AS \$\$
+DECLARE line text;
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN ' || query LOOP
+		IF line LIKE '%m_k%' THEN RETURN true; END IF;
+	END LOOP;
+	RETURN false;
+END \$\$;
+SET enable_seqscan = off;
+BEGIN; $move; $row;
+SELECT uses('SELECT * FROM m WHERE k = 777');
+SELECT count(*) FROM m WHERE k = 777;
+$row;
+SELECT count(*) FROM m WHERE k = 777;
+COMMIT;
+DROP TABLE m;
+CREATE TABLE p (k int4);
+CREATE INDEX p_k ON p USING pmhash (k) WHERE k > 7;
+INSERT INTO p SELECT generate_series(1, 100);
+BEGIN;
+ALTER TABLE p SET TABLESPACE a;
+INSERT INTO p VALUES (777);
+SET $parallel = on;
+SELECT k FROM p WHERE k = 777 AND k > 7;
+COMMIT;
+DROP TABLE p;
+SQL
+
+	# ---- tables of other kinds ----
+	$node->safe_psql('postgres', table('UNLOGGED') . "BEGIN; $move; $row; ROLLBACK; $others");
+	is($node->safe_psql('postgres', "$by_index $found $states"), "0|0|1\ninvalid", 'unlogged: rows, state');
+	is($node->safe_psql('postgres', "DROP TABLE m; BEGIN; " . table('UNLOGGED') . "SAVEPOINT s; $move; $row; ROLLBACK TO s; COMMIT; $others $by_index $found"),
+		'0|0|1', 'unlogged, made in the transaction: rows');
+	$node->safe_psql('postgres', 'DROP TABLE m');
+	my $cannot = qr/cannot use pmhash index "[mx]_k" because its table was moved in the same transaction.*files that the table had before.*REINDEX INDEX/s;
+	fails_like($node, table('TEMP') . "BEGIN; $move; $row;", $cannot, 'temporary');
+	is($node->safe_psql('postgres', table('TEMP') . "BEGIN; $move; ROLLBACK; BEGIN; $move; COMMIT; $row; BEGIN; $move; REINDEX TABLE m; $row; ROLLBACK; $others $by_index $found $states"),
+		"1|1|1\nvalid", 'temporary, rows in another transaction, or after REINDEX');
+	is($node->safe_psql('postgres', table('TEMP') . "BEGIN; $move; TRUNCATE m; ROLLBACK; $by_index SELECT count(*) FROM m WHERE k IN (7, 777); $states REINDEX TABLE m; SELECT pmhash_check('m_k')"),
+		"1\ninvalid\n", 'temporary, emptied in place: rows');
+	is($node->safe_psql('postgres', "CREATE TEMP TABLE m (k int4) ON COMMIT DELETE ROWS; CREATE INDEX m_k ON m USING pmhash (k);"
+		  . "$move; BEGIN; SELECT count(*) FROM m; COMMIT; BEGIN; INSERT INTO m VALUES (888); $by_index SELECT count(*) FROM m WHERE k IN (777, 888); SELECT pmhash_check('m_k'); COMMIT"),
+		"0\n1\n", 'temporary, emptied at commit: rows');
+	# ... and so early that nothing but its index can be moved: it stays as good as it was
+	is($node->safe_psql('postgres', "CREATE TEMP TABLE m (k int4) ON COMMIT DELETE ROWS; CREATE INDEX m_k ON m USING pmhash (k);"
+		. "BEGIN; $move; COMMIT; $states BEGIN; INSERT INTO m SELECT generate_series(1, 9); $by_index SELECT count(*) FROM m WHERE k = 7; COMMIT; SELECT pmhash_check('m_k')"),
+		"valid\n1\n", 'temporary, emptied at commit: valid');
+
+	# ---- a serializable statement reads by the index after its first row has marked it ----
+	# To try that again is of no use, which its SQLSTATE says; after REINDEX it can be done.
+	my $verbose = "\\set VERBOSITY verbose\n";
+	my $rows = "INSERT INTO m SELECT i, (SELECT s FROM m WHERE k = i) FROM generate_series(1, 9) i;";
+	$node->safe_psql('postgres', table(''));
+	fails_like($node, "$verbose $by_index BEGIN ISOLATION LEVEL SERIALIZABLE; $move; $rows", qr/55000: $cannot/, 'serializable: no row in it');
+	is($node->safe_psql('postgres', "$by_index BEGIN ISOLATION LEVEL SERIALIZABLE; $move; REINDEX TABLE m; $rows SELECT count(*) FROM m WHERE k = 7; COMMIT; DROP TABLE m"), '2',
+		'serializable: after REINDEX');
+
+	# ---- constraints ----
+	foreach my $kind ('EXCLUDE', $major >= 18 ? 'UNIQUE' : ())
+	{
+		my $taken = qr/conflicting key value|duplicate key value/;
+		my $make = $kind eq 'EXCLUDE' ? 'CREATE TABLE x (k int4, CONSTRAINT x_k EXCLUDE USING pmhash (k WITH =));' :
+		  'CREATE TABLE x (k int4); CREATE UNIQUE INDEX x_k ON x USING pmhash (k);';
+		my $move_x = 'BEGIN; ALTER TABLE x SET TABLESPACE a;';
+
+		$node->safe_psql('postgres', "$make INSERT INTO x SELECT generate_series(1, 100)");
+		fails_like($node, "$move_x INSERT INTO x VALUES (777)", $cannot, "$kind: no row in it");
+		fails_like($node, "BEGIN; TRUNCATE x; SAVEPOINT s; ALTER TABLE x SET TABLESPACE a; INSERT INTO x VALUES (777)", $cannot, "$kind: nor in a savepoint");
+		is($node->safe_psql('postgres', 'INSERT INTO x VALUES (888); SELECT state FROM pmhash_indexes WHERE index = \'x_k\''), 'valid', "$kind: the index is still there");
+		fails_like($node, "$move_x REINDEX INDEX x_k; INSERT INTO x VALUES (778); INSERT INTO x VALUES (779), (778)", $taken, "$kind: holds after REINDEX in it");
+		$node->safe_psql('postgres', "$move_x COMMIT; INSERT INTO x VALUES (778)");
+		fails_like($node, 'INSERT INTO x VALUES (778)', $taken, "$kind: holds after COMMIT");
+		$node->safe_psql('postgres', 'DROP TABLE x');
+	}
+
+	# ---- the index is being rebuilt, and takes inserts already ----
+	foreach my $end ('ROLLBACK', 'COMMIT')
+	{
+		my $name = "filled, $end";
+		my $session = $node->background_psql('postgres', on_error_stop => 1);
+
+		$node->safe_psql('postgres', table(''));
+		$session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t');
+		unlink(index_file($node, 'm_k')) or die;
+		rebuild_on($node);
+		ok($node->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots' AND index_relid = 'm_k'::regclass)),
+			"$name: waits for an older snapshot");
+		$node->safe_psql('postgres', "BEGIN; $move; $row; $end; $others");
+		$session->quit;
+		come_back($node, $name);
+		is($node->safe_psql('postgres', "$by_index $found SELECT pmhash_check('m_k'), pmhash_check('m_s')"),
+			($end eq 'COMMIT' ? '1|1|1' : '0|0|1') . "\n|", "$name: rows by the indexes, pmhash_check");
+		$node->safe_psql('postgres', 'DROP TABLE m');
+	}
+
+	# ---- it is open for long: its indexes are not taken for rebuilds that were broken off ----
+	{
+		my $session = $node->background_psql('postgres', on_error_stop => 1);
+		my $position;
+
+		$node->safe_psql('postgres', table(''));
+		rebuild_on($node);
+		$position = log_position($node);
+		$session->query_safe("BEGIN; $move; $row;");
+		sleep(10);    # the cleaner comes each second; a rebuild waits 5 s for a lock
+		unlike(logged_since($node, $position), qr/could not rebuild/, 'open for long: no rebuild has failed');
+
+		# from here on only the end of the transaction asks for a rebuild
+		$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 3600');
+		$node->reload;
+		sleep(3);
+		$session->query_safe('ROLLBACK');
+		ok(soon_valid(), 'open for long: rebuilt at once after that');
+		unlike(logged_since($node, $position), qr/could not rebuild/, 'open for long: at the first try');
+		$session->quit;
+		rebuild_off($node);
+		$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
+		$node->reload;
+		$node->safe_psql('postgres', 'DROP TABLE m');
+	}
+
+	# ---- a standby that is promoted while it is open ----
+	{
+		my $session = $node->background_psql('postgres', on_error_stop => 1);
+
+		$node->safe_psql('postgres', table(''));
+		wait_for_state($standby, 'm_k', qr/^valid/, 'promoted: built before');
+		$session->query_safe("BEGIN; $move; $row;");
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
+		caught_up($node, $standby);
+		rebuild_off($standby);
+		$standby->promote;
+		$standby->safe_psql('postgres', $others);
+		is($standby->safe_psql('postgres', "$by_index $found"), '0|0|1', 'promoted: rows');
+		come_back($standby, 'promoted');
+		is($standby->safe_psql('postgres', "$by_index $found"), '0|0|1', 'promoted: rows by the indexes');
+		$session->quit;
+		$standby->stop;
+		undef $standby;
+		$node->safe_psql('postgres', 'DROP TABLE m');
+	}
+
+	# ---- indexes that are not logged ----
+	killed('killed, indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row;", 'WITH (wal = off)');
+
+	# ---- the rows themselves are not in WAL ----
+	$node->append_conf('postgresql.conf', "wal_level = minimal\nmax_wal_senders = 0\n");
+	$node->restart;
+	taken_back('wal_level = minimal, ROLLBACK', "BEGIN; $move; $row; ROLLBACK;", 0);
+	taken_back('wal_level = minimal, indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row; ROLLBACK;", 0);
+	killed('wal_level = minimal, killed', "BEGIN; $move; $row;");
+	taken_back('wal_level = minimal, indexes moved, COMMIT', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE b; $row; COMMIT;", 1);
+	{
+		$node->safe_psql('postgres', table('') . "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE b; $row; COMMIT;");
+		crash($node);
+		$node->start;
+		nothing_left('wal_level = minimal, killed after COMMIT', 1);
+		$node->safe_psql('postgres', 'DROP TABLE m');
+	}
+
+	$node->stop;
+}
+
+# ======== moved sequences ========
+
+# Statements that give a table or its indexes other files, two and three of them in one
+# transaction, with savepoints that are rolled back and released in between: each
+# sequence is run and a small model says what the index must be after it.  Invalid, if
+# rows have been left out that an abort might have taken away without a trace; else
+# valid.  Too many files given up is a fault as well: a transaction can't rebuild what it
+# has locked.
+{
+	# A server with assertions takes some of these sequences for faults of its own where
+	# wal_level is minimal, without pmhash as well (relcache.c, AssertPendingSyncConsistency).
+	my $wal_level = `pg_config --configure` =~ /--enable-cassert/ ? 'replica' : 'minimal';
+	my $node = new_server('sequences', <<CONF);
+wal_level = $wal_level
+max_wal_senders = 0
+allow_in_place_tablespaces = on
+pmhash.rebuild = off
+pmhash.cleaner_naptime = 3600
+CONF
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLESPACE $_ LOCATION ''")
+	  foreach qw(a b);
+
+	# ---- the model ----
+	#
+	# A level is a number, 0 is the time before the transaction.  Table: a list of files,
+	# each with the level that has made it; an abort of that level takes it away.  Index: the
+	# same of main forks, each with the index file that it names, and whether it is marked.
+	# An index file has the level whose abort removes it, and the table's file of that time.
+	my ($levels, $heap, $forks, $files, $next_level, $known, $place, $index_place, $type);
+
+	sub begin_model
+	{
+		$levels = [1];
+		$next_level = 2;
+		$heap = [ { level => 0 } ];
+		$files = [ { made => 0, table => 0 } ];
+		$forks = [ { level => 0, file => $files->[0] } ];
+		$known = 0;    # the level that the server knows the table's files by, or 0
+		$place = [ [ 0, 'pg_default' ] ];
+		$index_place = [ [ 0, 'pg_default' ] ];
+		$type = [ [ 0, 'int4' ] ];
+		return;
+	}
+
+	sub level { return $levels->[-1] }
+
+	sub set
+	{
+		my ($list, $value) = @_;
+
+		push @$list, [ level(), $value ];
+		return;
+	}
+
+	sub new_heap
+	{
+		push @$heap, { level => level() };
+		$known = level();
+		return;
+	}
+
+	sub new_index
+	{
+		push @$files, { made => level(), table => $heap->[-1] };
+		push @$forks, { level => level(), file => $files->[-1] };
+		return;
+	}
+
+	sub emptied_in_place
+	{
+		my $own_fork = $forks->[-1]{level} > 0;
+
+		$forks->[-1]{file}{gone} = 1;
+		push @$files, { made => $own_fork ? level() : 0, table => $heap->[-1] };
+		$forks->[-1]{file} = $files->[-1];
+		$forks->[-1]{marked} = !$own_fork;
+		return;
+	}
+
+	sub abort_level
+	{
+		my ($level) = @_;
+
+		@$heap = grep { $_->{level} != $level } @$heap;
+		@$forks = grep { $_->{level} != $level } @$forks;
+		foreach my $file (@$files)
+		{
+			$file->{gone} = 1 if $file->{made} == $level;
+		}
+		foreach my $list ($place, $index_place, $type)
+		{
+			@$list = grep { $_->[0] != $level } @$list;
+		}
+		$known = 0 if $known == $level;
+		return;
+	}
+
+	sub commit_level
+	{
+		my ($level, $parent) = @_;
+
+		foreach my $one (@$heap, @$forks)
+		{
+			$one->{level} = $parent if $one->{level} == $level;
+		}
+		foreach my $file (@$files)
+		{
+			$file->{made} = $parent if $file->{made} == $level;
+		}
+		foreach my $one (map { @$_ } $place, $index_place, $type)
+		{
+			$one->[0] = $parent if $one->[0] == $level;
+		}
+		$known = $parent if $known == $level;
+		return;
+	}
+
+	# ---- the statements ----
+
+	my $rows = 0;
+
+	sub other_place
+	{
+		my ($list) = @_;
+
+		set($list, $list->[-1][1] eq 'a' ? 'b' : 'a');
+		return $list->[-1][1];
+	}
+
+	# Each tells the model, and returns SQL.
+	my %statements = (
+		'move' => sub {
+			new_heap();
+			return 'ALTER TABLE m SET TABLESPACE ' . other_place($place);
+		},
+		'move index' => sub {
+			push @$forks, { %{ $forks->[-1] }, level => level() };
+			return 'ALTER INDEX m_k SET TABLESPACE ' . other_place($index_place);
+		},
+		'truncate' => sub {
+			if ($known == level())
+			{
+				emptied_in_place();
+			}
+			else
+			{
+				new_heap();
+				new_index();
+			}
+			return 'TRUNCATE m';
+		},
+		'reindex' => sub {
+			new_index();
+			return 'REINDEX TABLE m';
+		},
+		'alter' => sub {
+			set($type, $type->[-1][1] eq 'int4' ? 'int8' : 'int4');
+			new_heap();
+			new_index();
+			return "ALTER TABLE m ALTER k TYPE $type->[-1][1]";
+		},
+		'cluster' => sub {
+			new_heap();
+			new_index();
+			return 'CLUSTER m USING m_b';
+		},
+		'insert' => sub {
+			my $file = $forks->[-1]{file};
+			my $first = ++$rows;
+
+			$rows += 3;
+			if ($file->{gone})
+			{
+				$forks->[-1]{marked} = 1;
+			}
+			elsif ($heap->[-1]{level} > 0 && $file->{table} != $heap->[-1] && !($known && $file->{made} >= $known))
+			{
+				$forks->[-1]{marked} = 1;
+				$file->{gone} = 1 if $forks->[-1]{level} > 0;
+			}
+			return "INSERT INTO m SELECT i, i FROM generate_series($first, $rows) i";
+		},
+		'compare' => sub { return 'SELECT compared()' },
+		'savepoint' => sub {
+			push @$levels, $next_level++;
+			return 'SAVEPOINT s' . scalar(@$levels);
+		},
+		'rollback to' => sub {
+			abort_level(level());
+			$levels->[-1] = $next_level++;
+			return 'ROLLBACK TO s' . scalar(@$levels);
+		},
+		'release' => sub {
+			my $level = pop @$levels;
+
+			commit_level($level, level());
+			return 'RELEASE s' . (scalar(@$levels) + 1);
+		});
+
+	# SQL of the end of a transaction.
+	sub end
+	{
+		my ($how) = @_;
+
+		while (@$levels > 1)
+		{
+			my $level = pop @$levels;
+
+			commit_level($level, level());
+		}
+		if ($how eq 'prepared')
+		{
+			commit_level(1, 0);
+			return "PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'";
+		}
+		if ($how eq 'commit')
+		{
+			commit_level(1, 0);
+			return 'COMMIT';
+		}
+		abort_level(1);
+		return $how eq 'rollback' ? 'ROLLBACK' : "PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'";
+	}
+
+	# ---- the sequences ----
+
+	my @changes = ('move', 'truncate', 'reindex', 'alter', 'cluster', 'move index');
+	my @ends = qw(commit rollback prepared rollback_prepared);
+	my @save = ('savepoint');
+	my @back = ('rollback to');
+	my @row = ('insert', 'compare');
+
+	# With one or two statements $x and $y; each is run to all four ends, by turns.
+	my @templates = (
+		sub { my ($x, $y) = @_; return ($x, @row, @save, $y, @row, @back, @row) },
+		# the server forgets by which level the table has got its files
+		sub { my ($x, $y) = @_; return ($x, @save, $y, @back, @save, @row, @back, @row) },
+		sub { my ($x, $y) = @_; return (@save, $x, 'release', @save, $y, @row, @back, @save, @row, 'release') },
+		sub { my ($x, $y) = @_; return (@save, $x, @save, $y, @back, @row, 'release', @back, @row) },
+		sub { my ($x, $y) = @_; return (@row, @save, $x, @save, $y, 'release', @row, @back, @row) },
+		sub { my ($x, $y) = @_; return ($x, @row, $y, @row, @save, $x, @back, $y, @row) });
+	my @nested = (
+		sub { my ($x, $y, $z) = @_; return ($x, @save, $y, @save, $z, @row, @back, @row, 'release', @save, @row, @back, @row) },
+		sub { my ($x, $y, $z) = @_; return (@save, $x, @row, @save, $y, @save, $z, @back, @row, 'release', @back, @row, 'release', @row) });
+
+	my @sequences;
+	foreach my $x (@changes)
+	{
+		foreach my $y (@changes)
+		{
+			push @sequences, $_->($x, $y) ? [ $_->($x, $y) ] : () foreach @templates;
+			push @sequences, [ $nested[ @sequences % 2 ]->($x, $y, $changes[ @sequences % @changes ]) ];
+		}
+	}
+
+	# One of them as SQL, with the name, what its comparisons are to say, and the state.
+	sub written
+	{
+		my ($sequence, $how) = @_;
+		my (@sql, $name, $state);
+
+		$rows = 100;
+		begin_model();
+		push @sql, $statements{$_}->() foreach @$sequence;
+		push @sql, end($how);
+		$state = $forks->[-1]{marked} || $forks->[-1]{file}{gone} ? 'invalid' : 'valid';
+		$name = join(', ', (grep { $_ ne 'compare' } @$sequence), $how);
+		return ($name, join("; ", 'BEGIN', @sql) . ';', $state, scalar(grep { $_ eq 'compare' } @$sequence));
+	}
+
+	# Rows by the index (if it is there) and by a sequential scan.
+	$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION compared() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE by_table text; by_index text;
+BEGIN
+	SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = on;
+	EXECUTE 'SELECT count(*) || '' '' || coalesce(sum(v), 0) FROM m' INTO by_table;
+	SET LOCAL enable_indexscan = on; SET LOCAL enable_bitmapscan = on; SET LOCAL enable_seqscan = off;
+	EXECUTE 'SELECT count(*) || '' '' || coalesce(sum(v), 0) FROM m WHERE k = ANY (ARRAY(SELECT generate_series(1, 1000)))'
+		INTO by_index;
+	IF by_table <> by_index THEN
+		RAISE WARNING 'table %, index %', by_table, by_index;
+	END IF;
+	RETURN by_table = by_index;
+END $$;
+SQL
+
+	my $before = <<'SQL';
+CREATE TABLE m (k int4, v int8) WITH (autovacuum_enabled = off);
+CREATE INDEX m_k ON m USING pmhash (k);
+CREATE INDEX m_b ON m (v);
+INSERT INTO m SELECT i, i FROM generate_series(1, 100) i;
+SQL
+	my $after = <<'SQL';
+INSERT INTO m SELECT i, i FROM generate_series(900, 940) i;
+SELECT compared();
+SELECT split_part(state, ':', 1) FROM pmhash_indexes WHERE index = 'm_k';
+SELECT pmhash_check('m_k') WHERE (SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'm_k');
+DELETE FROM m WHERE k % 2 = 0;
+VACUUM m;
+INSERT INTO m SELECT i, i FROM generate_series(941, 980) i;
+SELECT compared();
+SELECT pmhash_check('m_k') WHERE (SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'm_k');
+DROP TABLE m;
+SQL
+
+	my ($sql, @wanted, $i) = ('');
+	foreach my $sequence (@sequences)
+	{
+		my ($name, $transaction, $state, $compared) = written($sequence, $ends[ $i++ % @ends ]);
+
+		$sql .= "$before\n\\echo @{[scalar(@wanted)]}:\n$transaction\n$after\n";
+		push @wanted, { name => $name, state => $state,
+			says => join(' ', ('t') x ($compared + 1), $state, $state eq 'valid' ? ('', 't', '') : 't') };
+	}
+
+	my ($result, $stdout, $stderr) = $node->psql('postgres', $sql, on_error_stop => 0);
+	my %says = map { my ($n, $text) = /^(\d+):\n(.*)/s; ($n => join(' ', split /\n/, $text, -1)) } split /^(?=\d+:\n)/m, "$stdout\n";
+	is($stderr, '', 'no error, no warning');
+	foreach my $n (0 .. $#wanted)
+	{
+		my $said = $says{$n} // '';
+
+		$said =~ s/ $//;
+		is($said, $wanted[$n]{says}, "$n: $wanted[$n]{name}");
+	}
+	my %states;
+	$states{ $_->{state} }++ foreach @wanted;
+	cmp_ok($states{valid}, '>', 30, 'many indexes stay');
+	cmp_ok($states{invalid}, '>', 30, 'many do not');
+	$node->stop;
+}
+
+done_testing();

@@ -1,0 +1,512 @@
+# Entries of dead rows: who may see their rows, what removes them, and what of that has to wait for WAL.
+
+use strict;
+use warnings;
+
+use File::Path qw(rmtree);
+use FindBin;
+use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashDead qw(flush_wal quiet_wal use_for_dead);
+use PmhashFaults;
+use PmhashTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+# ======== dead and visible ========
+
+# Crashes and what scans do without VACUUM: entries found dead are not removed
+# before the WAL that made their rows dead is on disk, and index-only scans
+# answer as sequential scans do, with all-visible pages and a crash in between.
+{
+	# no process writes WAL of its own accord; hint bits need no flush where a page
+	# carries the LSN of a later record
+	my $node = new_server('dead', no_wal_flushes());
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE d (k int4, v int4);
+INSERT INTO d SELECT i % 100, i FROM generate_series(1, 20000) i;
+CREATE INDEX d_k ON d USING pmhash (k);
+CREATE INDEX d_v ON d USING pmhash (v);
+CHECKPOINT;
+SQL
+
+	# Index plans only, of one kind.
+	my $by_index = <<SQL;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SQL
+
+	foreach my $round (1 .. 4)
+	{
+		my ($low, $high) = ($round * 10, $round * 10 + 9);
+
+		# what is written, flushed or not, survives our kind of crash
+		hold_wal_writer($node);
+
+		# Each page gets a later record than the commit of the deletion, so that
+		# the scans may call its rows dead; they do so several times over.
+		my $remaining = $node->safe_psql('postgres', <<SQL);
+$by_index
+DELETE FROM d WHERE k BETWEEN $low AND $high;
+UPDATE d SET v = v WHERE k % 10 = 0 AND k NOT BETWEEN $low AND $high;
+SELECT count(d.v) FROM generate_series($low, $high) g JOIN d ON d.k = g;
+SELECT count(d.k) FROM generate_series($low, $high) g JOIN d ON d.k = g;
+SELECT count(d.v) FROM generate_series($low, $high) g JOIN d ON d.k = g;
+SQL
+		is($remaining, "0\n0\n0", "round $round: deleted");
+		crash($node);
+		$node->start;
+		is( $node->safe_psql('postgres',
+				"SELECT count(*) FROM d WHERE k BETWEEN $low AND $high"),
+			2000, "round $round: the deletion is lost");
+		same_answers($node, 'd', 'k', 'd_k', "unflushed deletion, round $round");
+		same_answers($node, 'd', 'v', 'd_v', "unflushed deletion, round $round");
+	}
+	$node->append_conf('postgresql.conf', <<CONF);
+synchronous_commit = on
+wal_writer_delay = 200ms
+CONF
+	$node->restart;
+
+	# what they are to do when nothing stands against it
+	my $entries = $node->safe_psql('postgres', <<SQL);
+DELETE FROM d WHERE k < 50;
+SELECT count(*) FROM d;
+SQL
+	for my $attempt (1 .. 100)
+	{
+		$node->safe_psql('postgres',
+			"$by_index SELECT count(d.v) FROM generate_series(0, 99) g JOIN d ON d.k = g");
+		last
+		  if $entries eq
+		  $node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('d_k')");
+		usleep(50_000);
+	}
+	is($node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('d_k')"),
+		$entries, 'dead entries go');
+
+	# kill -9 under load: index-only scans, dead entries, VACUUM
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE l (k int4, v int4);
+INSERT INTO l SELECT i % 500, i FROM generate_series(1, 10000) i;
+CREATE INDEX l_k ON l USING pmhash (k);
+CREATE INDEX l_v ON l USING btree (v);
+VACUUM ANALYZE l;
+SQL
+	my $tmp = $PostgreSQL::Test::Utils::tmp_check;
+	append_to_file("$tmp/scans.sql", $by_index . <<'SQL');
+\set k random(0, 499)
+UPDATE l SET v = v + 1 WHERE k = :k;
+SELECT count(*) FROM l WHERE k = :k;
+SELECT count(v) FROM l WHERE k = :k;
+DELETE FROM l WHERE k = :k AND v % 7 = 0;
+INSERT INTO l SELECT :k, i FROM generate_series(1, 3) i;
+SELECT k, count(*) FROM l WHERE k = ANY (ARRAY[:k, :k + 1, :k + 2]) GROUP BY k;
+SQL
+	append_to_file("$tmp/lazy_scans.sql",
+		"SET synchronous_commit = off;\n" . slurp_file("$tmp/scans.sql"));
+	append_to_file("$tmp/vacuum_l.sql", "VACUUM l;\n\\sleep 20 ms\n");
+
+	foreach my $cycle (1 .. (load_time(3)))
+	{
+		my @output = ('', '', '');
+		my @load = (
+			start_pgbench($node, \$output[0], '-c', '2', '-T', '60', '-f', "$tmp/scans.sql"),
+			start_pgbench($node, \$output[1], '-c', '2', '-T', '60', '-f', "$tmp/lazy_scans.sql"),
+			start_pgbench($node, \$output[2], '-c', '1', '-T', '60', '-f', "$tmp/vacuum_l.sql"));
+
+		usleep(500_000 + rand(1_000_000));
+		crash($node);
+		$_->finish foreach @load;
+		unlike(join('', @output), qr/ERROR:/, "cycle $cycle: no error before the crash");
+		$node->start;
+		same_answers($node, 'l', 'k', 'l_k', "cycle $cycle");
+
+		# the key alone: all of them, by index-only scans, before and after VACUUM
+		foreach my $when ('after the crash', 'after VACUUM')
+		{
+			my $plan = $node->safe_psql('postgres',
+				"$by_index EXPLAIN SELECT k FROM l WHERE k = 1");
+			like($plan, qr/^Index Only Scan using l_k/, "cycle $cycle, $when: plan");
+			is( $node->safe_psql('postgres', <<SQL),
+$by_index
+SELECT g, (SELECT count(*) FROM l WHERE k = g) FROM generate_series(0, 510) g
+EXCEPT ALL
+SELECT g, c.n FROM generate_series(0, 510) g, LATERAL (SELECT count(*) FROM l WHERE k + 0 = g) c(n)
+SQL
+				'', "cycle $cycle, $when: index-only scans");
+			$node->safe_psql('postgres', 'VACUUM l');
+		}
+	}
+	$node->stop;
+}
+
+# ======== dead entries wal ========
+
+# Entries that scans have found dead: how much WAL their removal waits for.  Of
+# the heap page's WAL, all; of what comes after it, nothing.  All that were found
+# go at once.  A data directory put back from before the deletion is noticed.
+{
+	# pages are half empty, so that no scan prunes any: that would be WAL of its own on them
+	my $node = new_server('dead_wal', quiet_wal());
+	$node->start;
+	install_extension($node);
+	use_for_dead($node);
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE d (k int4, v int4) WITH (fillfactor = 50);
+INSERT INTO d SELECT i % 4, i FROM generate_series(1, 12000) i;
+CREATE INDEX d_k ON d USING pmhash (k);
+CREATE TABLE other (v int4);
+CHECKPOINT;
+SQL
+
+	sub entries
+	{
+		return $node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('d_k')");
+	}
+
+	sub look_up
+	{
+		my ($k) = @_;
+		return $node->safe_psql('postgres', "SELECT count(v) FROM d WHERE k = $k");
+	}
+
+	# What makes rows of a key dead, and lets scans say so, though the commit is not
+	# flushed: a record on each of their pages that is later than all commits.  (Row
+	# locks, so that no page gets fuller; and the transaction goes on, because the
+	# server keeps one LSN for the commits of 32 transactions.)
+	sub delete_and_look_up
+	{
+		my ($k) = @_;
+		return (<<SQL, "3000\n0\n0\n0");
+DELETE FROM d WHERE k = $k;
+BEGIN;
+SELECT count(*) FROM (SELECT v FROM d WHERE k = 0 FOR UPDATE) l;
+SELECT count(v) FROM d WHERE k = $k;
+SELECT count(v) FROM d WHERE k = $k;
+SELECT count(v) FROM d WHERE k = $k;
+ROLLBACK;
+SQL
+	}
+
+	# WAL that is not flushed.  No commit: see above.
+	sub write_wal
+	{
+		return $node->safe_psql('postgres', 'BEGIN; INSERT INTO other SELECT generate_series(1, 1000); ROLLBACK');
+	}
+
+	# Is the end of flushed WAL before that of WAL?
+	sub wal_is_behind
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name) = @_;
+		return is($node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()'),
+			't', "$name: some WAL is not flushed");
+	}
+
+	# ---- dead entries are found while other sessions' WAL is not flushed ----
+	is(entries(), 12000, 'before');
+	hold_wal_writer($node);
+	$node->safe_psql('postgres', 'DELETE FROM d WHERE k = 1');
+	flush_wal();
+	write_wal();
+	wal_is_behind('flushed deletion');
+	is(look_up(1), 0, 'flushed deletion: no row');
+	is(entries(), 9000, 'flushed deletion: all entries have gone in one look-up');
+	wal_is_behind('flushed deletion, looked up');
+
+	# ---- dead entries are found whose deletion is not flushed ----
+	my ($sql, $answer) = delete_and_look_up(2);
+	is($node->safe_psql('postgres', $sql), $answer, 'deletion in memory: no row');
+	wal_is_behind('deletion in memory');
+	is(entries(), 9000, 'deletion in memory: entries stay');
+	flush_wal();
+	is(look_up(2), 0, 'deletion flushed: no row');
+	is(entries(), 6000, 'deletion flushed: all have gone in one look-up');
+
+	# the same within one session, which keeps what it has found until it may go
+	($sql, $answer) = delete_and_look_up(3);
+	is( $node->safe_psql('postgres', <<SQL),
+$sql
+SELECT entries FROM pmhash_stats('d_k');
+SET synchronous_commit = on;
+INSERT INTO other VALUES (0);
+SELECT count(v) FROM d WHERE k = 7;
+SQL
+		"$answer\n6000\n0", 'one session');
+	is(entries(), 3000, 'one session: removed when the next scan begins, whatever it looks for');
+
+	# event: rows deleted with `synchronous_commit = off` are back after a crash, though scans have found them dead
+	# the launcher has to see the checkpoint
+	release_wal_writer($node);
+	$node->safe_psql('postgres', 'TRUNCATE d; INSERT INTO d SELECT i % 4, i FROM generate_series(1, 12000) i; CHECKPOINT');
+	hold_wal_writer($node);
+	($sql, $answer) = delete_and_look_up(2);
+	is($node->safe_psql('postgres', $sql), $answer, 'before the crash');
+	crash($node);
+	$node->start;
+	is($node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_seqscan = on; SELECT count(*) FROM d WHERE k = 2'),
+		3000, 'the deletion is lost');
+	same_answers($node, 'd', 'k', 'd_k', 'rows that came back');
+
+	# The launcher flushes for those that wait, though no other process does.
+	my ($wal_writer) = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+	$node->safe_psql('postgres', 'TRUNCATE d; INSERT INTO d SELECT i % 4, i FROM generate_series(1, 12000) i');
+	kill('STOP', $wal_writer);
+	($sql, $answer) = delete_and_look_up(3);
+	is( $node->safe_psql('postgres', <<SQL),
+$sql
+DO \$\$ BEGIN
+	FOR i IN 1..1000 LOOP
+		PERFORM pg_sleep(0.01);
+		PERFORM v FROM d WHERE k = 7;
+		EXIT WHEN (SELECT entries FROM pmhash_stats('d_k')) = 9000;
+	END LOOP;
+END \$\$;
+SELECT entries FROM pmhash_stats('d_k');
+SQL
+		"$answer\n9000", 'the launcher flushes');
+	kill('CONT', $wal_writer);
+	$node->safe_psql('postgres', 'TRUNCATE d; INSERT INTO d SELECT i % 4, i FROM generate_series(1, 12000) i; CHECKPOINT');
+
+	# after a removal that has not waited for other WAL
+	hold_wal_writer($node);
+	$node->safe_psql('postgres', 'DELETE FROM d WHERE k = 1');
+	flush_wal();
+	$node->safe_psql('postgres', 'BEGIN; INSERT INTO d SELECT 1, i FROM generate_series(1, 500) i; ROLLBACK');
+	my $before = entries();
+	is(look_up(1), 0, 'rows that are rolled back');
+	my $after = entries();
+	cmp_ok($after, '<', $before - 2900, 'dead entries have gone whose WAL is flushed');
+	cmp_ok($after, '>', $before - 3000, 'and those of a page that has later WAL have not');
+	wal_is_behind('removal');
+	crash($node);
+	$node->start;
+	is(look_up(1), 0, 'the deletion has survived');
+	same_answers($node, 'd', 'k', 'd_k', 'after a removal');
+	is($node->safe_psql('postgres', 'SELECT state FROM pmhash_indexes'), 'valid', 'no index was given up');
+
+	# ---- the data directory is put back from before a deletion, with its times as a
+	# snapshot has them; dead entries have gone since ----
+	hold_wal_writer($node);
+	flush_wal();
+	my $data = $node->data_dir;
+	my $save = "$PostgreSQL::Test::Utils::tmp_check/save";
+	rmtree($save);
+	system_or_bail('cp', '-a', $data, $save);
+	$node->safe_psql('postgres', 'DELETE FROM d WHERE k = 3');
+	flush_wal();
+	write_wal();
+	$before = entries();
+	is(look_up(3), 0, 'before the data directory is put back');
+	is(entries(), $before - 3000, 'before the data directory is put back: entries have gone');
+	crash($node);
+	rmtree($data);
+	system_or_bail('cp', '-a', $save, $data);
+	rmtree($save);
+	chmod(0700, $data);
+	unlink("$data/postmaster.pid");
+	my $from = -s $node->logfile;
+	$node->start;
+	$node->wait_for_log(qr/are not trusted: WAL that had been flushed was not replayed/, $from);
+	is(look_up(3), 3000, 'the rows are back, and found');
+	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes");
+	same_answers($node, 'd', 'k', 'd_k', 'data directory put back');
+	$node->stop;
+}
+
+# ======== removal waits for wal ========
+
+# WAL that never reaches the disk.  Deleted rows come back with a crash: VACUUM
+# must not have taken their entries.  Inserted rows are gone, and their TIDs
+# are used again: their entries must go too.
+{
+	# only this test flushes WAL
+	my $node = new_faulty_server('removal', no_wal_flushes() . <<CONF);
+pmhash.journal_size = 16MB
+CONF
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE r (k int4, d int4);
+INSERT INTO r SELECT i, i % 10 FROM generate_series(1, 20000) i;
+CREATE INDEX r_k ON r USING pmhash (k);
+CREATE INDEX r_d ON r USING pmhash (d);
+CHECKPOINT;
+SQL
+
+	# event: rows deleted with `synchronous_commit = off` are back after a crash, though `VACUUM` was at work
+	foreach my $round (1 .. 4)
+	{
+		hold_wal_writer($node);
+		$node->safe_psql('postgres', <<SQL);
+DELETE FROM r WHERE k % 4 = $round - 1;
+VACUUM (TRUNCATE OFF) r;
+SQL
+		crash($node);
+		$node->start;
+		same_answers($node, 'r', 'k', 'r_k', "VACUUM, round $round");
+		same_answers($node, 'r', 'd', 'r_d', "VACUUM, round $round");
+	}
+
+	# The same with the crash in the middle of bulk delete: PANIC, or SIGKILL of the
+	# backend, when it asks for the n-th time whether to pause after it has flushed
+	# WAL for the removal.  By then some segments have lost entries, others not yet.
+	# In the end, to see that WAL is really lost here, the same with the flush left
+	# out: the deleted rows are back, and the next start notices that it was lied to.
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE s (k int4, d int4);
+INSERT INTO s SELECT i, i % 10 FROM generate_series(1, 20000) i;
+CREATE INDEX s_k ON s USING pmhash (k);
+CREATE INDEX s_d ON s USING pmhash (d);
+CHECKPOINT;
+SQL
+	sub crash_inside
+	{
+		my ($round, $action, $place, $flush) = @_;
+		my $from = -s $node->logfile;
+		my ($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
+\\set ON_ERROR_STOP 0
+SET synchronous_commit = off;
+DELETE FROM s WHERE k % 5 = $round;
+SET pmhash_faults.calls = 'vacuum_delay_point';
+SET pmhash_faults.after = 'XLogFlush';
+SET pmhash_faults.flush = $flush;
+SET pmhash_faults.action = $action;
+SET pmhash_faults.fail_at = $place;
+VACUUM (TRUNCATE OFF) s;
+SQL
+		isnt($status, 0, "round $round: the server went down in VACUUM");
+		$node->wait_for_log(qr/database system is ready to accept connections/, $from);
+		my $log = substr(slurp_file($node->logfile), $from);
+		like($log, qr/pmhash_faults: call $place of vacuum_delay_point/, "round $round: in bulk delete");
+		like($log, $action eq 'panic' ? qr/PANIC:/ : qr/terminated by signal 9/, "round $round: by $action");
+		return;
+	}
+
+	my @inside = ([ 'panic', 1 ], [ 'kill', 5 ], [ 'panic', 20 ]);
+	foreach my $round (0 .. $#inside)
+	{
+		crash_inside($round, @{ $inside[$round] }, 'on');
+		same_answers($node, 's', 'k', 's_k', "inside bulk delete, round $round");
+		same_answers($node, 's', 'd', 's_d', "inside bulk delete, round $round");
+		is($node->safe_psql('postgres', "SELECT pmhash_check('s_k'), pmhash_check('s_d')"), '|', "round $round: pmhash_check");
+		is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash_indexes"), 'valid', "round $round: no index was given up");
+	}
+	my $from = -s $node->logfile;
+	hold_wal_writer($node);
+	crash_inside(3, 'panic', 20, 'off');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE k % 5 = 3'), '4000', 'without the flush the rows are back');
+	$node->wait_for_log(qr/are not trusted: WAL that had been flushed was not replayed/, $from);
+	$node->safe_psql('postgres', 'DROP TABLE s');
+
+	# event: a crash loses rows of transactions that were not flushed, and their places in the table are used again
+	# Rows of a transaction in progress: entries in the index, and in the journal,
+	# but nothing in WAL.  Commits would wake the WAL writer.
+	$node->safe_psql('postgres', 'TRUNCATE r; INSERT INTO r SELECT i, i % 10 FROM generate_series(1, 20000) i; CHECKPOINT');
+	sub lose_rows
+	{
+		my ($round, $taken_out) = @_;
+		my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+		# what came before is on disk: whether the WAL writer has been woken by then
+		# is another matter in each version
+		$node->safe_psql('postgres', 'CHECKPOINT');
+		hold_wal_writer($node);
+		$session->query_safe('BEGIN');
+		$session->query_safe('INSERT INTO r SELECT -i, i % 10 FROM generate_series(1, 5000) i');
+		$session->query_safe('UPDATE r SET k = k + 100000 WHERE k BETWEEN 1 AND 3000');
+		# what a statement has queued is put into the indexes before they are read
+		$session->query_safe('SET enable_seqscan = off; SELECT count(*) FROM r WHERE k = -1; SELECT count(*) FROM r WHERE d = 1');
+		my $from = -s $node->logfile;
+		crash($node);
+		eval { $session->quit };
+		$node->start;
+		same_answers($node, 'r', 'k', 'r_k', "rows lost, round $round");
+		same_answers($node, 'r', 'd', 'r_d', "rows lost, round $round");
+		$node->wait_for_log(qr/$taken_out entries taken out/, $from);
+
+		# their TIDs are used again, for other keys and for the same
+		$node->safe_psql('postgres', <<SQL);
+INSERT INTO r SELECT 200000 + $round * 10000 + i, i % 10 FROM generate_series(1, 7000) i;
+INSERT INTO r SELECT -i, i % 10 FROM generate_series(1, 1000) i;
+SQL
+		same_answers($node, 'r', 'k', 'r_k', "TIDs used again, round $round");
+		same_answers($node, 'r', 'd', 'r_d', "TIDs used again, round $round");
+		is( $node->safe_psql(
+				'postgres', <<SQL),
+SELECT by_index, by_bitmap
+FROM answers('SELECT g, r.ctid FROM generate_series(-6000, 104000) g LEFT JOIN r ON r.k = g', 'r_k')
+SQL
+			'same|same', "lost keys, round $round");
+		is( $node->safe_psql('postgres', <<SQL),
+VACUUM r;
+SELECT entries - (SELECT count(*) FROM r) FROM pmhash_stats('r_k');
+DELETE FROM r WHERE k < 0;
+SQL
+			'0', "entries, round $round");
+		return;
+	}
+
+	lose_rows($_, '16000') foreach 1 .. 3;
+
+	# a journal that is full many times over: inserts wait for a flush
+	$node->stop;
+	$node->append_conf('postgresql.conf', 'pmhash.journal_size = 64kB');
+	$node->start;
+	lose_rows(4, '[0-9]+');
+	$node->stop;
+	$node->start;
+
+	# A session that vacuums table after table flushes no more often than there is something
+	# to wait for: not again while no transaction has begun or ended since.
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE f1 (k int4);
+CREATE TABLE f2 (k int4);
+CREATE TABLE f3 (k int4);
+INSERT INTO f1 SELECT i FROM generate_series(1, 1000) i;
+INSERT INTO f2 SELECT i FROM generate_series(1, 1000) i;
+INSERT INTO f3 SELECT i FROM generate_series(1, 1000) i;
+CREATE INDEX ON f1 USING pmhash (k);
+CREATE INDEX ON f2 USING pmhash (k);
+CREATE INDEX ON f3 USING pmhash (k);
+DELETE FROM f1;
+DELETE FROM f2;
+DELETE FROM f3 WHERE k > 1;
+SQL
+	sub lsn
+	{
+		my ($session, $what) = @_;
+		return $session->query_safe("SELECT pg_current_wal_${what}_lsn() - '0/0'");
+	}
+
+	hold_wal_writer($node);
+	my $vacuum = $node->background_psql('postgres');
+	my $deleter = $node->background_psql('postgres');
+	$vacuum->query_safe('VACUUM (TRUNCATE OFF) f1');
+	my $end = lsn($vacuum, 'insert');
+	$vacuum->query_safe('VACUUM (TRUNCATE OFF) f2');
+	cmp_ok(lsn($vacuum, 'flush'), '<', $end + 1, 'the next table: nothing has to be flushed again');
+	$vacuum->query_safe('INSERT INTO f1 SELECT i FROM generate_series(1, 1000) i');
+	$vacuum->query_safe('DELETE FROM f1');
+	$deleter->query_safe('BEGIN; DELETE FROM f3');
+	$vacuum->query_safe('VACUUM (TRUNCATE OFF) f1');
+	$deleter->query_safe('COMMIT');
+	$end = lsn($deleter, 'insert');
+	$vacuum->query_safe('VACUUM (TRUNCATE OFF) f3');
+	cmp_ok(lsn($vacuum, 'flush'), '>=', $end, 'after the end of a transaction that was under way: it is flushed');
+	$vacuum->query_safe('INSERT INTO f2 VALUES (1)');
+	$vacuum->query_safe('VACUUM (TRUNCATE OFF) f1');
+	$deleter->query_safe('DELETE FROM f2');
+	$end = lsn($deleter, 'insert');
+	$vacuum->query_safe('VACUUM (TRUNCATE OFF) f2');
+	cmp_ok(lsn($vacuum, 'flush'), '>=', $end, 'after a transaction that has begun since: likewise');
+	$vacuum->quit;
+	$deleter->quit;
+	release_wal_writer($node);
+	$node->stop;
+}
+
+done_testing();
