@@ -426,23 +426,6 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 	return result;
 }
 
-/* The next segment of a walk. */
-static PmhResult
-walk_step(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	switch (p->phase)
-	{
-		case PMH_SHRINK_MERGING:
-			return merge_step(t, p);
-		case PMH_SHRINK_LISTING:
-		case PMH_SHRINK_EMPTYING:
-			return pmh_shrink_segment_step(t, p);
-		case PMH_SHRINK_FINISHED:
-			break;
-	}
-	return PMH_DONE;
-}
-
 /* ---- the public face ---- */
 
 /* Sum of the lengths of the value regions. */
@@ -553,7 +536,9 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 	}
 	else
 	{
-		result = p->at.through ? end_walk(table, p) : walk_step(table, p);
+		result = p->at.through ? end_walk(table, p) :
+			p->phase == PMH_SHRINK_MERGING ? merge_step(table, p) :
+			pmh_shrink_segment_step(table, p);
 		shrink->bytes_seen += SEGMENT_STEP_BYTES;
 	}
 	shrink->steps++;
