@@ -61,6 +61,15 @@ ALTER OPERATOR FAMILY float_ops USING pmhash ADD
 CREATE OPERATOR CLASS oid_ops DEFAULT FOR TYPE oid USING pmhash AS
 	OPERATOR 1 =,
 	FUNCTION 1 hashoidextended(oid, int8);
+DO $$
+BEGIN
+	-- since PostgreSQL 19
+	IF pg_catalog.to_regtype('pg_catalog.oid8') IS NOT NULL THEN
+		CREATE OPERATOR CLASS oid8_ops DEFAULT FOR TYPE oid8 USING pmhash AS
+			OPERATOR 1 =,
+			FUNCTION 1 hashoid8extended(oid8, int8);
+	END IF;
+END $$;
 CREATE OPERATOR CLASS bool_ops DEFAULT FOR TYPE bool USING pmhash AS
 	OPERATOR 1 =,
 	FUNCTION 1 hashcharextended("char", int8);

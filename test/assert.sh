@@ -120,8 +120,9 @@ under_valgrind()
 			#!/bin/sh
 			# (what it does not know of a processor's ways to flush)
 			export PMEM_NO_CLWB=1 PMEM_NO_CLFLUSHOPT=1
+			# (the one beside it, wherever it is copied to: the server finds its files by its path)
 			exec valgrind -q --leak-check=no --error-limit=no --suppressions="$2/../source/src/tools/valgrind.supp" \\
-				--log-file="$2/%p" "$1/bin/postgres.real" "\$@"
+				--log-file="$2/%p" "\${0%/*}/postgres.real" "\$@"
 		EOF
 		chmod 755 "$1/bin/postgres"
 }

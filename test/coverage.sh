@@ -7,9 +7,10 @@
 #					PMHASH_PROVE_TESTS and PMHASH_REGRESS name some of their files
 #
 # Prints a table of the folders of src and the functions that nothing has reached; what the
-# tests say goes to standard error.  Also counted is what builds with stop points and
-# injected faults reach.  A process that is killed (kill -9, a crash, an immediate stop)
-# takes its counts along, so what only such processes do is not seen.
+# tests say goes to standard error.  Assertions are left out: that one fails is no branch to
+# be tested.  Also counted is what builds with stop points and injected faults reach.  A
+# process that is killed (kill -9, a crash, an immediate stop) takes its counts along, so what
+# only such processes do is not seen.
 #
 # Needs what test/run.sh needs, and gcovr; prints at the end
 #	N passed, N failed
@@ -45,14 +46,22 @@ while read -r tree; do
 		{ tail -n 5 "$work/gcovr" >&2; failed=$((failed + 1)); }
 done < <(find "$work/t" -name '*.gcda' -printf '%h\n' | sed -E 's,/(src|test)/.*?,&,; s,/src/(engine|cluster|am|join)$,,; s,/src$,,; s,/test/build/.*$,,' | sort -u)
 
-python3 - "$work"/*.json <<'P'
-import collections, json, sys
+python3 - "$top" "$work"/*.json <<'P'
+import functools, json, re, sys
 lines, branches, functions = {}, {}, {}
-for name in sys.argv[1:]:
+@functools.cache
+def assertions(path):           # numbers of their lines
+    numbers, depth = set(), 0
+    for number, line in enumerate(open(sys.argv[1] + "/" + path), 1):
+        if depth > 0 or re.match(r"\s*(PMH_ASSERT|Assert|AssertMacro)\(", line):
+            numbers.add(number)
+            depth += line.count("(") - line.count(")")
+    return numbers
+for name in sys.argv[2:]:
     for file in json.load(open(name))["files"]:
         path = file["file"]
         for line in file["lines"]:
-            if line.get("gcovr/noncode"):
+            if line.get("gcovr/noncode") or line["line_number"] in assertions(path):
                 continue
             key = (path, line["line_number"])
             lines[key] = lines.get(key, 0) + line["count"]

@@ -55,7 +55,7 @@ typedef struct BuildState
 	MemoryContext context;		/* all memory of the build */
 	size_t		memory;			/* bytes that spooled entries may take */
 	PmhashBuildScan scan;
-	double		loaded;			/* entries already in the table */
+	double		loaded;			/* entries already in the file */
 	bool		beside_writers; /* of others, into the same file */
 	PmhashBuildUnique *unique;	/* NULL: keys may come twice */
 
@@ -311,7 +311,7 @@ expected_slots(BuildState *build)
 	return (uint64) Min(keys, build->scan.entries);
 }
 
-/* Bulk load the spool into the table. */
+/* Bulk load the spool into the file. */
 static void
 load_table(BuildState *build)
 {

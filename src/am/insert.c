@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * insert.c
- *	  aminsert: one entry into the table, journalled.
+ *	  aminsert: one entry into the index file, journalled.
  *
  * What one statement needs again and again (open file, key functions) is
  * kept in indexInfo->ii_AmCache.  Once its key is hashed an entry is a (hash,

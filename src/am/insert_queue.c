@@ -2,14 +2,14 @@
  *
  * insert_queue.c
  *	  Group insert: entries of a long statement wait in backend memory and go
- *	  into the table many at a time.
+ *	  into the index file many at a time.
  *
  * One entry alone waits for its directory element, its lock and its bucket to
  * come from memory, one after the other.  A group has them all prefetched
  * (pmh_insert_group), and its journal records share a fence.
  *
  * No reader may notice.  An entry is wanted by
- *	  - what reads the table in this backend: it applies the queues of its file when it
+ *	  - what reads the file in this backend: it applies the queues of the file when it
  *		opens it (pmhash_open_for_scan), which a plan does right before its first
  *		look-up.  What is queued later is invisible to the plan's snapshot.  Index
  *		scans, which are not of plans alone, apply them each time that they begin, too;
@@ -60,9 +60,6 @@
  * those of its file each time that it starts.  So queues are found by file in a
  * hash table, and nothing that is done per row or per scan walks them all.
  *
- * The idea is that of design section 8; the engine's part follows the batched
- * look-ups of bucketed hash tables.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -97,7 +94,7 @@
  *
  * An entry that waits in a queue must not lose its row meanwhile.  Should
  * VACUUM remove the row and another one take its TID, the queue would go on to
- * put (old hash, TID) into the table: a wrong row for ever.  A row that a
+ * put (old hash, TID) into the file: a wrong row for ever.  A row that a
  * transaction has inserted and that this transaction does not roll back is not
  * removable while it runs, even if it deletes it (HeapTupleSatisfiesVacuum),
  * with one exception: heap_abort_speculative makes it dead to all at once.
@@ -245,7 +242,7 @@ typedef struct PmhashInsertQueue
 	PmhashFile *file;
 	PmhashInsertQueue *next;
 	Oid			heapid;			/* the table */
-	int			first;			/* entries before this one are in the table */
+	int			first;			/* entries before this one are in the file */
 	int			n;
 	int			capacity;
 	PmhEntry   *entry;			/* NULL if capacity is 0; else it is counted */

@@ -11,7 +11,7 @@
  *			 (scan_array.c); if several arrays multiply to more hashes than
  *			 work_mem holds, one range of hashes after the other (scan_keys.c)
  *	all		 not every column is bound, or there are so many hashes that it is
- *			 quicker to sweep the whole table, every tuple to be rechecked
+ *			 quicker to sweep the whole index, every tuple to be rechecked
  *	table	 the index has become invalid since the plan was made, or a subscriber
  *			 looks for what it does not have, or logical decoding for what has
  *			 been: every row of its table, to be rechecked (table_walk.c)

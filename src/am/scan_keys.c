@@ -260,7 +260,7 @@ count_ranges(IndexScanDesc scan, PmhashScan *so, int arrays)
 
 /*
  * Turn array arguments into so->product, and its first hashes into so->hashes.
- * False if there are too many: the caller sweeps the table instead.
+ * False if there are too many: the caller sweeps the index instead.
  */
 bool
 pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,

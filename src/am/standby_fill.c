@@ -3,7 +3,7 @@
  * standby_fill.c
  *	  Filling the file of an index on a standby: scan, fold, bulk load.
  *
- * The scan (standby_fill.c) spools what it finds in the table.  Replay has put what
+ * The scan spools what it finds in the table.  Replay has put what
  * has happened to entries meanwhile into the delta: it is spooled too, into the same
  * partitions.  The fold goes through these one by one.  The last operation on an
  * entry decides, which is a pair of hash and TID: what the scan has found is dropped

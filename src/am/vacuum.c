@@ -3,7 +3,7 @@
  * vacuum.c
  *	  Bulk delete and vacuum cleanup.
  *
- * Bulk delete sweeps the table a segment at a time.  Each step is copied out
+ * Bulk delete sweeps the index a segment at a time.  Each step is copied out
  * by the engine and looked at here with no lock held, and its dead entries are
  * taken out together.  What VACUUM has found dead is known beforehand; where there is no
  * memory for that, and for other callers, the callback is asked.
@@ -538,7 +538,7 @@ pass_step(VacuumState *state, PmhSweep *sweep)
 	charge_step(sweep, false);
 }
 
-/* Sweep the whole table.  No engine lock is held whenever we come back here. */
+/* Sweep the whole index.  No engine lock is held whenever we come back here. */
 static void
 sweep_steps(VacuumState *state, PmhSweep *sweep, StepAction action)
 {

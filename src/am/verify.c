@@ -29,7 +29,7 @@
  * Why nothing is reported on a live server that is not wrong
  *
  * Rows without an entry.  The snapshot is registered before anything is read.
- * A row it sees was committed before, hence its entry was in the table before;
+ * A row it sees was committed before, hence its entry was in the index before;
  * and as long as the snapshot is registered neither VACUUM nor a scan that
  * removes dead entries takes it away.  So every later look-up must find it.
  * (An index that older snapshots may not use, indcheckxmin, is refused under
@@ -594,7 +594,7 @@ count_values(void *arg, const uint64_t *value, size_t n)
 		count->n += (value[i] == count->value);
 }
 
-/* How often (hash, value) is in the table. */
+/* How often (hash, value) is in the index. */
 static uint64
 count_entry(CheckState *state, uint64 hash, uint64 value)
 {
@@ -657,7 +657,7 @@ mark_values(void *arg, const uint64_t *value, size_t n)
 	}
 }
 
-/* Sort the pairs of the batch by hash, and mark those that are in the table. */
+/* Sort the pairs of the batch by hash, and mark those that are in the index. */
 static void
 mark_batch(CheckState *state)
 {
@@ -746,7 +746,7 @@ check_all_rows(CheckState *state)
 /* ---- every entry has a row ---- */
 
 /*
- * Judge an entry with its page locked: none if it is not in the table any
+ * Judge an entry with its page locked: none if it is not in the index any
  * more.  The end of a table that we have locked only moves on, so beyond it
  * there is no page to lock and no need to.
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * clock.h
- *	  The clock for "how long ago": it is never set.
+ *	  The monotonic clock: for how long ago something was.
  *
  * GetCurrentTimestamp() is the time of day.  Set back by an hour, it keeps from
  * happening for that hour whatever is done "so long after the last time"; set

@@ -3,11 +3,11 @@
  * failed_writes.c
  *	  When the kernel is asked for failed writes, and by which process.
  *
- * When a checkpoint, or on a standby a restartpoint, is over, whose cost that of
- * writing back our files is part of, and once half a minute after the start: the last
- * server life may not have had the time to ask.  Not while it writes: if both are on one
- * file system, the kernel is at it for as long, and a server that is killed meanwhile
- * has no file that is trusted.  (A restartpoint moves what GetRedoRecPtr tells as a
+ * When: after each checkpoint, or restartpoint on a standby, as writing back our files is
+ * part of the cost of that; and once half a minute after the start, as the last server life
+ * may not have had the time to ask.  Not while a checkpoint writes: if it is on the same
+ * file system, the answer takes as long, and if the server is killed meanwhile no file is
+ * trusted.  (A restartpoint moves what GetRedoRecPtr tells as a
  * checkpoint does, before it writes: xlog.c, CreateRestartPoint.)
  *
  * By the launcher, that of a standby in recovery.  Where there is none

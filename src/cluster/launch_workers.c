@@ -69,7 +69,7 @@ typedef enum Rank
 
 static List *tasks = NIL;		/* in TopMemoryContext; the last to start is the last */
 static Worker workers[PMHASH_WORKERS];
-static int64 no_start_before = 0;	/* pmhash_clock_ms: there was no slot */
+static int64 no_start_before = 0;	/* pmhash_clock_ms: there was no slot, and no end since */
 
 /* What the catalog has said in this round, if it has been read (is_read). */
 static bool is_read;
@@ -156,7 +156,7 @@ find_unused(void)
 	return NULL;
 }
 
-/* How many have this job, in this database or (InvalidOid) anywhere? */
+/* How many have this job or (PMHASH_JOBS) any, in this database or (InvalidOid) anywhere? */
 static int
 at_work(PmhashJob job, Oid database)
 {
@@ -164,7 +164,8 @@ at_work(PmhashJob job, Oid database)
 
 	for (int i = 0; i < PMHASH_WORKERS; i++)
 	{
-		if (workers[i].handle != NULL && workers[i].task->job == job &&
+		if (workers[i].handle != NULL &&
+			(job == PMHASH_JOBS || workers[i].task->job == job) &&
 			(!OidIsValid(database) || workers[i].task->database == database))
 			n++;
 	}
@@ -186,6 +187,7 @@ note_ends(void)
 			continue;
 		pfree(worker->handle);
 		worker->handle = NULL;
+		no_start_before = 0;	/* it leaves its slot */
 		result = pmhash_worker_result(&worker->assignment);
 		worker->task->empty = result == PMHASH_WORKER_FOUND_NOTHING;
 		if (result == PMHASH_WORKER_DONE || result == PMHASH_WORKER_FOUND_NOTHING)
@@ -266,12 +268,16 @@ free_forgotten(void)
 	}
 }
 
-/* Do a task: start a worker, if need be.  False if there is no slot for it. */
+/*
+ * Do a task: start a worker, if need be.  False if there is no slot for it.  That is told
+ * to users, unless it is one of ours that has the slot, and may end within the pause.
+ */
 static bool
 start(Task *task, Worker *unused)
 {
 	MemoryContext old;
 	bool		has_slot = true;
+	bool		tell = no_start_before != 0 || at_work(PMHASH_JOBS, InvalidOid) == 0;
 
 	read_catalog();
 	old = MemoryContextSwitchTo(TopMemoryContext);
@@ -289,7 +295,7 @@ start(Task *task, Worker *unused)
 		unused->assignment.place = unused - workers;
 		unused->assignment.job = task->job;
 		has_slot = pmhash_start_worker(task->database, &unused->assignment,
-									   &unused->handle);
+									   &unused->handle, tell);
 		if (has_slot)
 			task->not_before = pmhash_clock_ms() + START_PAUSE;
 		else

@@ -3,13 +3,11 @@
  * planner_hook.c
  *	  What the planner sees of our indexes, and what not.
  *
- * An index file exists only where it was written: a server in recovery (a
- * standby) has none, so its plans must not offer pmhash indexes.  Nor must any
- * plan an invalid index, one in a worker that others do not wait for
- * (function_worker.c), one that has become valid without the end of their snapshot
- * (older_snapshots.c), or one of a pool that is not ours, or any index of ours
- * if the library is not preloaded.  A high cost would not do: since PostgreSQL
- * 18 it does not keep the planner from a path when all others are disabled
+ * No plan may have an invalid index, one whose file does not serve the snapshot
+ * (older_snapshots.c; on a standby one that is not built, standby.c), one of a pool
+ * that is not ours, or any index of ours in a worker that others do not wait for
+ * (function_worker.c) or if the library is not preloaded.  A high cost would not do:
+ * since PostgreSQL 18 it does not keep the planner from a path when all others are disabled
  * (enable_seqscan = off).  So the hook is installed in every process that has
  * the library, preloaded or not; the planner has opened the indexes, and that
  * has called our handler (relcache.c, InitIndexAmRoutine).  The hook is called

@@ -40,8 +40,6 @@
 #include "cluster/stub.h"
 #include "engine/stop_point.h"
 
-/* Milliseconds to the next try after the first failure, and at the most. */
-
 /* ---- shared memory ---- */
 
 /* Bytes of shared memory. */

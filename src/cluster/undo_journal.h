@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * undo_journal.h
- *	  The undo journal: its format, and what other rooms note in it.
+ *	  The undo journal: its format, and what other files note in it.
  *
  *-------------------------------------------------------------------------
  */

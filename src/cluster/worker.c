@@ -60,20 +60,20 @@ static bool launcher_registered = false;	/* processes have it from the postmaste
 static void
 note_worker_slot(bool free)
 {
-	uint64		known = pg_atomic_read_u64(&pmhash_shared->no_worker);
+	uint64		now = (uint64) pmhash_clock_ms();
+	bool		known = pg_atomic_read_u64(&pmhash_shared->no_worker) != 0;
 
 	if (!free)
-		pg_atomic_write_u64(&pmhash_shared->no_worker_last, (uint64) pmhash_clock_ms());
-	if (free)
-		pg_atomic_write_u64(&pmhash_shared->no_worker, 0);
-	else if (known == 0)
-		pg_atomic_write_u64(&pmhash_shared->no_worker, (uint64) pmhash_clock_ms());
-	if (!free && known == 0)
+		pg_atomic_write_u64(&pmhash_shared->no_worker_last, now);
+	if (known != free)
+		return;
+	pg_atomic_write_u64(&pmhash_shared->no_worker, free ? 0 : now);
+	if (!free)
 		ereport(LOG,
 				(errmsg("pmhash: no slot is free for a background worker"),
 				 errdetail("Until there is one, invalid indexes are not rebuilt and files that no index owns are not removed."),
 				 errhint("You might need to increase max_worker_processes.")));
-	else if (free && known != 0)
+	else
 		ereport(LOG,
 				(errmsg("pmhash: a slot for a background worker is free again")));
 }
@@ -82,24 +82,18 @@ note_worker_slot(bool free)
 static const char *
 type_of_worker(const PmhashAssignment *assignment)
 {
-	switch (assignment->job)
-	{
-		case PMHASH_JOB_CLEAN:
-			return "pmhash cleaner";
-		case PMHASH_JOB_SWEEP:
-			return "pmhash standby sweeper";
-		default:
-			return assignment->standby ? "pmhash standby builder" : "pmhash rebuilder";
-	}
+	return assignment->job == PMHASH_JOB_CLEAN ? "pmhash cleaner" :
+		assignment->job == PMHASH_JOB_SWEEP ? "pmhash standby sweeper" :
+		assignment->standby ? "pmhash standby builder" : "pmhash rebuilder";
 }
 
 /*
  * Start a worker in a database, with a job and a place that the caller has set.  False
- * if no slot is free for it.
+ * if no slot is free for it; tell: and users are to know that.
  */
 bool
 pmhash_start_worker(Oid database, PmhashAssignment *assignment,
-					BackgroundWorkerHandle **handle)
+					BackgroundWorkerHandle **handle, bool tell)
 {
 	BackgroundWorker worker;
 	const char *type;
@@ -124,7 +118,8 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 	worker.bgw_notify_pid = MyProcPid;
 
 	started = RegisterDynamicBackgroundWorker(&worker, handle);
-	note_worker_slot(started);
+	if (started || tell)
+		note_worker_slot(started);
 	return started;
 }
 

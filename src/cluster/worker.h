@@ -29,7 +29,7 @@ extern bool pmhash_workers_can_be_had(void);
 extern void pmhash_register_worker(const char *function, const char *type, int flags,
 								   BgWorkerStartTime start, int restart);
 extern bool pmhash_start_worker(Oid database, PmhashAssignment *assignment,
-								BackgroundWorkerHandle **handle);
+								BackgroundWorkerHandle **handle, bool tell);
 extern PmhashWorkerResult pmhash_worker_result(const PmhashAssignment *assignment);
 
 #endif							/* PMHASH_WORKER_H */

@@ -3,15 +3,14 @@
  * drain.c
  *	  Deleting many values of one key in one walk along its list.
  *
- * pmh_delete looks for its value from the head of the list on, so taking a
- * long list apart value by value takes time in proportion to the square of its
- * length.  Here each buffer is held against all values wanted at once.
+ * pmh_delete looks for its value from the head of the list on, so taking a long list apart
+ * value by value takes time in proportion to the square of its length.  Here each buffer is
+ * compared with all wanted values at once.
  *
- * No process is to be held up by the length of the list.  So only the first buffers,
- * where most lists end and most changes are, are seen to while the segment is
- * locked; the others are read as a cursor reads them.  Where something wanted is
- * found the segment is locked, and if the version of the buffer is the one from
- * before the reading, it still is in the list and every value in its cell.
+ * No process may have to wait for the length of a list.  So only the first buffers, where most
+ * lists end and most changes are, are worked on while the segment is locked; the others are
+ * read as a cursor reads them.  Where a wanted value is found the segment is locked; if the
+ * buffer's version has not changed since, it is still in the list, and each value in its cell.
  *
  *-------------------------------------------------------------------------
  */

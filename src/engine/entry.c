@@ -3,10 +3,10 @@
  * entry.c
  *	  Insert and delete one entry: lock its segment, provide what is missing.
  *
- * Nearly all of them take a short way first: a plain entry of the home bucket, the
- * alternative one, or the stash (inserts), in a segment that is not locked, and which
- * takes no list and no more room.  It does what the long way does then, in fewer instructions;
- * whatever else it meets it leaves to that, with nothing done.
+ * Nearly all of them take a short way first.  It is for a plain entry of the home bucket,
+ * the alternative one, or the stash (inserts only), if the segment is not locked and neither
+ * a list nor more room is needed.  It does what the long way would do, in fewer
+ * instructions; anything else it leaves to the long way, with nothing done.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,10 +59,9 @@ prefetch_spot(const Spot *spot)
 }
 
 /*
- * Does the home bucket tell of a list?  Then an insert has to go the long way, and one
- * lock is saved if that is known before.  What seems to be the key's list is on its way by
- * then, as its first line is the last that an insert waits for.  The segment is not locked:
- * it may be so no more, or no segment, which costs time.
+ * May the home bucket point to a list?  Then an insert has to go the long way, and need not
+ * try the lock.  What seems to be the key's list is prefetched, as an insert waits for its
+ * first line last.  The segment is not locked: a wrong answer costs time only.
  */
 static inline bool __attribute__((always_inline))
 needs_long_way(const PmhTable *t, const PmhBucket *home, uint64_t hash)

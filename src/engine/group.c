@@ -3,12 +3,11 @@
  * group.c
  *	  Inserting and deleting many entries at a time.
  *
- * A processor waits for its flushes at every fence, and at every locked
- * instruction as well, which is what taking a lock takes.  So a group locks the
- * segments of several entries first, does all its stores and flushes, fences
- * once before the commit stores and once after them, and then unlocks.  No one
- * else sees an entry that is not durable yet.  Cache lines are prefetched well
- * before.  See src/README, "Locks" and "Order of stores".
+ * A processor waits for its flushes at every fence, and at every locked instruction, which
+ * taking a lock needs.  So a group locks the segments of several entries first, does all its
+ * stores and flushes, fences once before the commit stores and once after them, and then
+ * unlocks.  No one else sees an entry that is not durable yet.  Cache lines are prefetched
+ * well before.  See src/README, "Locks" and "Order of stores".
  *
  *-------------------------------------------------------------------------
  */

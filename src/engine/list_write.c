@@ -3,11 +3,10 @@
  * list_write.c
  *	  Value lists: making them, adding a value, taking one out.
  *
- * The format is in layout.h, the protocol in src/README ("Value lists",
- * "Locks").  Size-classed buffers for the values of one key are the
- * idea of Pea Hash, section 3.3; the bit per value, which makes adding and
- * removing one a commit store in a single line, and chaining in front, which
- * bounds slack, are ours.
+ * The format is in layout.h, the protocol in src/README ("Value lists", "Locks").
+ * Size-classed buffers for the values of one key are the idea of Pea Hash, section 3.3;
+ * the bit per value, which makes adding and removing one a commit store in a single line,
+ * and chaining in front, which bounds slack, are ours.
  *
  *-------------------------------------------------------------------------
  */

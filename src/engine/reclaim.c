@@ -3,17 +3,15 @@
  * reclaim.c
  *	  Which value buffers does nothing point to?
  *
- * After a crash all space of the value regions counts as used, and a shrink
- * wants to know which regions hold nothing.  A walk over the whole table that
- * begins then marks in a map (a bit per grain, in blocks of the file that it
- * returns at the end) each buffer it comes by.  Processes that allocate or
- * free a buffer meanwhile mark it as well (pmh_reclaim_account): a new one may
- * be published where the walk has been already, and a freed one is in a free
- * list; or, where the process that frees it has not mapped the map, nowhere, until
- * this walk or the next one finds it.  Once each process that had taken a buffer off
- * its list has freed it (await_owners), what is not marked is not in use by
- * anything: a region without a mark goes back to the space map, other gaps to the free
- * lists.
+ * After a crash all space of the value regions counts as used, and a shrink wants to know
+ * which regions hold nothing.  A walk over the whole table that begins then marks each buffer
+ * it finds in a map (a bit per grain, in blocks of the file that it returns at the end).
+ * Processes that allocate or free a buffer meanwhile mark it as well (pmh_reclaim_account): a
+ * new one may be published where the walk has been already, and a freed one is in a free list;
+ * or, where the process that frees it has not mapped the map, nowhere, until this walk or the
+ * next one finds it.  Once each process that had taken a buffer off its list has freed it
+ * (await_owners), what is not marked is unused: a region without a mark goes back to the
+ * space map, other gaps to the free lists.
  *
  * run.reclaim_mark, under the space lock, tells all where the map is.  A later
  * walk takes over from one that was never ended, but not from one that is

@@ -3,14 +3,13 @@
  * segment_build.c
  *	  Filling a segment in private memory.
  *
- * Entries go home as long as there is room there; what is left over goes to
- * alternative buckets, and what is left then to the stash.  So a segment
- * starts with the simplest strategy that holds it, and with the fewest
- * entries away from home.
+ * Entries go home as long as there is room there; what is left over goes to alternative
+ * buckets, and what is left then to the stash.  So a segment starts with the simplest
+ * strategy that holds it, and with the fewest entries away from home.
  *
- * The memory for it, some 130 KB, is not part of a handle: a process may have
- * thousands of these, and builds seldom.  A handle is lent it for the operation at
- * hand, and what comes back is kept for the next one, whichever handle that is of.
+ * The memory for it, some 130 KB, is not part of a handle: a process may have thousands of
+ * these, and builds seldom.  An operation borrows it and gives it back for the next one, of
+ * whichever handle.
  *
  *-------------------------------------------------------------------------
  */

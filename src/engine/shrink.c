@@ -9,13 +9,13 @@
  *	merging		buddies that fit in one segment become one; extensions that are
  *				too large are replaced
  *	listing		lists that have lost much are rewritten, and all are added up
- *	emptying	what lies past a limit goes to free space before it; at the
- *				same time the value regions that nothing is left in are found
+ *	emptying	what lies past a limit goes to free space before it; value regions
+ *				that nothing is left in are found
  *
- * and the file is cut after what is then its last block in use.  Merging of
- * buddies is the inverse of the split of extendible hashing (Fagin et al.,
- * 1979); that all of it is published as splits are, and that emptying shares
- * its walk with the reclaim of value buffers, is ours.
+ * What follows the last block in use then is punched out, and cut off by the next recovery.
+ * Merging of buddies is the inverse of the split of extendible hashing (Fagin et al., 1979);
+ * that all is published as splits are, and that emptying and the reclaim of value buffers
+ * share a walk, is ours.
  *
  *-------------------------------------------------------------------------
  */
@@ -426,23 +426,6 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 	return result;
 }
 
-/* The next segment of a walk. */
-static PmhResult
-walk_step(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	switch (p->phase)
-	{
-		case PMH_SHRINK_MERGING:
-			return merge_step(t, p);
-		case PMH_SHRINK_LISTING:
-		case PMH_SHRINK_EMPTYING:
-			return pmh_shrink_segment_step(t, p);
-		case PMH_SHRINK_FINISHED:
-			break;
-	}
-	return PMH_DONE;
-}
-
 /* ---- the public face ---- */
 
 /* Sum of the lengths of the value regions. */
@@ -553,7 +536,9 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 	}
 	else
 	{
-		result = p->at.through ? end_walk(table, p) : walk_step(table, p);
+		result = p->at.through ? end_walk(table, p) :
+			p->phase == PMH_SHRINK_MERGING ? merge_step(table, p) :
+			pmh_shrink_segment_step(table, p);
 		shrink->bytes_seen += SEGMENT_STEP_BYTES;
 	}
 	shrink->steps++;

@@ -155,7 +155,7 @@ SQL
 	}
 
 	# ---- a standby, on which a drop is noticed once an hour ----
-	# event: `CREATE DATABASE ... TEMPLATE ... OID`, the OID being that of a database that has been dropped
+	# event: `CREATE DATABASE ... TEMPLATE ... OID` with the OID of a dropped database
 	make_and_change();
 	make_again('wal_log');
 	caught_up($node, $standby);

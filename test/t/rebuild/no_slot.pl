@@ -52,6 +52,25 @@ $node->append_conf('postgresql.conf', $enough);
 $node->restart;
 all_come_back($node, 'with slots');
 
+# ---- one slot for all: the end of each worker is the next one's turn ----
+# Cleaners of some databases are due all the time, and come before users' functions.
+$node->safe_psql('postgres', 'CREATE INDEX o_e ON o USING pmhash ((k + 1))');
+$node->safe_psql('postgres', $_) foreach map { "CREATE DATABASE one_$_ TEMPLATE postgres" } 1 .. 8;
+$node->append_conf('postgresql.conf', "max_worker_processes = 3\npmhash.cleaner_naptime = 1");
+$node->restart;
+all_come_back($node, 'with one slot');
+ok($node->poll_query_until("one_$_", "SELECT bool_and(state = 'valid') FROM pmhash_indexes"), "those of database $_") foreach 1 .. 8;
+my $offset = -s $node->logfile;
+unlink(index_file($node, 'o_e')) or die;
+$node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k + 1 = 7');
+my $by = time + 30;
+sleep 1 while index_state($node, 'o_e') ne 'valid' && time < $by;
+is(index_state($node, 'o_e'), 'valid', 'and one with an expression');
+unlike(slurp_file($node->logfile, $offset), qr/slot (?:is free )?for a background worker/, 'nothing is said of slots, as there is one');
+$node->safe_psql('postgres', $_) foreach map { "DROP DATABASE one_$_" } 1 .. 8;
+$node->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 60\n$enough");
+$node->restart;
+
 # ---- a standby ----
 my $standby = new_standby($node, 'slots_standby');
 my $standbys = pool($standby);

@@ -89,7 +89,7 @@ sub last_line
 }
 
 # ---- taken over while CONCURRENTLY waits ----
-# event: a snapshot is taken over (`SET TRANSACTION SNAPSHOT`) that is older than the index, or its rebuild
+# event: a snapshot is imported (`SET TRANSACTION SNAPSHOT`) that is older than the index, or its rebuild
 
 # A command makes an index of the table valid; a snapshot that it waits for is handed on.
 sub concurrently

@@ -511,7 +511,7 @@ SQL
 	wait_for_state($standby, 'b_k', qr/^valid$/, 'standby: built');
 	wait_for_state($standby, 'b_e', $limit, "standby: not one with a function");
 
-	# event: `temp_file_limit` is less than a build in the background needs (16 bytes for each entry)
+	# event: `temp_file_limit` is lower than a background build needs (16 bytes for each entry)
 	unlink(index_file($primary, $_)) || die foreach qw(b_k b_e);
 	$primary->safe_psql('postgres', 'INSERT INTO b VALUES (0, 0)');
 	ok($primary->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'b_k'"), 'primary: rebuilt');

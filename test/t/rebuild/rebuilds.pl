@@ -61,7 +61,7 @@ use Time::HiRes qw(usleep);
 	is($session->query_safe('SELECT count(*) FROM t WHERE k = 1 AND v = -77'), '1',
 		'and after the rebuild');
 
-	# event: back again after rows were written without it
+	# event: back again after rows were written without the index
 	# a file that was left out of comes back: it must not be taken for complete
 	rebuild_off($node);
 	my $file = index_file($node, 't_k');

@@ -547,7 +547,7 @@ SQL
 	unlike($session->query_safe("EXPLAIN SELECT * FROM t a JOIN t b USING (k) WHERE a.v = 'row 1'"), qr/t_k|pmhash/, 'nor does a join');
 	is($session->query_safe('SELECT count(v) FROM t WHERE k = 500'), '1', 'before: there is the row');
 
-	# event: `old_snapshot_threshold` (PostgreSQL 15, 16) lets rows be taken from under a snapshot
+	# event: `old_snapshot_threshold` (PostgreSQL 15, 16) lets rows be removed that a snapshot still needs
 	$node->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
 	sleep(6);
 	$node->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP on) t');

@@ -111,7 +111,7 @@ my $readme = slurp_file("$top/README.md");
 $readme =~ s/^.*?(?=^## Installation)//ms or die 'README.md has no section "Installation"';
 execute('README.md', $readme, 'sql');
 # operations.md ends with the removal of the extension
-my @documents = qw(usage types monitoring events standbys shards tools troubleshooting operations);
+my @documents = qw(usage types monitoring events standbys shards tools applications troubleshooting operations);
 is_deeply([ sort map { m,([^/]*)\.md$, } glob "$top/docs/*.md" ], [ sort @documents ],
 	'all documents are executed');
 execute("$_.md", slurp_file("$top/docs/$_.md"), 'sql|sh') foreach @documents;

@@ -339,7 +339,7 @@ CONF
 	both_valid($standby, 'built');
 
 	# trust: head
-	# event: a bit is flipped in what a standby keeps in its pool
+	# event: a bit flips in the files in which a standby keeps its state
 	foreach my $part ([ 'applied, raised', 16, sub { raising_bit(16) } ],
 		[ 'applied, lowered', 16, sub { (grep { word_at(16) & (1 << $_) } 16 .. 40)[-1] } ],
 		[ 'magic', 0, sub { 40 } ],
@@ -367,7 +367,7 @@ CONF
 	}
 
 	# trust: put-back
-	# event: an older copy of what a standby keeps in its pool is put back
+	# event: an older copy of the files in which a standby keeps its state is put back
 	my $older = "$kept.older";
 	damaged('an older one, copied', 'immediate', sub { copy($kept, $older) or die; return () });
 	my $put_back = damaged('an older one, put back', 'immediate', sub { copy($older, $kept) or die; return () });

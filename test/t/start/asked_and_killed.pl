@@ -59,7 +59,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'asked, crash');
 	is($node->safe_psql('postgres', $files), $before, 'asked, crash: nothing is rebuilt');
 
-	# event: `kill -9` (or an immediate shutdown that waits for it in vain, 5 seconds) while the server asks the kernel whether all was written back (at a checkpoint, at the end of a shutdown)
+	# event: `kill -9` (or an immediate shutdown that has to kill after 5 seconds) while the server asks the kernel whether everything was written back (at a checkpoint, at the end of a shutdown)
 	# the launcher, and with it the whole server
 	$node->append_conf('postgresql.conf', 'restart_after_crash = off');
 	rebuild_off($node);
@@ -314,7 +314,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	sleep(1);
 	is(witness($node), WITNESS, 'asked: the witness is back');
 
-	# event: the same on a file system of which `syncfs()` does not report it, such as overlayfs
+	# event: the same on a file system whose `syncfs()` does not report it, such as overlayfs
 	# ---- noticed with the next checkpoint: said once, whatever the number of files ----
 	my $before = $node->safe_psql('postgres', $files);
 	rebuild_off($node);

@@ -250,7 +250,7 @@ SQL
 	install_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
-	# event: not writable, on a read-only file system, or its control file cannot be read (mode, disk error, no descriptor), when the server starts; then it is again
+	# event: not writable, on a read-only file system, or with an unreadable control file (mode, disk error, no descriptor), when the server starts; later it is usable again
 	foreach my $case ([ 'not writable', $pool, 0500, qr/./ ],
 		[ 'control file not readable', "$pool/control", 0, qr{could not read file "\Q$pool\E/control": Permission denied} ])
 	{

@@ -109,7 +109,7 @@ SQL
 	is(scalar(my @entries = glob "$foreign/*"), 1, 'and nothing was added');
 	is((stat($foreign))[2] & 0777, 0755, 'nor its mode changed');
 
-	# event: other users can write in it, when the server starts
+	# event: other users can write to it when the server starts
 	# trust: open-to-others
 	my $open = "$PostgreSQL::Test::Utils::tmp_check/open_to_all";
 	mkdir($open);
@@ -162,7 +162,7 @@ SQL
 	$node->restart;
 	disabled(qr/\Q$theirs\E/, 'pool in use by another server');
 	same_answers($neighbour, 'n', 'k', 'n_k', 'the owner');
-	# event: replaced by another cluster's
+	# event: replaced by the directory of another cluster
 	$node->stop;
 	$neighbour->stop;
 	$node->start;
@@ -438,7 +438,7 @@ SQL
 		return;
 	}
 
-	# event: the lock file cannot be made, written or locked, or is no file (a directory, a link, a fifo), when the server starts
+	# event: the lock file cannot be created, written or locked, or is not a file (a directory, a link, a fifo), when the server starts
 	# trouble: LOG: `pmhash is disabled: could not open file ".../lock": ...`
 	$node->stop;
 	sub refused
@@ -498,7 +498,7 @@ SQL
 	$twin->stop;
 	$node->stop;
 
-	# event: no descriptor is to be had for a moment when the server starts
+	# event: there is no free descriptor for a moment when the server starts
 	{
 		local $ENV{LD_PRELOAD} = $shim;
 		local $ENV{NO_OPEN} = pool($node);

@@ -172,7 +172,7 @@ SQL
 	$primary->safe_psql('postgres', invalid_fixture());
 	$primary->safe_psql('postgres', 'CREATE TABLE r (k int4); INSERT INTO r SELECT generate_series(1, 1000); CREATE INDEX r_k ON r USING pmhash (k)');
 
-	# event: unmounted while the server is a standby, which is promoted then
+	# event: unmounted while the server is a standby, which is then promoted
 	foreach my $how ('absent', 'empty', 'killed')
 	{
 		my $standby = new_standby($primary, "standby_$how");
@@ -364,7 +364,7 @@ SQL
 
 	# promoted_before_use: nothing has been done.  promoted_before_role: what is not LIVE
 	# has been removed.
-	# event: a standby is promoted and killed before it has used pmhash as a primary (its launcher does, some milliseconds after the promotion)
+	# event: a standby is promoted and killed before it has used pmhash as a primary (its launcher does so some milliseconds after the promotion)
 	foreach my $point (qw(promoted_before_use promoted_before_role))
 	{
 		my $node = standby_with_files();

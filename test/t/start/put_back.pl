@@ -241,7 +241,7 @@ crash($node);
 $node->start;
 all_come_back($node, 'a crash after that');
 
-# event: killed again while it rebuilds
+# event: killed again during a rebuild
 # ---- two crashes, the second while indexes are being rebuilt ----
 crash($node);
 pretend_reboot($pool);

@@ -154,7 +154,7 @@ SQL
 		  foreach ([ 'pwrite', 2, 1 ], [ 'fsync', 4, 1 ], [ 'renameat2', 1, 1_000_000 ], [ 'io', 5, 1 ], [ 'io', 20, 1_000_000 ]);
 	}
 
-	# event: neither the pool nor the mark of trust in the data directory can be changed
+	# event: neither the pool nor pmhash's file in the data directory can be written
 	# ---- the mark of trust cannot be taken away either, nor is there another way ----
 	$log = round_of('nothing can be done', 'system', 1, 1_000_000, 5);
 	like($log, qr/LOG: .*pmhash can neither use its pool nor give it up: could not/, 'nothing can be done: log');
@@ -220,7 +220,7 @@ SQL
 	is(index_state($node, 'lost_k'), 'valid', 'no start dies: kept');
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM lost WHERE k = 77777'), '0', 'no start dies: no lost row');
 
-	# event: a crash, and the start after it is killed before it has used pmhash (it recovers, say)
+	# event: a crash, and the next start is killed before it has used pmhash (during recovery, for instance)
 	foreach my $known (1, 0)
 	{
 		my $table = "lost$known";
@@ -235,7 +235,7 @@ SQL
 		not_trusted($table, $name);
 	}
 
-	# event: clean shutdown, and starts that fail (an error in `pg_hba.conf`, say), or are killed before they have begun to run
+	# event: clean shutdown, and starts that fail (an error in `pg_hba.conf`, for instance) or are killed before the server runs
 	$node->stop;
 	my $hba = $node->data_dir . '/pg_hba.conf';
 	rename($hba, "$hba.away") or die $!;

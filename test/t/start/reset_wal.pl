@@ -280,7 +280,7 @@ SQL
 	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
 
 	# ---- another cluster is made in the same place ----
-	# event: another cluster is made, or restored, where one has been whose pool directory was left beside it (`rm -rf`, `initdb`; `pg_dropcluster`, `pg_createcluster`; a second try of `pg_upgrade`)
+	# event: another cluster is created, or restored, in the place of an old one whose pool directory is still there (`rm -rf`, `initdb`; `pg_dropcluster`, `pg_createcluster`; a second try of `pg_upgrade`)
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE DATABASE gone');
 	install_extension($node, 'gone');

@@ -150,7 +150,7 @@ SQL
 	$node->restart;
 	# trouble: LOG: `pmhash is disabled: ...`
 	like(slurp_file($node->logfile, $from), qr/LOG:  (?:\w{5}: )?pmhash is disabled: could not create directory/, 'a mount point without its disk: log');
-	# event: not mounted when the server starts, and nothing can be made in the mount point
+	# event: not mounted when the server starts, and the server cannot write to the mount point
 	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k" cannot be used: pmhash is disabled.*could not create directory.*HINT:  Repair this and restart the server/s,
 		'a mount point without its disk');
 	fails_like($node, $_, qr/cannot be used: pmhash is disabled/, "disabled: $_")
@@ -167,7 +167,7 @@ SQL
 	chmod(0000, $pool) or die;
 	$from = -s $node->logfile;
 	$node->start;
-	# event: cannot even be opened when the server starts (its mode, say)
+	# event: cannot be opened when the server starts (because of its mode, for instance)
 	like(slurp_file($node->logfile, $from), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
 	like(index_state($node, 'o_k'), qr/^disabled: could not open directory .*; when that is repaired the server has to be restarted$/, 'not opened: pmhash_indexes');
 	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/could not open directory.*HINT:  Repair this and restart the server/s, 'not opened: error');
