@@ -3,10 +3,10 @@
 # check.sh FEATURE... - after an edit: build what has changed, and run the tests of a
 # feature (make check-FEATURE).
 #
-# A feature is a folder of test/t (start, standby, ...) or a file in one (failover), a file
-# of sql/ (join) or of specs/ (ssi), or a program of test/engine (shrink): all of that name
-# are run.  The server is a copy that stays, in TMPDIR/pmhash-check, so the second time
-# takes seconds.
+# A feature is a folder of test/t (start, standby, ...), a file in one (failover) or a section
+# of one (lock_file: "# ======== lock file ========"), a file of sql/ (join) or of specs/
+# (ssi), or a program of test/engine (shrink): all of that name are run.  The server is a
+# copy that stays, in TMPDIR/pmhash-check, so the second time takes seconds.
 
 set -euo pipefail
 
@@ -16,7 +16,11 @@ top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 # files_of FEATURE: the TAP files
 files_of()
 {
-	(cd "$top" && ls "test/t/$1/"*.pl "test/t/"*"/$1.pl" 2>/dev/null) || true
+	(
+		cd "$top"
+		ls "test/t/$1/"*.pl "test/t/"*"/$1.pl" 2>/dev/null || true
+		grep -l "^# ======== ${1//_/ } ========\$" test/t/*/*.pl || true
+	) | sort -u
 }
 
 tap=
