@@ -283,7 +283,7 @@ CONF
 	sub standby_with_files
 	{
 		my ($settings) = @_;
-		my $node = PostgreSQL::Test::Cluster->new('standby' . ++$n_standbys,
+		my $node = PostgreSQL::Test::Cluster->new('killed' . ++$n_standbys,
 			install_path => $primary->{_install_path});
 
 		$node->init_from_backup($primary, 'base', has_streaming => 1);
