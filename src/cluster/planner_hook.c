@@ -5,10 +5,9 @@
  *
  * An index file exists only where it was written: a server in recovery (a
  * standby) has none, so its plans must not offer pmhash indexes.  Nor must any
- * plan an invalid index, one in a worker that others do not wait for
- * (function_worker.c), one that has become valid without the end of their snapshot
- * (older_snapshots.c), or one of a pool that is not ours, or any index of ours
- * if the library is not preloaded.  A high cost would not do: since PostgreSQL
+ * plan an invalid index, one that is younger than the snapshot, one of a pool that
+ * is not ours, or any index of ours if the library is not preloaded.  A high cost
+ * would not do: since PostgreSQL
  * 18 it does not keep the planner from a path when all others are disabled
  * (enable_seqscan = off).  So the hook is installed in every process that has
  * the library, preloaded or not; the planner has opened the indexes, and that
@@ -35,7 +34,6 @@
 
 #include "cluster/am_callbacks.h"
 #include "cluster/file_open.h"
-#include "cluster/function_worker.h"
 #include "cluster/life_cycle.h"
 #include "cluster/planner_hook.h"
 #if PG_VERSION_NUM >= 190000
@@ -141,8 +139,7 @@ is_hidden(PlannerInfo *root, IndexOptInfo *info)
 
 	if (!RelationIsValid(index))
 		return false;
-	hidden = pmhash_is_index(index) &&
-		(pmhash_in_function_worker() || !pmhash_index_plannable(index));
+	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index);
 	if (hidden && pmhash_plannable_later(index))
 		plan_for_now(root, index->rd_index->indrelid);
 	else if (!hidden && pmhash_is_index(index))
