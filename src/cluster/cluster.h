@@ -52,6 +52,7 @@ typedef struct PmhashFile
 	uint64		standby_changes;	/* it was LIVE when the table had this */
 	bool		filling;		/* was being filled when it was opened; see
 								 * pmhash_insert_failed */
+	uint64		filled_by;		/* as in the stub */
 	bool		logged;			/* its changes are, see logged.c */
 	Oid			index;			/* that it has been opened for */
 	PmhashCounts counts;		/* since the last flush; see counters.c */
@@ -100,7 +101,6 @@ typedef enum PmhashReason
 	PMHASH_REASON_DISABLED = 11,
 	PMHASH_REASON_OUTDATED = 12,
 	PMHASH_REASON_FILLING = 13,
-	PMHASH_REASON_FILLED = 14,
 	PMHASH_REASON_MOVED = 15,
 	PMHASH_REASON_WRITE_FAILED = 16,
 	PMHASH_REASON_START_DIED = 17,

@@ -171,13 +171,6 @@ same_fork(const PmhashEntry *entry, Relation index)
 	return memcmp(&entry->fork, &fork, sizeof(fork)) == 0;
 }
 
-/* Is the file of a stub with these flags not for everything yet? */
-static bool
-is_filling(uint16 flags)
-{
-	return (flags & (PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) != 0;
-}
-
 /* May the file of a stub with these flags be used so?  See refill.c. */
 bool
 pmhash_stub_serves(uint16 flags, PmhashUse use)
@@ -186,8 +179,6 @@ pmhash_stub_serves(uint16 flags, PmhashUse use)
 		return false;
 	if (flags & PMHASH_STUB_FILLING)
 		return use == PMHASH_INSERT;
-	if (flags & PMHASH_STUB_FILLED)
-		return use != PMHASH_READ;
 	return true;
 }
 
@@ -330,7 +321,8 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 	memcpy(&id, pmh_identity(table), sizeof(id));
 	memcpy(file->predicate_key, id.predicate_key, sizeof(file->predicate_key));
 	file->journaled = RelationIsPermanent(index);
-	file->filling = is_filling(stub->flags);
+	file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
+	file->filled_by = stub->filled_by;
 	file->logged = pmhash_flags_logged(stub->flags);
 	file->index = RelationGetRelid(index);
 	file->path = pmh_path(table);
@@ -377,9 +369,11 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	entry->file_id = stub->file_id;
 	entry->flags = stub->flags;
 	entry->seed = stub->seed;
+	entry->filled_by = stub->filled_by;
 	if (entry->file != NULL)
 	{
-		entry->file->filling = is_filling(stub->flags);
+		entry->file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
+		entry->file->filled_by = stub->filled_by;
 	}
 	entry->generation = generation;
 	entry->valid = true;

@@ -31,6 +31,7 @@ typedef struct PmhashEntry
 	uint64		file_id;		/* that it named */
 	uint16		flags;			/* that it had */
 	PmhashSeed	seed;			/* that it had */
+	uint64		filled_by;		/* that it had */
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
 	int64		next_look;		/* pmhash_clock_ms; 0: at once */

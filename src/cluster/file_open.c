@@ -169,8 +169,7 @@ read_stub(Relation index, PmhashUse use, PmhashStub *stub, PmhashTrouble *troubl
 	}
 	if (!pmhash_stub_serves(stub->flags, use))
 	{
-		trouble->reason = (stub->flags & PMHASH_STUB_FILLED) ?
-			PMHASH_REASON_FILLED : PMHASH_REASON_FILLING;
+		trouble->reason = PMHASH_REASON_FILLING;
 		return false;
 	}
 	return true;
@@ -265,6 +264,7 @@ open_by_stub(Relation index, PmhashUse use, const PmhashEntry *known,
 		trouble->file_id = stub.file_id = known->file_id;
 		stub.flags = known->flags;
 		stub.seed = known->seed;
+		stub.filled_by = known->filled_by;
 		pmhash_file_path(trouble->path, MyDatabaseId, stub.file_id);
 		entry = open_existing(index, &stub, known->generation, trouble);
 	}
@@ -399,17 +399,18 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 /* ---- opening, by purpose ---- */
 
 /*
- * May rows be missing from the file that a snapshot with this xmin sees?  'older' of its
- * stub is 0 if it has never been rebuilt beside writers.
+ * May rows be missing that the snapshot sees?  Those were deleted by transactions whose end
+ * the snapshot of the fill has seen.  The fill has ended since, and a snapshot that sees its
+ * end was taken after that.  An xmin tells less: it stays as old as the oldest transaction
+ * that is open, in all snapshots.
  */
 static bool
-is_not_after(TransactionId xmin, uint64 older)
+is_filled_later(uint64 filled_by, Snapshot snapshot)
 {
-	FullTransactionId next = ReadNextFullTransactionId();
-
-	return older != 0 &&
-		U64FromFullTransactionId(next) - older < MaxTransactionId / 2 &&
-		TransactionIdPrecedesOrEquals(xmin, (TransactionId) older);
+	return filled_by != 0 &&
+		XidInMVCCSnapshot((TransactionId) filled_by, snapshot) &&
+		/* else the number has come round since */
+		U64FromFullTransactionId(ReadNextFullTransactionId()) - filled_by < MaxTransactionId / 2;
 }
 
 /* Did the index come to be valid (pg_index) after the snapshot was taken, elsewhere? */
@@ -423,23 +424,6 @@ is_index_younger(Relation index, Snapshot snapshot)
 }
 
 /*
- * Does the file serve the statement's snapshot, if index or file may have become valid
- * without the end of that (older_snapshots.c)?  A stub that is marked has no 'older'.
- */
-static bool
-serves_older(Relation index, uint64 file_id, Snapshot snapshot)
-{
-	PmhashStub	stub;
-
-	if (is_index_younger(index, snapshot))
-		return false;
-	PMH_STOP_POINT("serves_before_stub");
-	return pmhash_stub_read(index, true, &stub) && stub.file_id == file_id &&
-		pmhash_stub_serves(stub.flags, PMHASH_READ) &&
-		!is_not_after(snapshot->xmin, stub.older);
-}
-
-/*
  * Has a file all rows that the snapshot sees?  Nearly always.  (In recovery that is found
  * out with all else, serves_in_recovery.)
  *
@@ -448,17 +432,20 @@ serves_older(Relation index, uint64 file_id, Snapshot snapshot)
  * that it was taken in recovery (snapbuild.c, SnapBuildBuildSnapshot).
  */
 static bool
-serves(Relation index, uint64 file_id, Snapshot snapshot)
+serves(Relation index, uint64 file_id, uint64 filled_by, Snapshot snapshot)
 {
 	bool		older;
 
-	if (snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC)
+	if (snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC ||
+		RecoveryInProgress())
 		return true;
+	if (is_filled_later(filled_by, snapshot))
+		return false;
 	older = pmhash_snapshot_may_be_older();
-	if (likely(!older && !snapshot->takenDuringRecovery) || RecoveryInProgress())
+	if (likely(!older && !snapshot->takenDuringRecovery))
 		return true;
 	return pmhash_standby_fits_promoted(file_id, snapshot) &&
-		(!older || serves_older(index, file_id, snapshot));
+		(!older || !is_index_younger(index, snapshot));
 }
 
 PmhashFile *
@@ -468,7 +455,7 @@ pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 	PmhashFile *file = open_file(index, PMHASH_READ, snapshot, &trouble);
 
 	if (likely(file != NULL))
-		return serves(index, file->file_id, snapshot) ? file : NULL;
+		return serves(index, file->file_id, file->filled_by, snapshot) ? file : NULL;
 	if (trouble.reason == PMHASH_REASON_NONE)
 		pmhash_raise_trouble(index, &trouble);
 	pmhash_notice_invalid(index, &trouble);
@@ -490,7 +477,7 @@ pmhash_invalid_error(Relation index, Snapshot snapshot)
 	/* It does not serve the snapshot, or it has just been rebuilt. */
 	pmhash_raise_younger(index, RecoveryInProgress() ?
 						 pmhash_standby_serves(file->file_id, 0, snapshot) :
-						 serves(index, file->file_id, snapshot));
+						 serves(index, file->file_id, file->filled_by, snapshot));
 }
 
 PmhashFile *
@@ -674,7 +661,7 @@ pmhash_index_plannable(Relation index)
 	}
 	entry = pmhash_entry_find(index, PMHASH_READ);
 	if (likely(entry != NULL))
-		return serves(index, entry->file_id, snapshot);
+		return serves(index, entry->file_id, entry->filled_by, snapshot);
 	memset(&trouble, 0, sizeof(trouble));
 	generation = generation_before_reading();
 	if (read_stub(index, PMHASH_READ, &stub, &trouble))
@@ -683,7 +670,7 @@ pmhash_index_plannable(Relation index)
 			return true;
 		entry = entry_of_stub(index, &stub, generation, false, &trouble);
 		if (entry != NULL)
-			return serves(index, entry->file_id, snapshot);
+			return serves(index, entry->file_id, entry->filled_by, snapshot);
 	}
 	if (trouble.reason == PMHASH_REASON_NONE)
 		return true;

@@ -71,8 +71,6 @@ pmhash_reason_text(PmhashReason reason)
 			return "it is an older copy";
 		case PMHASH_REASON_FILLING:
 			return "it has not been filled completely";
-		case PMHASH_REASON_FILLED:
-			return "transactions that are older than it are still running";
 		case PMHASH_REASON_MOVED:
 			return "its table was given another tablespace and new rows in one transaction";
 		case PMHASH_REASON_NOT_LOGGED:
@@ -362,8 +360,7 @@ pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)
 		trouble->reason == PMHASH_REASON_NOT_LOGGED ||
 		trouble->reason == PMHASH_REASON_NOT_BUILT)
 		return;
-	if (trouble->reason == PMHASH_REASON_FILLING ||
-		trouble->reason == PMHASH_REASON_FILLED)
+	if (trouble->reason == PMHASH_REASON_FILLING)
 		pmhash_rebuild_wanted(RelationGetRelid(index));
 	else if (trouble->marked && RecoveryInProgress())
 		return;

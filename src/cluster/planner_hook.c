@@ -4,9 +4,8 @@
  *	  What the planner sees of our indexes, and what not.
  *
  * No plan may have an invalid index, one whose file does not serve the snapshot
- * (older_snapshots.c; on a standby one that is not built, standby.c), one of a pool
- * that is not ours, or any index of ours in a worker that others do not wait for
- * (function_worker.c) or if the library is not preloaded.  A high cost would not do:
+ * (file_open.c; on a standby one that is not built, standby.c), one of a pool that is
+ * not ours, or any index of ours if the library is not preloaded.  A high cost would not do:
  * since PostgreSQL 18 it does not keep the planner from a path when all others are disabled
  * (enable_seqscan = off).  So the hook is installed in every process that has
  * the library, preloaded or not; the planner has opened the indexes, and that
@@ -33,7 +32,6 @@
 
 #include "cluster/am_callbacks.h"
 #include "cluster/file_open.h"
-#include "cluster/function_worker.h"
 #include "cluster/life_cycle.h"
 #include "cluster/planner_hook.h"
 #if PG_VERSION_NUM >= 190000
@@ -139,8 +137,7 @@ is_hidden(PlannerInfo *root, IndexOptInfo *info)
 
 	if (!RelationIsValid(index))
 		return false;
-	hidden = pmhash_is_index(index) &&
-		(pmhash_in_function_worker() || !pmhash_index_plannable(index));
+	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index);
 	if (hidden && pmhash_plannable_later(index))
 		plan_for_now(root, index->rd_index->indrelid);
 	else if (!hidden && pmhash_is_index(index))

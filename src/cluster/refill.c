@@ -7,11 +7,9 @@
  * the new file stands in the stub, and says what it may be used for:
  *
  *	filling		inserts put their entries into it.  Nothing reads it.
- *	filled		every row is in it that a snapshot taken from now on can see.
- *				Inserts and VACUUM use it.
- *	(valid)		everything uses it.
+ *	(valid)		everything uses it, but for older snapshots.
  *
- *	1 mark	ShareUpdateExclusiveLock on table and index, to the end of 3: keeps
+ *	1 mark	ShareUpdateExclusiveLock on table and index, to the end of 4: keeps
  *			VACUUM out (no TID is freed, no entry deleted), DDL, and other
  *			rebuilds.  Make an empty file; the stub names it, as "filling".
  *	2 wait	for every transaction that holds a lock to write to the table, as
@@ -24,27 +22,26 @@
  *			committed since 1. Those are in for certain: entries are made before
  *			the commit.  A row that S does not see is of a writer that was at
  *			work after 2, hence has begun to insert after 1: its entry is in the
- *			file, or will be.  The stub says "filled".
- *	4 wait	for transactions with a snapshot older than S (older_snapshots.c).
- *			They may see rows that were deleted when S was taken, which have no
- *			entry.  No lock is held: VACUUM removes from the file what it removes.
- *	5		The stub says that the file is valid.
+ *			file, or will be.  The transaction gets an id X, and ends.
+ *	4		The stub says that the file is valid, and was filled by X.
  *
- * A crash before 5 leaves the stub as it was.  The next try begins anew, unless
- * it says "filled": then only older snapshots are waited for, of which there
- * are none after a crash.  A file that an insert cannot enter, because the file
- * system is full for instance, fails the rebuild and not the insert: the insert
- * marks the stub as invalid (pmhash_insert_failed).  VACUUM, which can come
- * between a failed try and the next one, does that too if the stub says
- * "filling".
+ * Rows that were deleted when S was taken have no entry.  Older snapshots may see them, and
+ * nobody waits for these: reads are by snapshots only that see that X has ended
+ * (file_open.c, is_filled_later).  All that are taken after 4 do; indexes that a snapshot
+ * may not use are not in its plans.
  *
- * The stub's WAL record of 3 comes after the commit records of all rows that S
- * sees, and that of 1 before that of any transaction that has inserted because
- * of it.  So no entry that 3 makes needs the undo journal: if WAL is lost with
- * such a commit, "filled" is lost as well.
+ * A crash before 4 leaves the stub as it was, and the next try begins anew.  A file that an
+ * insert cannot enter, because the file system is full for instance, fails the rebuild and
+ * not the insert: the insert marks the stub as invalid (pmhash_insert_failed).  VACUUM, which
+ * can come between a failed try and the next one, does that too.
+ *
+ * The stub's WAL record of 4 comes after X's commit record, which comes after those of all
+ * rows that S sees; that of 1 comes before that of any transaction that has inserted because
+ * of it.  So no entry that 3 makes needs the undo journal: if WAL is lost with such a commit,
+ * "valid" is lost as well.  And no transaction after a crash has X as its id again.
  *
  * Constraints: rows are not let in unchecked, and a check needs all rows; so such
- * inserts fail until 5 (SQLSTATE 40001).
+ * inserts fail until 4 (SQLSTATE 40001).
  *
  *-------------------------------------------------------------------------
  */
@@ -65,7 +62,6 @@
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
-#include "storage/procarray.h"
 #include "utils/backend_progress.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
@@ -80,7 +76,6 @@
 #include "cluster/file_open.h"
 #include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
-#include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/refill.h"
 #include "cluster/stub.h"
@@ -97,8 +92,7 @@ typedef struct Refill
 	LockRelId	index_lock;
 	uint64		file_id;		/* of the new file */
 	int			old_file;		/* descriptor, or -1 */
-	TransactionId older;		/* transactions to wait for have this xmin, or an
-								 * older one */
+	FullTransactionId filled_by;	/* in step 3 */
 	PmhashReason reason;		/* why the old file was not used */
 } Refill;
 
@@ -159,7 +153,7 @@ pmhash_refill_forget(void)
 	refill.old_file = -1;
 }
 
-/* To the end of step 3, or to the next abort, which releases them too (proc.c,
+/* To the end of step 4, or to the next abort, which releases them too (proc.c,
  * ProcReleaseLocks). */
 static void
 lock_for_session(Relation heap, Relation index)
@@ -228,43 +222,6 @@ remove_old_file(Relation heap, Relation index)
 }
 
 /*
- * An earlier try has come as far as step 4.  False if its file has been lost since,
- * as after a restore; then the stub is marked.
- */
-static bool
-resume(Relation index)
-{
-	FullTransactionId next = ReadNextFullTransactionId();
-	PmhashStub	stub;
-
-	if (pmhash_file_open_or_skip(index, false) == NULL ||
-		!pmhash_stub_read(index, true, &stub))
-		return false;
-	refill.file_id = stub.file_id;
-	/* there can be no snapshot as old as that; InvalidTransactionId: any */
-	refill.older = InvalidTransactionId;
-	if (U64FromFullTransactionId(next) - stub.older < MaxTransactionId / 2)
-		refill.older = XidFromFullTransactionId(FullTransactionIdFromU64(stub.older));
-	return true;
-}
-
-/* Step 1, of a locked index of a locked table. */
-static void
-mark(Relation heap, Relation index)
-{
-	if (refill.reason == PMHASH_REASON_FILLED)
-	{
-		if (resume(index))
-			return;
-		refill.reason = pmhash_index_doubt(index);
-	}
-	remove_old_file(heap, index);
-	refill.file_id = pmhash_file_begin_filling(index);
-	lock_for_session(heap, index);
-	PMH_STOP_POINT("rebuild_marked");
-}
-
-/*
  * Has it to be rebuilt?  Not if it takes no inserts (CREATE INDEX CONCURRENTLY
  * and DROP INDEX CONCURRENTLY at work, or what such a one has left).
  */
@@ -279,7 +236,7 @@ pmhash_index_is_invalid(Relation index, PmhashReason *reason)
 }
 
 /*
- * Lock table and index, look again, begin.  False if there is nothing to do any
+ * Step 1: lock table and index, look again, begin.  False if there is nothing to do any
  * more.  In a transaction of its own, as all of these.
  */
 static bool
@@ -305,7 +262,10 @@ begin(Oid relid)
 		refill.index = relid;
 		refill.heap = heap_oid;
 		report_begin(index);
-		mark(heap, index);
+		remove_old_file(heap, index);
+		refill.file_id = pmhash_file_begin_filling(index);
+		lock_for_session(heap, index);
+		PMH_STOP_POINT("rebuild_marked");
 	}
 	if (index != NULL)
 		relation_close(index, NoLock);
@@ -342,8 +302,8 @@ wait_for_writer(VirtualTransactionId writer)
 /*
  * Step 2.  Each transaction is waited for as long as lock_timeout says, then
  * this is an ERROR: a new try has to wait for no more than are there then, and
- * meanwhile other indexes have their turn.  (Not all of them together, as in step 4: the
- * next try begins anew, and where many write at once none might ever come to its end.)
+ * meanwhile other indexes have their turn.  (Not all of them together: the next try begins
+ * anew, and where many write at once none might ever come to its end.)
  */
 static void
 wait_for_writers(void)
@@ -387,20 +347,7 @@ fill(Relation heap, Relation index)
 	pmhash_be_caller(&caller);
 }
 
-/* The stub was marked meanwhile: its file lacks something. */
-pg_noreturn static void
-lost_race(Relation index)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("the new file of index \"%s\" became unusable while it was being filled",
-					RelationGetRelationName(index))));
-}
-
-/*
- * Step 3.  The snapshot is one that the scan takes; one taken after it is at least
- * as new, and its xmin no older (GetSnapshotData, procarray.c).
- */
+/* Step 3.  The snapshot is one that the scan takes. */
 static void
 fill_file(void)
 {
@@ -414,71 +361,39 @@ fill_file(void)
 	report_phase(PROGRESS_CREATEIDX_PHASE_BUILD);
 	fill(heap, index);
 	PopActiveSnapshot();
-	refill.older = GetLatestSnapshot()->xmin;
-	if (!pmhash_stub_filled(index, refill.file_id, refill.older))
-		lost_race(index);
-	pmhash_stub_changed();
+	refill.filled_by = GetTopFullTransactionId();
 	relation_close(index, NoLock);
 	table_close(heap, NoLock);
 	CommitTransactionCommand();
-	unlock_for_session();
 }
 
-/*
- * Step 4, for lock_timeout at most.  Nothing is held, and nothing lost if that is not
- * enough: the next try goes on here.
- */
-static void
-wait_for_snapshots(void)
-{
-	StartTransactionCommand();
-	report_phase(PROGRESS_CREATEIDX_PHASE_WAIT_3);
-	pmhash_wait_for_older_snapshots(refill.older);
-	PMH_STOP_POINT("rebuild_before_valid");
-	CommitTransactionCommand();
-}
-
-/* Has the stub been marked since step 3?  Else the index has got another file. */
-static bool
-is_marked(Relation index)
-{
-	PmhashStub	stub;
-
-	return pmhash_stub_read(index, true, &stub) &&
-		stub.file_id == refill.file_id && (stub.flags & PMHASH_STUB_INVALID) != 0;
-}
-
-/* Step 5. */
+/* Step 4.  ERROR if the stub was marked meanwhile: the file lacks something. */
 static void
 make_valid(void)
 {
 	Relation	index;
-	bool		valid = false;
 
 	StartTransactionCommand();
-	index = try_relation_open(refill.index, ShareUpdateExclusiveLock);
-	if (index != NULL)
-	{
-		if (pmhash_stub_validate(index, refill.file_id))
-		{
-			pmhash_stub_changed();
-			CacheInvalidateRelcacheByRelid(refill.heap);
-			/* backends that have the old file mapped let it go */
-			CacheInvalidateRelcache(index);
-			valid = true;
-		}
-		else if (is_marked(index))
-			lost_race(index);
-		if (valid)
-			ereport(LOG,
-					(errmsg("pmhash: index \"%s\" of table \"%s\" has been rebuilt",
-							RelationGetRelationName(index), get_rel_name(refill.heap)),
-					 errdetail("The file it had before could not be used: %s.",
-							   pmhash_reason_text(refill.reason))));
-		relation_close(index, NoLock);
-	}
+	PMH_STOP_POINT("rebuild_before_valid");
+	index = relation_open(refill.index, ShareUpdateExclusiveLock);
+	if (!pmhash_stub_filled(index, refill.file_id, refill.filled_by))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the new file of index \"%s\" became unusable while it was being filled",
+						RelationGetRelationName(index))));
+	pmhash_stub_changed();
+	CacheInvalidateRelcacheByRelid(refill.heap);
+	/* backends that have the old file mapped let it go */
+	CacheInvalidateRelcache(index);
+	ereport(LOG,
+			(errmsg("pmhash: index \"%s\" of table \"%s\" has been rebuilt",
+					RelationGetRelationName(index), get_rel_name(refill.heap)),
+			 errdetail("The file it had before could not be used: %s.",
+					   pmhash_reason_text(refill.reason))));
+	relation_close(index, NoLock);
 	pgstat_progress_end_command();
 	CommitTransactionCommand();
+	unlock_for_session();
 }
 
 /* ---- in one piece ---- */
@@ -493,12 +408,8 @@ pmhash_refill(Oid relid)
 {
 	if (!begin(relid))
 		return;
-	if (refill.reason != PMHASH_REASON_FILLED)
-	{
-		wait_for_writers();
-		fill_file();
-	}
-	wait_for_snapshots();
+	wait_for_writers();
+	fill_file();
 	make_valid();
 }
 
@@ -511,7 +422,7 @@ abandon(Relation index)
 
 	if (!pmhash_stub_read(index, true, &stub) || stub.file_id != refill.file_id ||
 		(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) == 0)
-		return;					/* filled or valid: it is good */
+		return;					/* valid: it is good */
 	(void) pmhash_stub_invalidate(index, refill.file_id, refill.reason);
 	pmhash_file_path(path, MyDatabaseId, refill.file_id);
 	pmhash_unlink(path);
@@ -528,7 +439,7 @@ pmhash_refill_failed(void)
 	Relation	index;
 
 	pmhash_refill_scanned();
-	if (refill.file_id == 0 || refill.reason == PMHASH_REASON_FILLED)
+	if (refill.file_id == 0)
 		return;
 	StartTransactionCommand();
 	if (ConditionalLockRelationOid(refill.index, ShareUpdateExclusiveLock) &&

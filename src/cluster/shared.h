@@ -148,7 +148,7 @@ typedef struct PmhashShared
 	PmhashCrowded crowded[PMHASH_CROWDED];	/* by database; another one's is replaced */
 	pg_atomic_uint64 workers_started;	/* worker.c: ... */
 	pg_atomic_uint64 worker_result[PMHASH_WORKERS];
-	pg_atomic_uint32 function_worker;	/* pid, or 0: function_worker.c */
+	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */
 	pg_atomic_uint64 no_worker_last;	/* when one was tried in vain last */
 	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
 								 * worker of ours, or 0 */

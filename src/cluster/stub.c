@@ -136,57 +136,29 @@ pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, PmhashSeed seed)
 }
 
 /*
- * Replace the flags of a stub that names file_id and has the flags 'from', and no
- * others; false, and nothing done, if it does not.  Those of PMHASH_STUB_WAL do
- * not count, and stay.  older: NULL to leave it as it is.
+ * A file that was being filled is complete: this transaction has done it, which is over.
+ * False, and nothing done, if it must not be used any more.
  */
-static bool
-change_flags(Relation index, uint64 file_id, uint16 from, uint16 to,
-			 PmhashReason reason, const FullTransactionId *older)
+bool
+pmhash_stub_filled(Relation index, uint64 file_id, FullTransactionId by)
 {
 	Buffer		buffer = ReadBuffer(index, 0);
 	PmhashStub	stub;
 	bool		found;
 
+	Assert(FullTransactionIdIsNormal(by));
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
 	found = stub.magic == PMHASH_STUB_MAGIC && stub.file_id == file_id &&
-		(stub.flags & ~PMHASH_STUB_WAL) == from;
+		(stub.flags & ~PMHASH_STUB_WAL) == PMHASH_STUB_FILLING;
 	if (found)
 	{
-		stub.flags = to | (stub.flags & PMHASH_STUB_WAL);
-		stub.reason = reason;
-		if (older != NULL)
-			stub.older = U64FromFullTransactionId(*older);
+		stub.flags &= ~PMHASH_STUB_FILLING;
+		stub.filled_by = U64FromFullTransactionId(by);
 		log_page(index, buffer, &stub);
 	}
 	UnlockReleaseBuffer(buffer);
 	return found;
-}
-
-/* The 64-bit number of a transaction id that is not older than 2^31 ids. */
-static FullTransactionId
-widen(TransactionId xid)
-{
-	FullTransactionId next = ReadNextFullTransactionId();
-	uint32		epoch = EpochFromFullTransactionId(next);
-
-	if (xid > XidFromFullTransactionId(next))
-		epoch--;
-	return FullTransactionIdFromEpochAndXid(epoch, xid);
-}
-
-/*
- * A file that was being filled is complete, but for rows that only snapshots see
- * whose xmin is 'older' or precedes it.  False if it must not be used any more.
- */
-bool
-pmhash_stub_filled(Relation index, uint64 file_id, TransactionId older)
-{
-	FullTransactionId full = widen(older);
-
-	return change_flags(index, file_id, PMHASH_STUB_FILLING, PMHASH_STUB_FILLED,
-						PMHASH_REASON_NONE, &full);
 }
 
 /*
@@ -212,17 +184,6 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 	}
 	UnlockReleaseBuffer(buffer);
 	return found;
-}
-
-/*
- * A session that still has such a snapshot has 'older' to go by (file_open.c,
- * serves_older).  False as above.
- */
-bool
-pmhash_stub_validate(Relation index, uint64 file_id)
-{
-	return change_flags(index, file_id, PMHASH_STUB_FILLED, 0,
-						PMHASH_REASON_NONE, NULL);
 }
 
 /* An index whose page does not tell: may standbys have a file of it? */

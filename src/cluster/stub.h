@@ -12,14 +12,13 @@
 #include "cluster/format.h"
 
 #define PMHASH_STUB_MAGIC		0x48534d50
-#define PMHASH_STUB_VERSION		2
+#define PMHASH_STUB_VERSION		3
 #define PMHASH_STUB_NEW_FILE	0x0001	/* has no file yet: make one */
 #define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
 										 * or will be: never use it again */
 #define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
-#define PMHASH_STUB_FILLED		0x0008	/* for inserts and VACUUM */
-#define PMHASH_STUB_LOGGED		0x0010	/* changes are logged; see logged.c */
-#define PMHASH_STUB_STANDBY		0x0020	/* and have been since then, by all:
+#define PMHASH_STUB_LOGGED		0x0008	/* changes are logged; see logged.c */
+#define PMHASH_STUB_STANDBY		0x0010	/* and have been since then, by all:
 										 * standbys may build a file like it */
 #define PMHASH_STUB_WAL			(PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY)
 
@@ -31,9 +30,8 @@ typedef struct PmhashStub
 	uint64		file_id;
 	PmhashSeed	seed;
 	uint64		reason;			/* PmhashReason, if invalid */
-	uint64		older;			/* if filled, or valid since: rows may be missing
-								 * that snapshots see whose xmin is not after
-								 * this one */
+	uint64		filled_by;		/* by this transaction, beside writers; or 0: no
+								 * reads by snapshots that do not see its end */
 	Oid			database;		/* whose file it is: CREATE DATABASE copies stubs */
 	uint32		reserved;
 } PmhashStub;
@@ -45,7 +43,7 @@ PMHASH_AT(PmhashStub, flags, 6);
 PMHASH_AT(PmhashStub, file_id, 8);
 PMHASH_AT(PmhashStub, seed, 16);
 PMHASH_AT(PmhashStub, reason, 40);
-PMHASH_AT(PmhashStub, older, 48);
+PMHASH_AT(PmhashStub, filled_by, 48);
 PMHASH_AT(PmhashStub, database, 56);
 PMHASH_AT(PmhashStub, reserved, 60);
 PMHASH_SIZE(PmhashStub, 64);
@@ -63,7 +61,7 @@ static inline bool
 pmhash_stub_for_standby(const PmhashStub *stub)
 {
 	return pmhash_stub_is_followed(stub) &&
-		(stub->flags & (PMHASH_STUB_FILLING | PMHASH_STUB_FILLED)) == 0;
+		(stub->flags & PMHASH_STUB_FILLING) == 0;
 }
 
 /* Is it a stub, of the version that this code knows? */
@@ -82,8 +80,7 @@ extern void pmhash_stub_create_init(Relation index);
 extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,
 							 PmhashSeed seed);
 extern bool pmhash_stub_filled(Relation index, uint64 file_id,
-							   TransactionId older);
-extern bool pmhash_stub_validate(Relation index, uint64 file_id);
+							   FullTransactionId by);
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
 								   PmhashReason reason);
 extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);

@@ -136,8 +136,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	XLogFindNextRecord(reader, start, reason)
 #define pmhash_shared_hash(name, rows, info, flags) \
 	ShmemInitHash(name, rows, info, flags)
-#define pmhash_slot_has_process(slot) \
-	((slot)->active_proc != INVALID_PROC_NUMBER)
 #else
 #define pg_fallthrough					__attribute__((fallthrough))
 #define NodeInstrumentation				Instrumentation
@@ -149,8 +147,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	((void) (reason), XLogFindNextRecord(reader, start))
 #define pmhash_shared_hash(name, rows, info, flags) \
 	ShmemInitHash(name, rows, rows, info, flags)
-#define pmhash_slot_has_process(slot) \
-	((slot)->active_pid != 0)
 #define pmhash_set_checksum(page, block) \
 	PageSetChecksumInplace(page, block)
 #define pmhash_beginscan_parallel(heap, scan) \

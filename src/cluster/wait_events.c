@@ -26,8 +26,7 @@ static const char *const names[PMHASH_NWAITS] = {
 	[PMHASH_WAIT_LAUNCHER] = "PmhashLauncherMain",
 	[PMHASH_WAIT_POOL] = "PmhashPoolUnavailable",
 	[PMHASH_WAIT_BUILD] = "PmhashStandbyBuild",
-	[PMHASH_WAIT_GIVE_WAY] = "PmhashGiveWay",
-	[PMHASH_WAIT_SLOT] = "PmhashLogicalSlot"
+	[PMHASH_WAIT_GIVE_WAY] = "PmhashGiveWay"
 };
 #endif
 

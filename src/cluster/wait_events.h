@@ -17,7 +17,6 @@ typedef enum PmhashWait
 	PMHASH_WAIT_POOL,			/* the launcher: until the pool can be used */
 	PMHASH_WAIT_BUILD,			/* a standby's builder: for replay or transactions */
 	PMHASH_WAIT_GIVE_WAY,		/* a build in the background: others want to run */
-	PMHASH_WAIT_SLOT,			/* a rebuild: a logical slot is being made */
 	PMHASH_NWAITS
 } PmhashWait;
 

@@ -31,7 +31,6 @@
 #include "utils/memutils.h"
 
 #include "cluster/clock.h"
-#include "cluster/function_worker.h"
 #include "cluster/give_way.h"
 #include "cluster/orphans.h"
 #include "cluster/pool.h"
@@ -206,6 +205,12 @@ clean(Oid database)
 	return result;
 }
 
+static void
+function_worker_exit(int code, Datum arg)
+{
+	pg_atomic_write_u32(&pmhash_shared->function_worker, 0);
+}
+
 /*
  * One that looks at all indexes of one database and builds the files of those of its kind
  * that have none: a rebuilder, or a standby's builder, which is subject to the conflicts
@@ -214,15 +219,23 @@ clean(Oid database)
  * a transaction on the primary may hold them so long.
  *
  * temp_file_limit is to stop queries; a build needs what the index's entries take, and
- * with less it would fail at each try.  But it is for users' functions.
+ * with less it would fail at each try.  But it is for users' functions.  One
+ * worker at a time runs those, which may take for ever, also if the launcher that started
+ * it has ended and another one starts the next.
  */
 static PmhashWorkerResult
 build(Oid database, const PmhashAssignment *assignment)
 {
 	PmhashBuildKind kind = (PmhashBuildKind) assignment->job;
 
-	if (kind == PMHASH_BUILD_EXPRESSIONS && !pmhash_function_worker_begins())
-		return PMHASH_WORKER_UNFINISHED;
+	if (kind == PMHASH_BUILD_EXPRESSIONS)
+	{
+		uint32		none = 0;
+
+		if (!pg_atomic_compare_exchange_u32(&pmhash_shared->function_worker, &none, 1))
+			return PMHASH_WORKER_UNFINISHED;
+		before_shmem_exit(function_worker_exit, (Datum) 0);
+	}
 	begin(database, "5000");
 	take_long();
 	pmhash_give_way_from_now_on();

@@ -14,7 +14,8 @@ RULES = {
     'new_file': 'each try begins with an empty file of its own',
     'drop_present': 'what writers have inserted is not inserted again',
     'root': 'the entry of a HOT update is that of the root of its chain',
-    'wait_snapshots': 'step 4: wait for snapshots that are older than the scan\'s',
+    'served': 'step 4: a snapshot is served that sees the scan\'s transaction as over, not one '
+              'whose xmin is that of the scan\'s snapshot, or a later one',
     'undo': 'entries whose WAL a crash has lost are taken out',
     'flush_removal': 'VACUUM removes entries after WAL has been flushed',
     'scan_after_wait': 'the snapshot is taken after the wait',
@@ -43,8 +44,10 @@ class Durable(NamedTuple):
     """What is in WAL of."""
     status: tuple
     heap: tuple
-    stub: str                   # invalid, filling, filled, valid
+    stub: str                   # invalid, filling, valid
     number: int                 # of the file that it names
+    filled_by: int              # once valid: the transaction that has filled it
+    filled_xmin: int            # of the snapshot by which it did
 
 
 class State(NamedTuple):
@@ -57,18 +60,20 @@ class State(NamedTuple):
     crashes: int
     snapshots: tuple            # (xmin, committed)
     # the rebuild
-    step: str                   # '', wait, scan, look, insert, snapshots
-    waits: frozenset            # for these xids, or snapshots
+    step: str                   # '', wait, scan, look, insert, end, valid
+    waits: frozenset            # for these xids
     by: frozenset               # S: transactions it takes for committed
     page: int
     found: frozenset
     present: frozenset
+    by_xmin: int                # its xmin
+    xid: int                    # 0: none
 
 
 def start(sys):
-    empty = Durable((COMMITTED,), (None,) * (sys.pages * sys.per_page), 'invalid', 0)
+    empty = Durable((COMMITTED,), (None,) * (sys.pages * sys.per_page), 'invalid', 0, 0, 0)
     return State(empty, empty, (), (), (), 0, 0, (), '', frozenset(), frozenset(), 0,
-                 frozenset(), frozenset())
+                 frozenset(), frozenset(), 0, 0)
 
 
 def is_now(state, **what):
@@ -99,7 +104,7 @@ def with_xid(sys, state):
         return
     state = state._replace(changes=state.changes + 1)
     for xid, status in enumerate(state.now.status):
-        if status == RUNNING:
+        if status == RUNNING and xid != state.xid:
             yield xid, state
     if len(state.now.status) <= sys.xids:
         yield len(state.now.status), is_now(state, status=state.now.status + (RUNNING,))
@@ -161,7 +166,7 @@ def end(state, xid, how):
 
 def ends(sys, state):
     for xid, status in enumerate(state.now.status):
-        if status == RUNNING:
+        if status == RUNNING and xid != state.xid:
             yield end(enter(state, xid), xid, COMMITTED)
             yield end(enter(state, xid), xid, ABORTED)
             if any(q[0] == xid for q in state.queued):
@@ -187,7 +192,7 @@ def prunings(sys, state):
 
 
 def vacuums(sys, state):
-    if state.step in ('wait', 'scan', 'look', 'insert'):
+    if state.step != '':
         return                  # for the lock of the rebuild
     state = pruned(sys, state)
     dead = {s: None for s, there in enumerate(state.now.heap) if there == DEAD}
@@ -197,7 +202,7 @@ def vacuums(sys, state):
         state = is_now(state, stub='invalid')
     if sys.keeps('flush_removal'):
         state = flushed(state)
-    if state.now.stub in ('filled', 'valid'):
+    if state.now.stub == 'valid':
         state = state._replace(file=tuple(e for e in state.file if e[1] not in dead))
         yield state             # a crash may come here
     yield change(state, dead)
@@ -224,7 +229,7 @@ def crashes(sys, state):
     # transactions that nothing durable is known of; their ids may be used again
     after = state._replace(now=state.flushed._replace(status=status), file=tuple(file), queued=(),
                            snapshots=(), step='', crashes=state.crashes + 1, waits=frozenset(),
-                           found=frozenset(), present=frozenset(), by=frozenset(), page=0)
+                           found=frozenset(), present=frozenset(), by=frozenset(), page=0, by_xmin=0, xid=0)
     if state.flushed.number != state.now.number:
         after = after._replace(file=())     # an orphan; the older one has gone
         after = is_now(after, stub='invalid')
@@ -257,7 +262,7 @@ def mark(sys, state):
     writers = frozenset(q[0] for q in state.queued) | frozenset(
         x for x, s in enumerate(state.now.status) if s == RUNNING)
     yield state._replace(file=file, journal=(), step='wait', waits=writers, page=0,
-                         by=snapshot(state), found=frozenset(), present=frozenset())
+                         by=snapshot(state), by_xmin=xmin(state), found=frozenset(), present=frozenset())
 
 
 def waited(sys, state):
@@ -265,7 +270,7 @@ def waited(sys, state):
         return
     state = state._replace(step='scan', waits=frozenset())
     if sys.keeps('scan_after_wait'):
-        state = state._replace(by=snapshot(state))
+        state = state._replace(by=snapshot(state), by_xmin=xmin(state))
     yield state
 
 
@@ -285,9 +290,9 @@ def look(sys, state):
 
 
 def insert(sys, state):
-    """A partition a move; the last one says "filled"."""
+    """A partition a move; then the transaction gets an id."""
     if state.now.stub != 'filling':
-        yield state._replace(step='')       # has been marked: the try fails
+        yield over(state)       # has been marked: the try fails
         return
     for entry in sorted(state.found):
         state = state._replace(found=state.found - {entry})
@@ -295,31 +300,35 @@ def insert(sys, state):
             state = state._replace(file=h.with_entry(state.file, entry))
             yield state
             return
-    older = xmin(state)
-    waits = frozenset(q for q in state.snapshots if q[0] <= older)
-    yield is_now(state._replace(step='snapshots', waits=waits, by=frozenset(),
-                                present=frozenset()), stub='filled')
+    xid = len(state.now.status)
+    yield is_now(state._replace(step='end', xid=xid, present=frozenset()),
+                 status=state.now.status + (RUNNING,))
+
+
+def over(state):
+    return state._replace(step='', waits=frozenset(), by=frozenset(), found=frozenset(),
+                          present=frozenset(), by_xmin=0, xid=0)
+
+
+def ended(sys, state):
+    """The transaction of the scan is over; a later one goes on."""
+    yield is_now(state._replace(step='valid'),
+                 status=h.with_status(state.now.status, state.xid, COMMITTED))
 
 
 def validate(sys, state):
-    if state.waits & set(state.snapshots) and sys.keeps('wait_snapshots'):
-        return
-    if state.now.stub == 'filled':
-        yield is_now(state._replace(step='', waits=frozenset()), stub='valid')
+    if state.now.stub == 'filling':
+        state = is_now(state, stub='valid', filled_by=state.xid, filled_xmin=state.by_xmin)
+    yield over(state)
 
 
 def rebuilding(sys, state):
     steps = {'': mark, 'wait': waited, 'scan': scan, 'look': look, 'insert': insert,
-             'snapshots': validate}
-    if state.step == '':
-        if state.now.stub == 'filled':      # a crash came: no older snapshot is left
-            yield is_now(state, stub='valid')
-            return
-        if state.now.stub == 'valid':
-            return
-    elif state.step in ('wait', 'scan'):    # it may fail
-        yield state._replace(step='', waits=frozenset(), by=frozenset(), found=frozenset(),
-                             present=frozenset())
+             'end': ended, 'valid': validate}
+    if state.step == '' and state.now.stub == 'valid':
+        return
+    if state.step in ('wait', 'scan'):      # it may fail
+        yield over(state)
     yield from steps[state.step](sys, state)
 
 
@@ -335,24 +344,35 @@ MOVES = [(inserts, 20), (updates, 20), (ends, 20), (entering, 10), (prunings, 8)
 
 # ---- what must hold ----
 
+def serves(sys, state, taken):
+    if sys.keeps('served'):
+        return state.now.filled_by in taken[1]
+    return taken[0] >= state.now.filled_xmin
+
+
 def violation(sys, state):
     if state.now.stub != 'valid':
         return None, 0
     # of a transaction that is at work the entries are in by its end
-    for committed in [q[1] for q in state.snapshots] + [snapshot(state)]:
+    new = (xmin(state), snapshot(state))
+    if not serves(sys, state, new):
+        return 'a new snapshot is not served', 1
+    served = [taken[1] for taken in state.snapshots if serves(sys, state, taken)] + [new[1]]
+    for committed in served:
         wrong = h.look_up(state.now.heap, state.file, committed, 'the index')
         if wrong is not None:
             return wrong, 1
-    return None, 1 + len(state.snapshots)
+    return None, len(served)
 
 
 SMALL = {
     'a rebuild, two changes': System(xids=2, changes=2, tries=1),
+    'a rebuild and an older snapshot, three changes': System(keys=1, changes=3, tries=1),
     'a rebuild and a crash, two changes': System(xids=2, changes=2, crashes=1, keys=1, snapshots=0),
 }
 LARGE = [
     System(pages=2, per_page=4, keys=3, xids=60, snapshots=3, tries=6),
     System(pages=2, per_page=4, keys=3, xids=60, snapshots=3, tries=6, crashes=4),
 ]
-LIMIT = 1000000
+LIMIT = 1500000
 STEPS = 300

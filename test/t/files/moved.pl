@@ -299,26 +299,6 @@ SQL
 		$node->safe_psql('postgres', 'DROP TABLE x');
 	}
 
-	# ---- the index is being rebuilt, and takes inserts already ----
-	foreach my $end ('ROLLBACK', 'COMMIT')
-	{
-		my $name = "filled, $end";
-		my $session = $node->background_psql('postgres', on_error_stop => 1);
-
-		$node->safe_psql('postgres', table(''));
-		$session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t');
-		unlink(index_file($node, 'm_k')) or die;
-		rebuild_on($node);
-		ok($node->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots' AND index_relid = 'm_k'::regclass)),
-			"$name: waits for an older snapshot");
-		$node->safe_psql('postgres', "BEGIN; $move; $row; $end; $others");
-		$session->quit;
-		come_back($node, $name);
-		is($node->safe_psql('postgres', "$by_index $found SELECT pmhash_check('m_k'), pmhash_check('m_s')"),
-			($end eq 'COMMIT' ? '1|1|1' : '0|0|1') . "\n|", "$name: rows by the indexes, pmhash_check");
-		$node->safe_psql('postgres', 'DROP TABLE m');
-	}
-
 	# ---- it is open for long: its indexes are not taken for rebuilds that were broken off ----
 	{
 		my $session = $node->background_psql('postgres', on_error_stop => 1);

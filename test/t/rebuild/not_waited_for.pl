@@ -1,4 +1,4 @@
-# Snapshots that no rebuild waits for, and CREATE INDEX CONCURRENTLY neither: those of
+# Snapshots that CREATE INDEX CONCURRENTLY does not wait for: those of
 # autovacuum, of an event trigger in the last transaction of CREATE INDEX CONCURRENTLY, of
 # the worker that runs users' functions, and what takes one over from these, or while
 # CONCURRENTLY waits; nor does that wait for a logical slot that is being made.  None of
@@ -11,16 +11,13 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
-use PmhashStops;
 use PmhashTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $node = new_server('not_waited_for', "autovacuum = on\nautovacuum_naptime = 1\nwal_level = logical\nmax_wal_senders = 4\nmax_replication_slots = 4",
-	install_path => install_with_stop_points());
+my $node = new_server('not_waited_for', "autovacuum = on\nautovacuum_naptime = 1\nwal_level = logical\nmax_wal_senders = 4\nmax_replication_slots = 4");
 
-use_stop_points($node);
 $node->start;
 install_extension($node);
 
@@ -37,7 +34,7 @@ BEGIN
 		waited := true;
 		PERFORM pg_sleep(0.05);
 	END LOOP;
-	IF waited THEN RAISE LOG 'gate: sees % rows', (SELECT count(*) FROM public.t WHERE t.k = 5); END IF;
+	IF waited THEN RAISE LOG 'gate: sees % rows and %', (SELECT count(*) FROM public.t WHERE t.k = 5), (SELECT count(*) FROM public.w WHERE w.k = 5); END IF;
 END $$;
 CREATE FUNCTION gate(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
@@ -53,6 +50,7 @@ CREATE INDEX a_gate ON a USING pmhash (gate(k));
 CREATE TABLE c (k int4) WITH (autovacuum_analyze_threshold = 10, autovacuum_analyze_scale_factor = 0);
 CREATE INDEX c_gate ON c (gate(k));
 CREATE TABLE u (k int4) WITH (autovacuum_enabled = off);
+CREATE TABLE w (k int4, v int4);
 SQL
 
 my ($lock, $old, $taker, $builder) = map { $node->background_psql('postgres', on_error_stop => 0) } 0 .. 3;
@@ -89,7 +87,7 @@ sub last_line
 }
 
 # ---- taken over while CONCURRENTLY waits ----
-# event: a snapshot is imported (`SET TRANSACTION SNAPSHOT`) that is older than the index, or its rebuild
+# event: a snapshot is older than the index's rebuild, or it is imported (`SET TRANSACTION SNAPSHOT`) and older than the index
 
 # A command makes an index of the table valid; a snapshot that it waits for is handed on.
 sub concurrently
@@ -181,58 +179,40 @@ sub gate_says
 	return $said;
 }
 
-# The file is marked when the session has found it, and has not looked yet for what snapshots
-# it is: the stub of a marked one does not say.
-sub marked_meanwhile
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name) = @_;
-
-	rebuild_off($node);
-	hold('serves_before_stub');
-	$taker->query_until(qr/begun/, "\\echo begun\nEXECUTE before;\n");
-	is_held('serves_before_stub', $name);
-	unlink(index_file($node, 't_k')) or die;
-	$node->safe_psql('postgres', 'INSERT INTO t VALUES (-1, -1)');
-	is(index_state($node, 't_k'), 'invalid: it does not exist', "$name: marked");
-	release('serves_before_stub');
-	like($taker->query_safe('SELECT 1'), qr/^10\n1$/m, "$name: all rows");
-	rebuild_on($node);
-	return;
-}
-
-# A process comes to the gate; rows that its snapshot sees go, and t_k is lost and made anew.
+# A process comes to the gate; rows that its snapshot sees go, t_k is lost and made anew, and
+# w_g made by CONCURRENTLY, if that does not wait for the process.
 sub at_the_gate
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name, $come, $mark) = @_;
+	my ($name, $come, $concurrently) = @_;
 	my $snapshot;
 
+	$node->safe_psql('postgres', 'DROP INDEX IF EXISTS w_s, w_g; INSERT INTO w SELECT 5, i FROM generate_series(1, 10) i');
 	$lock->query_safe('SELECT pg_advisory_lock(7)');
 	$offset = -s $node->logfile;
 	$come->();
 	$snapshot = gate_says(qr/gate: exported (\S+)/);
-	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5');
+	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5; DELETE FROM w WHERE k = 5');
+	$node->safe_psql('postgres', 'SET session_replication_role = replica; CREATE INDEX CONCURRENTLY w_g ON w USING pmhash (k)') if $concurrently;
 	unlink(index_file($node, 't_k')) or die;
 	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'")
 	  or die "$name is waited for";
 	is($taker->query_safe('EXECUTE before'), '0', 'a plan with the new file');
 	is($taker->query_safe("SET $parallel = on; EXECUTE in_worker; SET $parallel = off"), '0', 'the same in a parallel worker');
 	take_over($taker, $snapshot);
-	sees_all($taker, 't', "a session that takes over from $name");
-	is($taker->query_safe("EXECUTE $_"), '10', "a session that takes over from $name, by a plan: $_") foreach qw(before in_worker meanwhile);
-	marked_meanwhile("a session that takes over from $name, marked meanwhile") if $mark;
+	sees_all($taker, $_, "a session that takes over from $name, $_") foreach 't', 'w';
+	is($taker->query_safe("EXECUTE $_"), '10', "a session that takes over from $name, by a plan: $_") foreach qw(before in_worker);
 	$taker->query_safe('COMMIT');
 	$lock->query_safe('SELECT pg_advisory_unlock(7)');
-	is(gate_says(qr/gate: sees (\d+) rows/), '10', "$name itself");
+	is(gate_says(qr/gate: sees (.*)/), '10 rows and 10', "$name itself");
 	comes_back($node, "after $name");
-	like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker meanwhile);
+	like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker);
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 5, i FROM generate_series(1, 10) i');
 	return;
 }
 
 $taker->query_safe('SET plan_cache_mode = force_generic_plan');
-$taker->query_safe("PREPARE $_ AS SELECT count(*) FROM t WHERE k = 5") foreach qw(before in_worker meanwhile);
+$taker->query_safe("PREPARE $_ AS SELECT count(*) FROM t WHERE k = 5") foreach qw(before in_worker);
 
 at_the_gate('the worker for functions', sub {
 		unlink(index_file($node, 'a_gate')) or die;
@@ -240,7 +220,7 @@ at_the_gate('the worker for functions', sub {
 	});
 at_the_gate('autovacuum', sub {
 		$node->safe_psql('postgres', 'INSERT INTO c SELECT generate_series(1, 100)');
-	});
+	}, 1);
 $node->safe_psql('postgres', "CREATE EVENT TRIGGER e ON ddl_command_end WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION on_ddl()");
 at_the_gate('an event trigger', sub {
 		$builder->query_until(qr/begun/, "\\echo begun\nCREATE INDEX CONCURRENTLY u_k ON u (k);\n");

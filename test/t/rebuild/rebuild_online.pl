@@ -16,7 +16,7 @@ use Test::More;
 
 # A rebuild holds no session up: writers of all kinds go on while the table is being
 # scanned, their rows are in the new file once, transactions that are older than
-# it are waited for, and what happens in between is survived.
+# it do without, and what happens in between is survived.
 {
 	my $at_once = "SET statement_timeout = '20s'";
 	my $node = new_server('rebuild_online', "max_prepared_transactions = 5\n");
@@ -107,15 +107,12 @@ SQL
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 77');
 	unlink(index_file($node, 't_w')) or die;
 	$node->safe_psql('postgres', 'INSERT INTO t VALUES (1000, 1)');
-	$node->poll_query_until('postgres',
-		"SELECT phase = 'waiting for old snapshots' OR (SELECT state LIKE 'rebuild failed%' FROM pmhash_indexes WHERE index = 't_w') FROM (SELECT 1) one LEFT JOIN pg_stat_progress_create_index ON true")
-	  or die 'older snapshots are not waited for';
+	all_right('beside an old snapshot');
 	is($reader->query_safe("SET enable_seqscan = off; SELECT count(*) FROM t WHERE wait_at(k) = 77 AND v >= 0"),
 		$count, 'an old snapshot keeps its answer');
 	is($node->safe_psql('postgres', "$at_once; INSERT INTO t VALUES (1100, 1); DELETE FROM t WHERE k = 78; SELECT count(*) FROM t WHERE k = 1100"),
-		'1', 'writers do not wait meanwhile');
+		'1', 'writers do not wait');
 	$node->safe_psql('postgres', "$at_once; VACUUM t; INSERT INTO t SELECT 1101, i FROM generate_series(1, 500) i");
-	isnt(index_state($node, 't_w'), 'valid', 'not valid as long as the old snapshot is there');
 	is($reader->query_safe("SELECT count(*) FROM t WHERE wait_at(k) = 77 AND v >= 0"), $count, 'again');
 	$held->query_safe('COMMIT');
 	is($held->query_safe('MOVE ABSOLUTE 0 IN h; FETCH ALL FROM h') =~ tr/\n// + 1, $count, 'a cursor WITH HOLD, read again from the beginning');
@@ -123,23 +120,6 @@ SQL
 	$held->quit;
 	$reader->query_safe('COMMIT');
 	all_right('after the old snapshot');
-
-	# VACUUM takes entries out of a file that is waiting, and their line pointers are
-	# used again.
-	$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ex');
-	unlink(index_file($node, 't_w')) or die;
-	$node->safe_psql('postgres', 'INSERT INTO t VALUES (1000, 1)');
-	$node->poll_query_until('postgres',
-		"SELECT phase = 'waiting for old snapshots' OR (SELECT state LIKE 'rebuild failed%' FROM pmhash_indexes WHERE index = 't_w') FROM (SELECT 1) one LEFT JOIN pg_stat_progress_create_index ON true")
-	  or die 'older snapshots are not waited for';
-	$node->safe_psql('postgres', 'BEGIN; INSERT INTO t SELECT 1200, i FROM generate_series(1, 300) i; ROLLBACK');
-	$node->safe_psql('postgres', "$at_once; VACUUM t; INSERT INTO t SELECT 1201, i FROM generate_series(1, 300) i");
-	crash($node);
-	$node->start;
-	all_right('a crash while older snapshots are waited for');
-	eval { $reader->quit };
-	eval { $gate->quit };
-	$gate = $node->background_psql('postgres');
 
 	# ---- a crash, and an end of the worker, in the middle ----
 	start_held_rebuild();
