@@ -29,11 +29,9 @@
 #include "utils/backend_progress.h"
 #include "utils/memutils.h"
 
-#include "build_scan.h"
-#include "key_types.h"
-#include "spool.h"
-#include "temp_file.h"
-#include "unique.h"
+#include "am/am.h"
+#include "am/build.h"
+#include "am/unique.h"
 #include "cluster/counters.h"
 #include "cluster/give_way.h"
 #include "cluster/refill.h"
@@ -644,7 +642,7 @@ is_first_build(Relation index, const IndexInfo *indexInfo)
 
 /*
  * The row types in the keys stay as they are meanwhile.  Not for rows with parts that the
- * server drops by itself: what is left of them has other hashes (row_types.c).
+ * server drops by itself: what is left of them has other hashes (key_types.c).
  */
 static void
 keep_row_types(Relation index)

@@ -36,7 +36,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "am/build_scan.h"
+#include "am/build.h"
 #include "cluster/give_way.h"
 #include "cluster/heap_table.h"
 
@@ -69,6 +69,13 @@
 /* Tuples ahead of the one at hand that are prefetched. */
 #define PREFETCH		12
 
+/* Blocks of a table, given out a piece at a time to all processes that scan it. */
+typedef struct BlockRange
+{
+	BlockNumber nblocks;
+	pg_atomic_uint64 next;		/* not given out yet */
+} BlockRange;
+
 /* What does not change from page to page. */
 typedef struct PageScan
 {
@@ -98,8 +105,8 @@ typedef struct QuietPage
  * May an index on heap be built page by page?  The caller of the build holds
  * ShareLock or a stronger one on heap, unless the build is concurrent.
  */
-bool
-pmhash_can_scan_pages(Relation heap, IndexInfo *indexInfo)
+static bool
+can_scan_pages(Relation heap, IndexInfo *indexInfo)
 {
 	return pmhash_is_heap_table(heap) &&
 		!indexInfo->ii_Concurrent &&
@@ -108,8 +115,8 @@ pmhash_can_scan_pages(Relation heap, IndexInfo *indexInfo)
 }
 
 /* All blocks that heap has now. */
-void
-pmhash_block_range_init(PmhashBlockRange *range, Relation heap)
+static void
+block_range_init(BlockRange *range, Relation heap)
 {
 	range->nblocks = RelationGetNumberOfBlocks(heap);
 	pg_atomic_init_u64(&range->next, 0);
@@ -268,11 +275,11 @@ scan_piece(PageScan *scan, BlockNumber from, BlockNumber to)
  * Scan what is left of range, together with all processes that share it: each
  * piece of it is scanned by one of them.  Calls callback for every
  * row as table_index_build_scan would; returns how many there were.  progress:
- * count blocks in pg_stat_progress_create_index.  Only if pmhash_can_scan_pages.
+ * count blocks in pg_stat_progress_create_index.  Only if can_scan_pages.
  */
-double
-pmhash_scan_pages(Relation heap, Relation index, IndexInfo *indexInfo,
-				  PmhashBlockRange *range, bool progress,
+static double
+scan_blocks(Relation heap, Relation index, IndexInfo *indexInfo,
+				  BlockRange *range, bool progress,
 				  IndexBuildCallback callback, void *state)
 {
 	PageScan	scan = {0};
@@ -335,7 +342,7 @@ typedef struct Shared
 	size_t		memory;			/* bytes of entries for each participant */
 	bool		by_page;		/* the blocks of range, not the table scan */
 	bool		gives_way;		/* workers have to, as the leader does */
-	PmhashBlockRange range;
+	BlockRange range;
 	SharedFileSet files;
 	WorkerResult worker[FLEXIBLE_ARRAY_MEMBER];
 } Shared;
@@ -391,13 +398,13 @@ double
 pmhash_build_scan(Relation heap, Relation index, IndexInfo *indexInfo,
 				  PmhashBuildScan *scan)
 {
-	PmhashBlockRange range;
+	BlockRange range;
 
-	if (!pmhash_can_scan_pages(heap, indexInfo))
+	if (!can_scan_pages(heap, indexInfo))
 		return table_index_build_scan(heap, index, indexInfo, true, true,
 									  pmhash_spool_row, scan, NULL);
-	pmhash_block_range_init(&range, heap);
-	return pmhash_scan_pages(heap, index, indexInfo, &range, true,
+	block_range_init(&range, heap);
+	return scan_blocks(heap, index, indexInfo, &range, true,
 							 pmhash_spool_row, scan);
 }
 
@@ -410,7 +417,7 @@ scan_part(Relation heap, Relation index, IndexInfo *indexInfo, Shared *shared,
 		  ParallelTableScanDesc table_scan, bool leader, PmhashBuildScan *scan)
 {
 	if (shared->by_page)
-		return pmhash_scan_pages(heap, index, indexInfo, &shared->range, leader,
+		return scan_blocks(heap, index, indexInfo, &shared->range, leader,
 								 pmhash_spool_row, scan);
 	return table_index_build_scan(heap, index, indexInfo, true, leader,
 								  pmhash_spool_row, scan,
@@ -536,8 +543,8 @@ fill_shared(PmhashParallelScan *parallel, Relation heap, Relation index,
 	shared->seed = seed;
 	shared->memory = memory / (workers + 1);
 	shared->gives_way = pmhash_gives_way();
-	shared->by_page = pmhash_can_scan_pages(heap, indexInfo);
-	pmhash_block_range_init(&shared->range, heap);
+	shared->by_page = can_scan_pages(heap, indexInfo);
+	block_range_init(&shared->range, heap);
 	SharedFileSetInit(&shared->files, context->seg);
 	parallel->shared = shared;
 	parallel->table_scan = share(context, KEY_TABLE_SCAN,

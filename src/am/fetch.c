@@ -41,9 +41,9 @@
 #include "utils/rel.h"
 #include "utils/spccache.h"
 
-#include "fetch.h"
-#include "insert_queue.h"
-#include "scan.h"
+#include "am/am.h"
+#include "am/fetch.h"
+#include "am/scan.h"
 
 /* Blocks in a part of the hints: few, since a scan of few rows touches many parts. */
 #define PART_BITS	7

@@ -22,7 +22,7 @@
 #include "utils/rel.h"
 
 #include "am/keyhash.h"
-#include "am/predicate.h"
+#include "am/scan.h"
 
 /* Keys of a group: those with the same word but for these bits. */
 #define GROUP_BITS	8

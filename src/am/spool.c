@@ -20,8 +20,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "am/spool.h"
-#include "am/temp_file.h"
+#include "am/build.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/give_way.h"
 #include "engine/sort.h"

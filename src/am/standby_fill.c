@@ -30,9 +30,7 @@
 #include "utils/snapmgr.h"
 
 #include "am/am.h"
-#include "am/build_scan.h"
-#include "am/spool.h"
-#include "am/standby_fill.h"
+#include "am/build.h"
 #include "cluster/as_owner.h"
 #include "cluster/clock.h"
 #include "cluster/durable.h"

@@ -34,6 +34,17 @@
 #include "cluster/heap_table.h"
 #include "cluster/logged.h"
 
+/* Rest, as cost-based delay wants it, and look at interrupts. */
+static void
+delay_point(void)
+{
+#if PG_VERSION_NUM >= 180000
+	vacuum_delay_point(false);
+#else
+	vacuum_delay_point();
+#endif
+}
+
 /*
  * Which TIDs VACUUM has found dead, as a bitmap of all TIDs of the table.
  *
@@ -215,7 +226,7 @@ add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 
 		if (set->ndead >= next_pause)
 		{
-			pmhash_vacuum_delay_point();
+			delay_point();
 			next_pause = set->ndead + TAKEN_AT_ONCE;
 		}
 		for (int i = 0; i < n; i++)
@@ -234,7 +245,7 @@ add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 	for (int i = 0; i < dead->num_items; i++)
 	{
 		if (i % TAKEN_AT_ONCE == 0)
-			pmhash_vacuum_delay_point();
+			delay_point();
 		add_dead_tid(set, ItemPointerGetBlockNumber(&dead->items[i]),
 					 ItemPointerGetOffsetNumber(&dead->items[i]));
 	}
@@ -331,7 +342,7 @@ remove_steps(PmhashLoggedRemoval *batch, PmhRemoval *removal)
 
 	do
 	{
-		pmhash_vacuum_delay_point();
+		delay_point();
 		result = pmh_removal_step(batch->file->table, removal, STEP_EFFORT);
 	} while (result == PMH_OK);
 	if (result != PMH_DONE)
@@ -506,17 +517,6 @@ charge_step(const PmhSweep *sweep, bool changed)
 									  VacuumCostPageHit);
 }
 
-/* Rest, as cost-based delay wants it, and look at interrupts. */
-void
-pmhash_vacuum_delay_point(void)
-{
-#if PG_VERSION_NUM >= 180000
-	vacuum_delay_point(false);
-#else
-	vacuum_delay_point();
-#endif
-}
-
 /* What to do with a step of a sweep. */
 typedef void (*StepAction) (VacuumState *state, PmhSweep *sweep);
 
@@ -546,7 +546,7 @@ sweep_steps(VacuumState *state, PmhSweep *sweep, StepAction action)
 
 	for (;;)
 	{
-		pmhash_vacuum_delay_point();
+		delay_point();
 		result = pmh_sweep_next(state->file->table, sweep);
 		if (result == PMH_DONE)
 			break;
@@ -601,7 +601,7 @@ shrink_steps(Relation index, PmhashFile *file, PmhShrink *shrink)
 	{
 		uint64		seen;
 
-		pmhash_vacuum_delay_point();
+		delay_point();
 		result = pmh_shrink_step(file->table, shrink);
 		if (result == PMH_DONE)
 			break;

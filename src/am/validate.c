@@ -41,7 +41,7 @@
 #include "utils/typcache.h"
 
 #include "am/am.h"
-#include "am/key_shapes.h"
+#include "am/keys.h"
 
 /* What is being validated, and what has been found. */
 typedef struct Validation
@@ -360,7 +360,7 @@ are_in_use(const List *opclasses)
 }
 
 /*
- * Refuse an equality that decides which way keys are hashed (key_shapes.c) where there
+ * Refuse an equality that decides which way keys are hashed (keys.c) where there
  * are indexes: they were made with one that the family has lost, and it is not known
  * whether that was the same.  If the family has one the server refuses it.
  */

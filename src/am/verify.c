@@ -78,9 +78,7 @@
 #include "utils/snapmgr.h"
 
 #include "am/am.h"
-#include "am/insert_queue.h"
 #include "am/keys.h"
-#include "am/spool.h"
 #include "cluster/am_callbacks.h"
 #include "cluster/as_owner.h"
 #include "cluster/engine_hooks.h"

@@ -31,9 +31,8 @@
 #include "utils/pg_lsn.h"
 #include "utils/tuplestore.h"
 
+#include "am/am.h"
 #include "cluster/wal_record.h"
-
-#include "am.h"
 
 PG_FUNCTION_INFO_V1(pmhash_wal_records);
 

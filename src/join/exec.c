@@ -1,13 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * exec.c
- *	  The executor's side of a join: begin, next row, end.
- *
- * Rows come in the order of the outer plan.  For each one its values are visited,
- * one after the other (fetch.c has prefetched the cache lines of those that come
- * next); those that the snapshot sees and the conditions let through are matches.
- * Between two rows handed out, no more is held than a pin on one page of the
- * table, and for index-only joins one on the visibility map.
+ *	  The executor's side of a join.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,7 +30,373 @@
 #include "commands/explain_state.h"
 #endif
 
+#include "am/scan.h"
 #include "join/join.h"
+
+/*
+ * Looking up the keys of a join in groups.
+ *
+ * A group leads to at most PMHASH_JOIN_ROOM rows of the table, and none of its
+ * keys has a long list: a key that would have it otherwise is the first of the
+ * next group, or, if it was the first one already, a group by itself, which is
+ * read by cursor.  So no call of the engine is long, and memory is bounded.
+ *
+ * What a scan does in front of each look-up (src/am/scan.c) is done here for each
+ * group: what this transaction has queued is applied; serializable transactions
+ * lock the pseudo-pages of the keys, and make sure that the index was valid after
+ * that; the removal epoch is noted for index-only joins.
+ */
+
+/*
+ * The outer rows of a join, kept until their keys have been looked up.
+ *
+ * The first batch is a single row, each later one twice as large, so that LIMIT
+ * and EXISTS read hardly more of the outer plan than a nested loop does.  A
+ * batch ends when it, with the join's other arrays, takes work_mem.
+ */
+
+/* What the engine has malloc'd goes with our memory, also after an error. */
+static void
+free_cursor(void *arg)
+{
+	pmh_cursor_free(&((PmhashJoinState *) arg)->cursor);
+}
+
+/*
+ * open_index
+ *		Get ready to look keys up.  Errors: as pmhash_fetch_open_file.
+ */
+static void
+open_index(PmhashJoinState *js)
+{
+	MemoryContext old;
+
+	js->file = pmhash_fetch_open_file(js->index, js->css.ss.ps.state->es_snapshot);
+	old = MemoryContextSwitchTo(js->context);
+	js->cleanup.func = free_cursor;
+	js->cleanup.arg = js;
+	MemoryContextRegisterResetCallback(js->context, &js->cleanup);
+	js->value = palloc(PMHASH_JOIN_ROOM * sizeof(uint64));
+	js->keys = pmhash_keys_make(js->index, js->file->seed);
+	MemoryContextSwitchTo(old);
+	if (js->keys->exact)
+		js->condition = NULL;
+}
+
+/* How many rows row[] would have room for if it had to grow. */
+static int
+next_capacity(const PmhashJoinState *js)
+{
+	return Min(Max(js->capacity * 2, 16), PMHASH_JOIN_MAX_ROWS);
+}
+
+/* Room in row[] for one more. */
+static void
+reserve_row(PmhashJoinState *js)
+{
+	if (js->nrows < js->capacity)
+		return;
+	js->capacity = next_capacity(js);
+	if (js->row == NULL)
+		js->row = MemoryContextAlloc(js->context, js->capacity * sizeof(PmhashJoinRow));
+	else
+		js->row = repalloc(js->row, js->capacity * sizeof(PmhashJoinRow));
+}
+
+/* Compute the hash of a row's key.  False if some part of it is NULL. */
+static bool
+hash_key(PmhashJoinState *js, TupleTableSlot *slot, uint64 *hash)
+{
+	ExprContext *context = js->key_context;
+	MemoryContext old;
+	Datum		value[INDEX_MAX_KEYS];
+	bool		isnull = false;
+
+	ResetExprContext(context);
+	context->ecxt_outertuple = slot;
+	old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
+	for (int i = 0; i < js->nkeys && !isnull; i++)
+		value[i] = ExecEvalExpr(js->key[i], context, &isnull);
+	if (!isnull)
+	{
+		if (unlikely(js->keys == NULL))
+			open_index(js);
+		*hash = pmhash_keys_hash_args(js->keys, value, js->key_type);
+	}
+	MemoryContextSwitchTo(old);
+	return !isnull;
+}
+
+/* Does a row without a match count? */
+static bool
+keeps_unmatched(const PmhashJoinState *js)
+{
+	return js->type == JOIN_LEFT || js->type == JOIN_ANTI;
+}
+
+static void
+add_row(PmhashJoinState *js, TupleTableSlot *slot)
+{
+	MemoryContext old;
+	uint64		hash = 0;
+	bool		is_null = !hash_key(js, slot, &hash);
+	PmhashJoinRow *row;
+
+	if (is_null && !keeps_unmatched(js))
+		return;
+	reserve_row(js);
+	row = &js->row[js->nrows++];
+	old = MemoryContextSwitchTo(js->batch_context);
+	row->tuple = ExecCopySlotMinimalTuple(slot);
+	MemoryContextSwitchTo(old);
+	row->hash = hash;
+	row->matches = 0;
+	row->is_null = is_null;
+}
+
+/* What is taken, with so many places in row[]. */
+static size_t
+memory_of_batch(const PmhashJoinState *js, int capacity)
+{
+	return MemoryContextMemAllocated(js->batch_context, false) +
+		capacity * sizeof(PmhashJoinRow) + PMHASH_JOIN_ROOM * sizeof(uint64) +
+		js->fetch.hints.memory;
+}
+
+/*
+ * May the batch have another row?  The first one it may have in any case: row[] is
+ * kept from batch to batch, and work_mem may be less by now than when it was made.
+ */
+static bool
+has_room(const PmhashJoinState *js)
+{
+	int			capacity = js->nrows < js->capacity ? js->capacity : next_capacity(js);
+
+	if (js->outer_done || js->nrows >= js->want)
+		return false;
+	return js->nrows == 0 ||
+		memory_of_batch(js, capacity) + js->largest_block < (size_t) work_mem * 1024;
+}
+
+/*
+ * make_batch
+ *		The memory for batches: its blocks are small against work_mem, since the last
+ *		one may be hardly used.
+ */
+static void
+make_batch(PmhashJoinState *js)
+{
+	size_t		largest = ALLOCSET_DEFAULT_MAXSIZE;
+
+	while (largest > ALLOCSET_DEFAULT_INITSIZE && largest * 16 > (size_t) work_mem * 1024)
+		largest /= 2;
+	js->largest_block = largest;
+	js->batch_context = AllocSetContextCreate(js->context, "pmhash join batch",
+											  ALLOCSET_DEFAULT_MINSIZE,
+											  ALLOCSET_DEFAULT_INITSIZE, largest);
+}
+
+/* Forget the batch. */
+static void
+reset_batch(PmhashJoinState *js)
+{
+	MemoryContextReset(js->batch_context);
+	js->nrows = js->looked = js->current = 0;
+	js->joining = js->streaming = false;
+	js->left = 0;
+}
+
+/*
+ * note_memory
+ *		For EXPLAIN: what is taken now, a cursor on a key with very many rows included.
+ */
+static void
+note_memory(PmhashJoinState *js)
+{
+	size_t		memory = memory_of_batch(js, js->capacity) +
+		pmh_cursor_bytes(&js->cursor);
+
+	js->most_memory = Max(js->most_memory, memory);
+}
+
+/*
+ * fill
+ *		Read the next batch of outer rows.  False if there are none left.
+ */
+static bool
+fill(PmhashJoinState *js)
+{
+	reset_batch(js);
+	/* the outer plan may take its time */
+	ExecClearTuple(js->inner_slot);
+	pmhash_fetch_release(&js->fetch);
+	while (has_room(js))
+	{
+		TupleTableSlot *slot = ExecProcNode(js->outer);
+
+		CHECK_FOR_INTERRUPTS();
+		if (TupIsNull(slot))
+			js->outer_done = true;
+		else
+			add_row(js, slot);
+	}
+	if (js->nrows == 0)
+		return false;
+	js->want = Min(js->want * 2, PMHASH_JOIN_MAX_ROWS);
+	js->nbatches++;
+	note_memory(js);
+	return true;
+}
+
+/* Values read by a cursor at first: twice as many each time. */
+#define FIRST_WANT		32
+
+/* The hashes of the rows from js->looked on, as many as make a group. */
+static void
+gather_hashes(PmhashJoinState *js)
+{
+	int			end = Min(js->nrows, js->looked + js->group_size);
+
+	js->group = js->looked;
+	js->nhashes = 0;
+	for (int i = js->group; i < end; i++)
+	{
+		PmhashJoinRow *row = &js->row[i];
+
+		row->matches = 0;
+		if (row->is_null)
+			continue;
+		js->hash[js->nhashes] = row->hash;
+		js->row_of[js->nhashes++] = i;
+	}
+	js->looked = end;
+}
+
+/* PmhFound for a group: note the value, unless the key is not for this group. */
+static void
+collect_value(void *arg, size_t key, uint64_t value)
+{
+	PmhashJoinState *js = arg;
+	PmhashJoinRow *row;
+
+	if ((int) key >= js->stopped)
+		return;
+	row = &js->row[js->row_of[key]];
+	if (likely(value != PMH_VALUE_MANY && js->nvalues < PMHASH_JOIN_ROOM))
+	{
+		js->value[js->nvalues++] = value;
+		row->matches++;
+		return;
+	}
+	js->stopped = (int) key;
+	js->nvalues -= row->matches;
+	row->matches = 0;
+}
+
+/*
+ * The group ends in front of a key that did not fit, or consists of it.  The next
+ * one is not made larger than what has fitted.
+ */
+static void
+cut_group(PmhashJoinState *js)
+{
+	js->looked = js->row_of[js->stopped];
+	js->group_size = Max(js->stopped, 1);
+	js->nhashes = js->stopped;
+	if (js->looked > js->group)
+		return;
+	pmh_cursor_open(js->file->table, &js->cursor, js->hash[0]);
+	js->cursor.memory = pmhash_cursor_memory();
+	js->streaming = true;
+	js->want_values = FIRST_WANT;
+	js->looked++;
+	js->nhashes = 1;
+}
+
+static void
+set_pipe(PmhashJoinState *js, const uint64 *value, size_t n)
+{
+	pmhash_pipe_begin(&js->pipe, value, n, 0, PMHASH_FETCH_DISTANCE);
+	/* Without values there may be no file yet: no row of the batch had a key. */
+	js->any_known_dead = n > 0 && js->note_dead && pmhash_any_known_dead(js->file);
+}
+
+static void
+count_probes(PmhashJoinState *js)
+{
+	js->nprobes += js->nhashes;
+	pmhash_count(js->file, PMHASH_GROUP_LOOKUPS, 1);
+	pmhash_count(js->file, PMHASH_GROUP_KEYS, js->nhashes);
+	for (int i = 0; i < js->nhashes; i++)
+		pgstat_count_index_scan(js->index);
+}
+
+/*
+ * look_up
+ *		Look up the keys of the next rows of the batch, of which there is one at
+ *		least: advances js->looked, fills in their matches, and js->pipe.
+ */
+static void
+look_up(PmhashJoinState *js)
+{
+	PmhResult	result;
+
+	CHECK_FOR_INTERRUPTS();
+	gather_hashes(js);
+	js->nvalues = 0;
+	set_pipe(js, js->value, 0);
+	if (js->nhashes == 0)
+		return;
+	pmhash_lock_keys(js->index, js->file, js->keys, js->hash, js->nhashes,
+						 js->fetch.snapshot);
+	js->epoch = pmhash_removal_epoch(js->file);
+	js->stopped = js->nhashes;
+	result = pmh_lookup_group_short(js->file->table, js->hash, js->nhashes,
+									collect_value, js);
+	if (result != PMH_OK)
+		pmhash_engine_error(js->index, js->file, result);
+	if (js->stopped < js->nhashes)
+		cut_group(js);
+	else
+		js->group_size = Min(js->group_size * 2, PMHASH_JOIN_GROUP);
+	set_pipe(js, js->value, js->nvalues);
+	count_probes(js);
+	PMH_STOP_POINT("join_before_rows");
+}
+
+/*
+ * next_values
+ *		The next values of a key that is read by cursor, into js->pipe; there may
+ *		be none in it.  False at the end.
+ */
+static bool
+next_values(PmhashJoinState *js)
+{
+	PmhResult	result;
+
+	CHECK_FOR_INTERRUPTS();
+	js->epoch = pmhash_removal_epoch(js->file);
+	result = pmh_cursor_next(js->file->table, &js->cursor, js->want_values);
+	if (result != PMH_OK && result != PMH_DONE)
+		pmhash_engine_error(js->index, js->file, result);
+	note_memory(js);
+	if (result == PMH_DONE)
+		return false;
+	js->want_values = Min(js->want_values * 2, PMHASH_CURSOR_VALUES);
+	set_pipe(js, js->cursor.batch.value, js->cursor.batch.n);
+	js->left = js->cursor.batch.n;
+	return true;
+}
+
+/*
+ * The executor's side of a join: begin, next row, end.
+ *
+ * Rows come in the order of the outer plan.  For each one its values are visited,
+ * one after the other (fetch.c has prefetched the cache lines of those that come
+ * next); those that the snapshot sees and the conditions let through are matches.
+ * Between two rows handed out, no more is held than a pin on one page of the
+ * table, and for index-only joins one on the visibility map.
+ */
 
 /* How many outer rows ahead their tuples are prefetched. */
 #define OUTER_AHEAD		8
@@ -204,7 +564,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 
 	js->context = AllocSetContextCreate(estate->es_query_cxt, "pmhash join",
 										ALLOCSET_DEFAULT_SIZES);
-	pmhash_join_make_batch(js);
+	make_batch(js);
 	js->type = list_nth_int(ints, PMHASH_JOIN_TYPE);
 	js->single = list_nth_int(ints, PMHASH_JOIN_SINGLE) != 0;
 	js->index_only = list_nth_int(ints, PMHASH_JOIN_INDEX_ONLY) != 0;
@@ -256,12 +616,12 @@ next_outer(PmhashJoinState *js)
 		js->current++;
 		if (js->current >= js->nrows)
 		{
-			if (!pmhash_join_fill(js))
+			if (!fill(js))
 				return false;
 			js->current = 0;
 		}
 		if (js->current >= js->looked)
-			pmhash_join_look_up(js);
+			look_up(js);
 		js->left = js->row[js->current].matches;
 	} while (js->left == 0 && !js->streaming &&
 			 (js->type == JOIN_INNER || js->type == JOIN_SEMI));
@@ -280,7 +640,7 @@ next_value(PmhashJoinState *js, uint64 *value)
 	{
 		if (!js->streaming)
 			return false;
-		js->streaming = pmhash_join_next_values(js);
+		js->streaming = next_values(js);
 	}
 	if (!js->index_only)
 		pmhash_fetch_ahead(&js->fetch, &js->pipe);
@@ -332,7 +692,7 @@ fetch_row(PmhashJoinState *js, uint64 value)
 
 /*
  * Index-only: does the value lead to a row that the snapshot sees?  The reasons are
- * those of visibility.c, pmhash_scan_may_return: the page was all-visible before the
+ * those of scan.c, may_return: the page was all-visible before the
  * TID can have been given to another row; else the row itself is looked at.
  */
 static bool
@@ -502,7 +862,7 @@ rescan(CustomScanState *node)
 		js->want = 1;
 	js->outer_done = false;
 	js->dead.enough = false;
-	pmhash_join_reset_batch(js);
+	reset_batch(js);
 	if (node->ss.ps.chgParam != NULL)
 		UpdateChangedParamSet(js->outer, node->ss.ps.chgParam);
 	if (js->outer->chgParam == NULL)

@@ -166,15 +166,7 @@ typedef struct PmhashJoinState
 	size_t		most_memory;
 } PmhashJoinState;
 
-/* ---- probe.c ---- */
-extern void pmhash_join_make_batch(PmhashJoinState *js);
-extern bool pmhash_join_fill(PmhashJoinState *js);
-extern void pmhash_join_reset_batch(PmhashJoinState *js);
-extern void pmhash_join_open_index(PmhashJoinState *js);
-extern void pmhash_join_look_up(PmhashJoinState *js);
-extern bool pmhash_join_next_values(PmhashJoinState *js);
-
-/* ---- path.c ---- */
+/* ---- plan.c ---- */
 extern bool pmhash_query_only_reads(const PlannerInfo *root);
 extern bool pmhash_is_heap(Oid relid);
 extern bool pmhash_needs_table(void);

@@ -54,7 +54,7 @@
  * planner takes something else for better, as a bitmap scan of what is not cached, it
  * stays so.  It begins a little later; so does the price, by which LIMIT decides.
  *
- * Not offered where EvalPlanQual could come (path.c), for scans that depend on a row
+ * Not offered where EvalPlanQual could come (plan.c), for scans that depend on a row
  * of another relation, for lists of keys, in recovery (as joins).
  */
 
