@@ -47,8 +47,7 @@ typedef struct PmhashFetch
 	Buffer		buffer;			/* pinned page, or InvalidBuffer */
 	BlockNumber block;			/* which one it is */
 	HeapTupleData tuple;		/* the last one found, on that page */
-	bool		dead;			/* none was found, and no snapshot sees one; */
-	XLogRecPtr	lsn;			/* then: of the page, when that was judged */
+	PmhashFile *dead_in;		/* rows known to be dead there are not visited, or NULL */
 	/* figures for EXPLAIN */
 	uint64		blocks;			/* pages visited */
 	uint64		hinted;			/* of these, found by a hint */
@@ -108,8 +107,7 @@ extern PmhashFile *pmhash_fetch_open_file(Relation index, Snapshot snapshot);
 extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,
 							   Relation heap, Relation index, Snapshot snapshot);
 extern void pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe);
-extern bool pmhash_fetch_row(PmhashFetch *fetch, uint64 value);
-extern void pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe,
+extern void pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe, size_t most,
 								   PmhashPageRows *rows);
 extern Buffer pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value);
 extern void pmhash_fetch_release(PmhashFetch *fetch);
