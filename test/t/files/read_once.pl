@@ -3,7 +3,7 @@
 # What a scan has found dead, and the list of its file has room for less: other sessions
 # empty the list, or give it up, at the moment between the look at its room and what is
 # done with that.  No more is logged and noted than was found: what is past that in
-# memory may be rows that live.  And how far WAL can be read.
+# memory may be rows that live.
 
 use strict;
 use warnings;
@@ -19,6 +19,7 @@ my $node = new_server('read_once', quiet_wal() . "wal_level = replica\n", instal
 use_stop_points($node);
 $node->start;
 install_extension($node);
+install_wal_records($node);
 use_for_dead($node, 'with tables');
 
 # A table with rows of keys 0, 1 and 3 that live, and of others: so many of key 2, and ten
@@ -109,18 +110,6 @@ is(sql(join(';', map { "SELECT count(v) FROM $third WHERE k = $_" } 0 .. 3)), jo
 is(removed_since($from), '', 'nothing is logged for which there was no list');
 $locker->quit;
 
-# ---- the end of readable WAL moves past the end that was asked for ----
-
-$from = end_of_wal();
-sql('INSERT INTO ring VALUES (99, 99)');
-flush_wal();
-my $end = end_of_wal();
-my $past = "SELECT count(*) FILTER (WHERE record_end <= '$end') > 0, count(*) FILTER (WHERE record_end > '$end') FROM pmhash_wal_records('$from', '$end')";
-sql('INSERT INTO ring VALUES (100, 100)');
-$session = start_and_hold('readable_wal', $past, 'a reader of WAL');
-flush_wal();
-release('readable_wal');
-is(finish($session), 't|0', 'no record past the end that was asked for');
 release_wal_writer($node);
 $node->stop;
 done_testing();

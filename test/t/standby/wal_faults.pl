@@ -12,6 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_faulty_server('wal_faults', "wal_level = logical\nmax_wal_senders = 2\nfsync = off\npmhash.wal = on\n");
+install_wal_records($node);
 
 # Logical decoding reads all of it in the end.
 $node->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('s', 'test_decoding')");
