@@ -99,6 +99,23 @@ extern const PmhashFiller pmhash_filler;
 
 /* ---- vacuum.c ---- */
 
+/*
+ * Make an array large enough for n elements of so many bytes; what was in it is lost.
+ * *capacity: for how many it is, 0 if it is NULL.
+ */
+static inline void *
+pmhash_reserve(MemoryContext context, void *array, size_t *capacity, size_t n, size_t size)
+{
+	if (n <= *capacity)
+		return array;
+	if (array != NULL)
+		pfree(array);
+	*capacity = 0;
+	array = MemoryContextAllocHuge(context, n * size);
+	*capacity = n;
+	return array;
+}
+
 /* ---- cost.c ---- */
 struct RelOptInfo;
 extern double pmhash_residence(struct PlannerInfo *root, const struct RelOptInfo *rel);

@@ -37,6 +37,7 @@
 #include "utils/snapmgr.h"
 
 #include "am/build.h"
+#include "am/fetch.h"
 #include "cluster/give_way.h"
 #include "cluster/heap_table.h"
 
@@ -130,14 +131,6 @@ tuple_at(Page page, OffsetNumber offset)
 	return (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, offset));
 }
 
-/* Do the hint bits alone say that a tuple is alive? */
-static inline bool
-is_hinted_live(HeapTupleHeader tuple)
-{
-	return HeapTupleHeaderXminCommitted(tuple) &&
-		(tuple->t_infomask & HEAP_XMAX_INVALID) != 0;
-}
-
 /*
  * List the tuples of a page, whose buffer is locked.  False if the page is not
  * quiet.
@@ -155,8 +148,15 @@ list_tuples(QuietPage *quiet)
 	{
 		if (!ItemIdIsNormal(PageGetItemId(page, offset)))
 			continue;
-		if (!all_visible && !is_hinted_live(tuple_at(page, offset)))
-			return false;
+		if (!all_visible)
+		{
+			HeapTupleHeader tuple = tuple_at(page, offset);
+
+			/* do the hint bits alone say that it is alive? */
+			if (!HeapTupleHeaderXminCommitted(tuple) ||
+				(tuple->t_infomask & HEAP_XMAX_INVALID) == 0)
+				return false;
+		}
 		quiet->offset[quiet->n++] = offset;
 	}
 	return true;
@@ -192,29 +192,13 @@ pass_tuple(PageScan *scan, QuietPage *quiet, BlockNumber block, OffsetNumber off
 	bool		isnull[INDEX_MAX_KEYS];
 	HeapTupleData tuple;
 
-	tuple.t_data = tuple_at(quiet->page, offset);
-	tuple.t_len = ItemIdGetLength(PageGetItemId(quiet->page, offset));
-	tuple.t_tableOid = RelationGetRelid(scan->heap);
-	ItemPointerSet(&tuple.t_self, block, offset);
+	pmhash_tuple_on_page(scan->heap, quiet->page, block, offset, &tuple);
 	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
 		values[i] = pmhash_column(&tuple, info->ii_IndexAttrNumbers[i], columns,
 								 &isnull[i]);
 	if (HeapTupleIsHeapOnly(&tuple))
 		ItemPointerSetOffsetNumber(&tuple.t_self, root_of(scan, quiet, offset));
 	scan->callback(scan->index, &tuple.t_self, values, isnull, true, scan->state);
-}
-
-static void
-pass_tuples(PageScan *scan, QuietPage *quiet, BlockNumber block)
-{
-	for (int i = 0; i < quiet->n; i++)
-	{
-		if (i + PREFETCH < quiet->n)
-			__builtin_prefetch(tuple_at(quiet->page, quiet->offset[i + PREFETCH]));
-		pgstat_count_heap_getnext(scan->heap);
-		pass_tuple(scan, quiet, block, quiet->offset[i]);
-	}
-	scan->rows += quiet->n;
 }
 
 /* Read a page.  False, and nothing is passed on, if it is not quiet. */
@@ -230,8 +214,15 @@ scan_quiet_page(PageScan *scan, BlockNumber block)
 	LockBuffer(quiet.buffer, BUFFER_LOCK_SHARE);
 	is_quiet = list_tuples(&quiet);
 	LockBuffer(quiet.buffer, BUFFER_LOCK_UNLOCK);
+	for (int i = 0; is_quiet && i < quiet.n; i++)
+	{
+		if (i + PREFETCH < quiet.n)
+			__builtin_prefetch(tuple_at(quiet.page, quiet.offset[i + PREFETCH]));
+		pgstat_count_heap_getnext(scan->heap);
+		pass_tuple(scan, &quiet, block, quiet.offset[i]);
+	}
 	if (is_quiet)
-		pass_tuples(scan, &quiet, block);
+		scan->rows += quiet.n;
 	ReleaseBuffer(quiet.buffer);
 	return is_quiet;
 }
@@ -620,21 +611,6 @@ pmhash_parallel_begin(Relation heap, Relation index, IndexInfo *indexInfo,
 	return parallel;
 }
 
-/* Add what a worker has found. */
-static void
-collect(PmhashBuildScan *scan, Shared *shared, int worker)
-{
-	WorkerResult *result = &shared->worker[worker];
-	char		name[NAMEDATALEN];
-
-	worker_file_name(name, worker);
-	pmhash_spool_import(scan->spool, &shared->files.fs, name, &result->spool);
-	scan->entries += result->entries;
-	for (int i = 0; i < DISTINCT_REGISTERS; i++)
-		scan->distinct.hashesArr[i] = Max(scan->distinct.hashesArr[i],
-										  result->distinct[i]);
-}
-
 /*
  * Take part in the scan, wait for the workers, and gather what they have
  * spooled.  Returns the number of the table's rows.
@@ -654,11 +630,19 @@ pmhash_parallel_scan(PmhashParallelScan *parallel, Relation heap,
 	WaitForParallelWorkersToFinish(parallel->context);
 	for (int i = 0; i < parallel->context->nworkers_launched; i++)
 	{
+		WorkerResult *result = &shared->worker[i];
+		char		name[NAMEDATALEN];
+
 		InstrAccumParallelQuery(&parallel->buffer_usage[i],
 								&parallel->wal_usage[i]);
-		collect(scan, shared, i);
-		rows += shared->worker[i].rows;
-		indexInfo->ii_BrokenHotChain |= shared->worker[i].broken_hot_chain;
+		worker_file_name(name, i);
+		pmhash_spool_import(scan->spool, &shared->files.fs, name, &result->spool);
+		scan->entries += result->entries;
+		for (int r = 0; r < DISTINCT_REGISTERS; r++)
+			scan->distinct.hashesArr[r] = Max(scan->distinct.hashesArr[r],
+											  result->distinct[r]);
+		rows += result->rows;
+		indexInfo->ii_BrokenHotChain |= result->broken_hot_chain;
 	}
 	return rows;
 }

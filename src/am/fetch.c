@@ -413,6 +413,7 @@ go_to_block(PmhashFetch *fetch, BlockNumber block)
 		pmhash_fetch_release(fetch);
 	}
 	fetch->buffer = read_block(fetch, block);
+	Assert(BufferGetBlockNumber(fetch->buffer) == block);
 	fetch->block = block;
 	prune_page(fetch->heap, fetch->buffer);
 }
@@ -550,4 +551,43 @@ pmhash_fetch_release(PmhashFetch *fetch)
 	if (BufferIsValid(fetch->buffer))
 		ReleaseBuffer(fetch->buffer);
 	fetch->buffer = InvalidBuffer;
+}
+
+/*
+ * pmhash_chain_members
+ *		The offsets of the members of the HOT chain that begins at a line pointer, aborted
+ *		ones too; returns how many (compare heap_get_root_tuples in pruneheap.c).
+ *
+ * page: that of a locked buffer, or a copy.  member: room for MaxHeapTuplesPerPage.
+ */
+int
+pmhash_chain_members(Page page, OffsetNumber root, OffsetNumber *member)
+{
+	OffsetNumber last = Min(PageGetMaxOffsetNumber(page), MaxHeapTuplesPerPage);
+	OffsetNumber offset = root;
+	TransactionId before = InvalidTransactionId;
+	int			n = 0;
+
+	if (root < FirstOffsetNumber || root > last)
+		return 0;
+	if (ItemIdIsRedirected(PageGetItemId(page, root)))
+		offset = ItemIdGetRedirect(PageGetItemId(page, root));
+	while (offset >= FirstOffsetNumber && offset <= last && n < MaxHeapTuplesPerPage)
+	{
+		ItemId		lp = PageGetItemId(page, offset);
+		HeapTupleHeader tuple;
+
+		if (!ItemIdIsNormal(lp))
+			break;
+		tuple = (HeapTupleHeader) PageGetItem(page, lp);
+		if (TransactionIdIsValid(before) &&
+			!TransactionIdEquals(before, HeapTupleHeaderGetXmin(tuple)))
+			break;
+		member[n++] = offset;
+		if (!HeapTupleHeaderIsHotUpdated(tuple))
+			break;
+		before = HeapTupleHeaderGetUpdateXid(tuple);
+		offset = ItemPointerGetOffsetNumber(&tuple->t_ctid);
+	}
+	return n;
 }

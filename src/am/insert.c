@@ -162,22 +162,6 @@ inserts_plain_rows(const PlannedStmt *statement)
 	return true;
 }
 
-/*
- * Does VACUUM leave the rows alone that the statement of indexInfo inserts into
- * heap, until the (sub)transaction is over?  Raises no error.
- */
-static bool
-rows_stay(Relation heap, const struct IndexInfo *indexInfo)
-{
-	const PmhashStatement *statement;
-
-	if (!pmhash_is_heap_table(heap))
-		return false;
-	statement = pmhash_statement_in(indexInfo->ii_Context);
-	return statement != NULL && statement->inserts &&
-		(statement->planned == NULL || inserts_plain_rows(statement->planned));
-}
-
 #if PG_VERSION_NUM >= 180000
 
 static bool
@@ -284,6 +268,7 @@ free_entries(InsertQueue *queue)
 {
 	if (queue->entry == NULL)
 		return;
+	Assert(queue->first == queue->n && queued_bytes >= queue->capacity * sizeof(PmhEntry));
 	pfree(queue->entry);
 	pmhash_queue_closed(queue->file_id);
 	queued_bytes -= queue->capacity * sizeof(PmhEntry);
@@ -421,6 +406,7 @@ insert_group(InsertQueue *queue)
 		pmh_insert_group(file->table, entries, n, file->journaled, &done);
 	pmhash_count(file, PMHASH_GROUP_INSERTS, 1);
 	pmhash_count(file, PMHASH_GROUP_ENTRIES, done);
+	Assert(done <= (size_t) n);
 	queue->first += (int) done;
 	if (result == PMH_OK)
 		return true;
@@ -528,30 +514,14 @@ pmhash_open_for_reading(Relation index, Snapshot snapshot)
 static bool
 statement_may_queue(Relation heap, Relation index, struct IndexInfo *indexInfo)
 {
+	const PmhashStatement *statement = pmhash_statement_in(indexInfo->ii_Context);
+
 	return pmhash_group_insert && !IsolationIsSerializable() &&
 		!pmhash_index_builder_runs() &&
 		!index->rd_index->indisexclusion && !index->rd_index->indisunique &&
-		rows_stay(heap, indexInfo) && !subscriber_looks(heap);
-}
-
-static void
-make_contexts(void)
-{
-	MemoryContext made = AllocSetContextCreate(TopTransactionContext,
-											   "pmhash insert queues",
-											   ALLOCSET_SMALL_SIZES);
-
-	HASHCTL		control = {
-		.keysize = sizeof(uint64),
-		.entrysize = sizeof(InsertQueue),
-		.hcxt = made
-	};
-
-	queue_of_file = hash_create("pmhash insert queues", 32, &control,
-								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	entries_context = AllocSetContextCreate(made, "pmhash queued entries",
-											ALLOCSET_DEFAULT_SIZES);
-	context = made;
+		pmhash_is_heap_table(heap) && statement != NULL && statement->inserts &&
+		(statement->planned == NULL || inserts_plain_rows(statement->planned)) &&
+		!subscriber_looks(heap);
 }
 
 /*
@@ -575,7 +545,21 @@ queue_of(Relation heap, PmhashFile *file)
 		return NULL;
 	queue_level = level;
 	if (context == NULL)
-		make_contexts();
+	{
+		HASHCTL		control = {
+			.keysize = sizeof(uint64),
+			.entrysize = sizeof(InsertQueue)
+		};
+
+		Assert(queues == NULL && queued_bytes == 0);
+		control.hcxt = AllocSetContextCreate(TopTransactionContext, "pmhash insert queues",
+											 ALLOCSET_SMALL_SIZES);
+		queue_of_file = hash_create("pmhash insert queues", 32, &control,
+									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		entries_context = AllocSetContextCreate(control.hcxt, "pmhash queued entries",
+												ALLOCSET_DEFAULT_SIZES);
+		context = control.hcxt;
+	}
 	queue = hash_search(queue_of_file, &file->file_id, HASH_ENTER, &found);
 	if (!found)
 	{
@@ -609,6 +593,7 @@ enqueue(InsertQueue *queue, const PmhEntry *entry)
 		if (queue->n == queue->capacity)
 			make_room(queue);
 	}
+	Assert(queue->n < queue->capacity && !pmhash_transaction_is_ending);
 	queue->entry[queue->n++] = *entry;
 	if (unlikely(queue->n - queue->first >= FULL))
 		apply(queue);
@@ -632,6 +617,7 @@ pmhash_queues_level_ends(int level, bool committed)
 
 	if (queues == NULL || queue_level != level)
 		return;
+	Assert(level > 1 && made != NULL);
 	if (committed)
 		queue_level = level - 1;
 	else
@@ -759,11 +745,8 @@ insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
 		pmhash_journal_note(file, entry, 1);
 
 	PMH_STOP_POINT("insert_after_journal");
-	if (file->logged)
-		result = pmhash_insert_and_log(file, entry, 1, &done);
-	else
-		result = pmh_insert(file->table, entry->hash, entry->value,
-							file->journaled);
+	result = file->logged ? pmhash_insert_and_log(file, entry, 1, &done) :
+		pmh_insert(file->table, entry->hash, entry->value, file->journaled);
 	pmhash_count(file, PMHASH_INSERTS, 1);
 	if (result != PMH_OK)
 		pmhash_insert_failed(index, file, result);

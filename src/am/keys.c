@@ -151,24 +151,23 @@ shape_can_return(PmhashShape shape)
 		shape != PMHASH_SHAPE_FLOAT4 && shape != PMHASH_SHAPE_FLOAT8;
 }
 
-/* Does equality of these keys follow a collation? */
-static bool
-key_is_collated(const KnownKey *known)
-{
-	return known->layout == TEXTOID || known->layout == BPCHAROID;
-}
-
 /*
- * The shape of a string under a collation that takes different strings for
- * equal: only the hash function knows.  Of text, that is: core's functions
- * for the others do not agree with their equality here.  hashname knows
- * nothing of collations, though nameeq does; hashbpchar then hashes the
- * trailing blanks, too, which bpchareq passes over.
+ * How are values of a known key (NULL: of any other) to be hashed?
+ *
+ * Under a collation that takes different strings for equal only the hash function knows.
+ * Of text, that is: core's functions for the others do not agree with their equality
+ * here.  hashname knows nothing of collations, though nameeq does; hashbpchar then hashes
+ * the trailing blanks, too, which bpchareq passes over.
  */
 static PmhashShape
-collated_shape(PmhashShape shape)
+shape_of(const KnownKey *known, Oid collation)
 {
-	switch (shape)
+	if (known == NULL)
+		return PMHASH_SHAPE_FUNCTION;
+	if ((known->layout != TEXTOID && known->layout != BPCHAROID) ||
+		!OidIsValid(collation) || get_collation_isdeterministic(collation))
+		return known->shape;
+	switch (known->shape)
 	{
 		case PMHASH_SHAPE_NAME:
 			return PMHASH_SHAPE_NAME_AS_TEXT;
@@ -177,18 +176,6 @@ collated_shape(PmhashShape shape)
 		default:
 			return PMHASH_SHAPE_FUNCTION;
 	}
-}
-
-/* How are values of a known key (NULL: of any other) to be hashed? */
-static PmhashShape
-shape_of(const KnownKey *known, Oid collation)
-{
-	if (known == NULL)
-		return PMHASH_SHAPE_FUNCTION;
-	if (key_is_collated(known) && OidIsValid(collation) &&
-		!get_collation_isdeterministic(collation))
-		return collated_shape(known->shape);
-	return known->shape;
 }
 
 /* Why the keys of a column can't be hashed. */
@@ -203,7 +190,7 @@ typedef enum Obstacle
 
 /*
  * Do not even core's functions agree with the equality of this column?  We mend those
- * of strings themselves (collated_shape), but can't in what contains strings.
+ * of strings themselves (shape_of), but can't in what contains strings.
  */
 static Obstacle
 function_obstacle(Relation index, int attno, Oid proc)
@@ -325,17 +312,6 @@ column_shapes(Relation index, bool passed)
 }
 
 /*
- * type_shape
- *		The shape of values of another type of a family, whose hash function is proc, in
- *		a column with this collation.
- */
-static PmhashShape
-type_shape(Oid type, Oid proc, Oid collation)
-{
-	return shape_of(find_known_key(type, proc), collation);
-}
-
-/*
  * From key values to 64-bit hashes, and back.
  *
  * There are three ways to hash a column, which its operator class decides:
@@ -441,6 +417,7 @@ pmhash_keys_make(Relation index, PmhashSeed seed)
 	int			ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
 	PmhashKeys *keys;
 
+	Assert(ncolumns >= 1 && ncolumns <= INDEX_MAX_KEYS);
 	keys = palloc0(offsetof(PmhashKeys, column) +
 				   ncolumns * sizeof(PmhashKeyColumn));
 	keys->ncolumns = ncolumns;
@@ -674,8 +651,11 @@ static uint64
 function_word(PmhashKeys *keys, PmhashKeyColumn *column,
 			  PmhashOperand *operand, Datum value)
 {
-	MemoryContext caller = MemoryContextSwitchTo(keys->scratch);
+	MemoryContext caller;
 	uint64		word;
+
+	Assert(keys->scratch != NULL && column->kind == PMHASH_KEY_FUNCTION);
+	caller = MemoryContextSwitchTo(keys->scratch);
 
 	if (operand->shape == PMHASH_SHAPE_NAME_AS_TEXT)
 		value = CStringGetTextDatum(NameStr(*DatumGetName(value)));
@@ -765,7 +745,7 @@ resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
 	Oid			proc = hash_proc(column, type);
 	PmhashShape shape;
 
-	shape = type_shape(type, proc, column->collation);
+	shape = shape_of(find_known_key(type, proc), column->collation);
 	if (column->kind == PMHASH_KEY_FUNCTION &&
 		shape_kind(shape) != PMHASH_KEY_FUNCTION)
 		shape = PMHASH_SHAPE_FUNCTION;
@@ -822,6 +802,7 @@ pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value, Oid subtype)
 {
 	PmhashKeyColumn *column = &keys->column[column_no];
 
+	Assert(column_no >= 0 && column_no < keys->ncolumns);
 	return column_word(keys, column, operand_for(keys, column, subtype), value);
 }
 

@@ -97,6 +97,7 @@ has_read_many(PmhashFile *file, BlockNumber page)
 static void
 check_still_valid(Relation index, Snapshot snapshot, const PmhashFile *file)
 {
+	Assert(IsolationIsSerializable());
 	if ((XactReadOnly && XactDeferrable) ||
 		pmhash_file_open_for_scan(index, snapshot) == file)
 		return;

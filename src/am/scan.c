@@ -51,6 +51,9 @@ pmhash_hand_over_dead(PmhashScanDead *dead, Relation index, PmhashFile *file)
 	int			ready = dead->nready;
 	int			others = dead->n - ready;
 
+	Assert(ready >= 0 && others >= 0 && dead->n <= PMHASH_DEAD_MAX);
+	Assert(dead->n == 0 || file != NULL);
+
 	dead->n = dead->nready = 0;
 	if (ready > 0)
 		pmhash_dead_entries(index, file, dead->epoch, dead->flushed, dead->entry, ready);
@@ -95,6 +98,7 @@ reserve_dead(PmhashScanDead *dead, MemoryContext context)
 {
 	if (dead->n < dead->capacity)
 		return;
+	Assert(dead->n < PMHASH_DEAD_MAX);
 	dead->capacity = Min(Max(dead->capacity * 2, FIRST_CAPACITY), PMHASH_DEAD_MAX);
 	if (dead->entry == NULL)
 		dead->entry = MemoryContextAlloc(context, dead->capacity * sizeof(PmhEntry));
@@ -108,6 +112,7 @@ add_dead(PmhashScanDead *dead, PmhEntry entry, XLogRecPtr lsn)
 {
 	bool		unknown = lsn == InvalidXLogRecPtr;
 
+	Assert(dead->n < dead->capacity && dead->nready <= dead->n);
 	if (dead->n == 0)
 		dead->flushed = GetFlushRecPtr(NULL);
 	if (!unknown && lsn <= dead->flushed)
@@ -458,52 +463,18 @@ start_position(IndexScanDesc scan, const PmhashFile *file)
 #define FIRST_ROWS	24
 #define LEAST_BATCH	8
 
-/* Is the heap one of whose pages we know how they are pinned and laid out? */
-static bool
-is_plain_heap(IndexScanDesc scan)
-{
-	return scan->xs_heapfetch != NULL &&
-		pmhash_is_heap_table(scan->heapRelation) &&
-		!RelationUsesLocalBuffers(scan->heapRelation);
-}
-
-/* Get ready, once for all rescans.  False if it can't be done for this table. */
-static bool
-begin_fetch(IndexScanDesc scan, PmhashScan *so)
-{
-	if (so->fetch == NULL && is_plain_heap(scan))
-	{
-		so->fetch = MemoryContextAlloc(so->context, sizeof(PmhashFetch));
-		pmhash_fetch_begin(so->fetch, so->context, scan->heapRelation,
-						   scan->indexRelation, scan->xs_snapshot);
-	}
-	return so->fetch != NULL;
-}
-
-/* Bring the pipe to the element being handed out, in the batch that there is now. */
-static void
-set_pipe(PmhashScan *so)
-{
-	PmhashPipe *pipe = &so->pipe;
-
-	if (pipe->value == NULL)
-		pmhash_pipe_begin(pipe, so->batch, so->batch_n, so->batch_shift, 0);
-	pipe->next = so->batch_next - 1;
-	pipe->distance = Min(so->rows_ahead, PMHASH_FETCH_DISTANCE);
-	so->rows_ahead++;
-}
-
 /*
- * fetch_ahead
- *		The current element is about to be handed out, and visited: prefetch for
- *		those that come after it, and pin its page.
+ * The current element is about to be handed out, and visited: prefetch for those that
+ * come after it, and pin its page.
  *
- * Nothing is done for rows that an invalid index has from the table itself.
+ * Nothing is done for rows that an invalid index has from the table itself, nor where we
+ * do not know how pages are pinned and laid out.
  */
 static void
 fetch_ahead(IndexScanDesc scan, PmhashScan *so)
 {
 	IndexFetchHeapData *heap = (IndexFetchHeapData *) scan->xs_heapfetch;
+	PmhashPipe *pipe = &so->pipe;
 	Buffer		pinned;
 
 	if (so->rows_ahead < FIRST_ROWS || so->batch_n < LEAST_BATCH)
@@ -511,10 +482,26 @@ fetch_ahead(IndexScanDesc scan, PmhashScan *so)
 		so->rows_ahead++;
 		return;
 	}
-	if (so->kind == SCAN_TABLE || !begin_fetch(scan, so))
+	if (so->kind == SCAN_TABLE)
 		return;
-	set_pipe(so);
-	pmhash_fetch_ahead(so->fetch, &so->pipe);
+	if (so->fetch == NULL)
+	{
+		if (heap == NULL || !pmhash_is_heap_table(scan->heapRelation) ||
+			RelationUsesLocalBuffers(scan->heapRelation))
+			return;
+		so->fetch = MemoryContextAlloc(so->context, sizeof(PmhashFetch));
+		pmhash_fetch_begin(so->fetch, so->context, scan->heapRelation,
+						   scan->indexRelation, scan->xs_snapshot);
+	}
+
+	/* bring the pipe to the element being handed out, in the batch that there is now */
+	if (pipe->value == NULL)
+		pmhash_pipe_begin(pipe, so->batch, so->batch_n, so->batch_shift, 0);
+	pipe->next = so->batch_next - 1;
+	pipe->distance = Min(so->rows_ahead, PMHASH_FETCH_DISTANCE);
+	so->rows_ahead++;
+	Assert(pipe->value == so->batch && pipe->n == so->batch_n);
+	pmhash_fetch_ahead(so->fetch, pipe);
 	pinned = heap->xs_cbuf;
 	heap->xs_cbuf = InvalidBuffer;	/* not ours any more if there is an error */
 #if PG_VERSION_NUM >= 190000
@@ -565,13 +552,8 @@ free_engine_memory(void *arg)
 void
 pmhash_scan_reserve_values(PmhashScan *so, size_t n)
 {
-	if (n <= so->values_capacity)
-		return;
-	if (so->values != NULL)
-		pfree(so->values);
-	so->values_capacity = 0;
-	so->values = MemoryContextAllocHuge(so->context, n * sizeof(uint64));
-	so->values_capacity = n;
+	so->values = pmhash_reserve(so->context, so->values, &so->values_capacity, n,
+								sizeof(uint64));
 }
 
 /*
@@ -625,6 +607,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 	so->want = so->start != 0 ? FIRST_OF_QUEUE : FIRST_WANT;
 	so->streaming = true;
 	so->kind = SCAN_ONE;
+	Assert(!so->sweeping);
 }
 
 /*
@@ -637,6 +620,7 @@ start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
 	pmhash_counters_add(RelationGetRelid(scan->indexRelation), PMHASH_TABLE_SCANS, 1);
 	so->walk = pmhash_table_walk(scan, so->walk, invalid, so->is_taken_as_is,
 								 so->context);
+	Assert(!so->sweeping);
 	pmhash_scan_reserve_values(so, MaxHeapTuplesPerPage);
 	so->recheck = !pmhash_scan_is_of_decoding(scan);
 	so->any_known_dead = false;
@@ -753,6 +737,7 @@ fill_from_cursor(IndexScanDesc scan, PmhashScan *so)
 	PmhResult	result;
 
 	pmhash_leave_out_dead(&so->cursor, so->file, scan->ignore_killed_tuples);
+	Assert(so->want > 0 && so->want <= PMHASH_CURSOR_VALUES);
 	result = pmh_cursor_next(so->file->table, &so->cursor, so->want);
 	if (result == PMH_DONE)
 	{
@@ -796,15 +781,6 @@ fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
 	return pmhash_scan_set_batch(so, so->values, so->sweep.n, 0, NULL);
 }
 
-/* The roots of the next page of the table; false at its end. */
-static bool
-fill_from_table(PmhashScan *so)
-{
-	int			n = pmhash_table_walk_next(so->walk, so->values);
-
-	return n >= 0 && pmhash_scan_set_batch(so, so->values, n, 0, NULL);
-}
-
 /* The next values of the file; false at its end, or if the scan has left it. */
 static bool
 fill_from_file(IndexScanDesc scan, PmhashScan *so)
@@ -826,9 +802,12 @@ fill_from_file(IndexScanDesc scan, PmhashScan *so)
 	return false;
 }
 
-/* Get more values, or begin with it; see fill_batch. */
+/*
+ * Get more values, or begin with it.  False if the scan is through; else there is a new
+ * batch, which may be empty.
+ */
 static bool
-read_batch(IndexScanDesc scan, PmhashScan *so)
+fill_batch(IndexScanDesc scan, PmhashScan *so)
 {
 	bool		more = false;
 
@@ -837,28 +816,21 @@ read_batch(IndexScanDesc scan, PmhashScan *so)
 		start_scan(scan, so);
 	else
 		PMH_STOP_POINT("scan_between_batches");
+	Assert(so->kind != SCAN_UNBOUND);
 
 	if (so->kind != SCAN_TABLE)
 		more = fill_from_file(scan, so);
 	if (unlikely(so->kind == SCAN_TABLE))
-		more = fill_from_table(so);
+	{
+		/* the roots of the next page of the table */
+		int			n = pmhash_table_walk_next(so->walk, so->values);
+
+		more = n >= 0 && pmhash_scan_set_batch(so, so->values, n, 0, NULL);
+	}
+	else
+		so->any_known_dead = more && scan->ignore_killed_tuples &&
+			pmhash_any_known_dead(so->file);
 	so->handing_out |= more && so->batch_n > 0;
-	return more;
-}
-
-/*
- * Get more values.  False if the scan is through; else there is a new batch,
- * which may be empty.
- */
-static bool
-fill_batch(IndexScanDesc scan, PmhashScan *so)
-{
-	bool		more = read_batch(scan, so);
-
-	if (so->kind == SCAN_TABLE)
-		return more;
-	so->any_known_dead = more && scan->ignore_killed_tuples &&
-		pmhash_any_known_dead(so->file);
 	return more;
 }
 
@@ -964,6 +936,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	ItemPointerData tids[256];
 	int64		total = 0;
 
+	Assert(!scan->xs_want_itup);
 	so->array.no_hurry = true;
 	so->repeats = true;
 	while (fill_batch(scan, so))

@@ -165,27 +165,6 @@ make_words(PmhashScan *so, int column, const ScanKey key, const ColumnArgs *args
 
 /* ---- the hashes of a product ---- */
 
-/* Make hashes[] large enough for n; what was in it is lost. */
-static void
-reserve_hashes(PmhashScan *so, size_t n)
-{
-	if (n <= so->hashes_capacity)
-		return;
-	if (so->hashes != NULL)
-		pfree(so->hashes);
-	so->hashes_capacity = 0;
-	so->hashes = MemoryContextAllocHuge(so->context, n * sizeof(uint64));
-	so->hashes_capacity = n;
-}
-
-/* Make room for more hashes; what is in it stays. */
-static void
-extend_hashes(PmhashScan *so)
-{
-	so->hashes_capacity += so->hashes_capacity / 2 + 1024;
-	so->hashes = repalloc_huge(so->hashes, so->hashes_capacity * sizeof(uint64));
-}
-
 /* Go on to the next combination; false after the last. */
 static bool
 next_combination(const PmhashProduct *product, int ncolumns, int *at, uint64 *words)
@@ -214,6 +193,7 @@ next_hashes(PmhashScan *so)
 	uint64		words[INDEX_MAX_KEYS];
 	size_t		n = 0;
 
+	Assert(product->next_range <= product->ranges);
 	if (product->next_range == product->ranges)
 		return false;
 	for (int i = 0; i < ncolumns; i++)
@@ -226,7 +206,10 @@ next_hashes(PmhashScan *so)
 		if (((hash >> 32) * product->ranges) >> 32 != product->next_range)
 			continue;
 		if (n == so->hashes_capacity)
-			extend_hashes(so);
+		{
+			so->hashes_capacity += so->hashes_capacity / 2 + 1024;
+			so->hashes = repalloc_huge(so->hashes, so->hashes_capacity * sizeof(uint64));
+		}
 		so->hashes[n++] = hash;
 	} while (next_combination(product, ncolumns, at, words));
 	so->nhashes = sort_unique(so->hashes, n);
@@ -302,7 +285,8 @@ pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,
 	if (product->ranges == 0)
 		return false;
 	most = Max(work_mem * 1024.0 / sizeof(uint64), product->count / product->ranges);
-	reserve_hashes(so, (size_t) Min(product->count, most));
+	so->hashes = pmhash_reserve(so->context, so->hashes, &so->hashes_capacity,
+								(size_t) Min(product->count, most), sizeof(uint64));
 	return next_hashes(so);
 }
 
@@ -344,33 +328,6 @@ StaticAssertDecl(PMH_VALUE_BITS + GROUP_BITS <= 64,
 StaticAssertDecl(LEAST_ROOM / VALUES_PER_KEY <= LAST_GROUP,
 				 "a scan in no hurry begins with a group that is allowed");
 
-/* ---- memory ---- */
-
-/* Make room in values[] for n more; what is in it stays. */
-static void
-extend_values(PmhashScan *so, size_t n)
-{
-	if (so->values_n + n <= so->values_capacity)
-		return;
-	so->values = repalloc_huge(so->values, (so->values_n + n) * sizeof(uint64));
-	so->values_capacity = so->values_n + n;
-}
-
-/* Make big[] large enough for n; what was in it is lost. */
-static void
-reserve_big(PmhashScan *so, size_t n)
-{
-	PmhashScanArray *array = &so->array;
-
-	if (n <= array->big_capacity)
-		return;
-	if (array->big != NULL)
-		pfree(array->big);
-	array->big_capacity = 0;
-	array->big = MemoryContextAlloc(so->context, n * sizeof(size_t));
-	array->big_capacity = n;
-}
-
 /* ---- groups ---- */
 
 /* Begin with the first of the scan's hashes; so->kind becomes SCAN_ARRAY. */
@@ -407,6 +364,7 @@ collect_value(void *arg, size_t key, uint64_t value)
 
 	if (value != PMH_VALUE_MANY && so->values_n < array->room)
 	{
+		Assert(key < LAST_GROUP && value <= PMH_VALUE_MAX && so->values_n < so->values_capacity);
 		so->values[so->values_n++] = value << GROUP_BITS | key;
 		return;
 	}
@@ -433,6 +391,7 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 			return false;
 	}
 	n = Min(array->group, so->nhashes - so->next_hash);
+	Assert(n > 0 && n <= LAST_GROUP);
 	array->group_hashes = so->hashes + so->next_hash;
 	pmhash_lock_keys(scan->indexRelation, so->file, so->keys, array->group_hashes, n,
 					 scan->xs_snapshot);
@@ -440,7 +399,8 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 	if (array->room >= LEAST_ROOM)
 		array->room = Max(n * VALUES_PER_KEY, LEAST_ROOM);
 	pmhash_scan_reserve_values(so, array->room);
-	reserve_big(so, n);
+	array->big = pmhash_reserve(so->context, array->big, &array->big_capacity, n,
+								sizeof(size_t));
 	array->nbig = array->next_big = 0;
 	array->collecting = SIZE_MAX;
 	array->overflowed = false;
@@ -485,7 +445,11 @@ collect_from_cursor(IndexScanDesc scan, PmhashScan *so)
 		pmhash_scan_leave_file(scan, so, result);
 		return false;
 	}
-	extend_values(so, batch->n);
+	if (so->values_n + batch->n > so->values_capacity)
+	{
+		so->values = repalloc_huge(so->values, (so->values_n + batch->n) * sizeof(uint64));
+		so->values_capacity = so->values_n + batch->n;
+	}
 	for (size_t i = 0; i < batch->n; i++)
 		so->values[so->values_n++] = batch->value[i] << GROUP_BITS | key;
 	return true;

@@ -74,6 +74,7 @@ pmhash_row_fetch(PmhashRow *row, uint64 value, Snapshot snapshot, bool *all_dead
 	bool		call_again = false;
 
 	pmhash_value_to_tid(value, &tid);
+	Assert(row->fetch != NULL);
 	*all_dead = false;
 	return table_index_fetch_tuple(row->fetch, &tid, snapshot, row->slot,
 								   &call_again, all_dead);
@@ -529,6 +530,7 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("index \"%s\" has not all rows of its table, which is no heap",
 						RelationGetRelationName(scan->indexRelation))));
+	Assert(pmhash_is_heap_table(walk->heap));
 	PredicateLockRelation(walk->heap, scan->xs_snapshot);
 	walk->snapshot = scan->xs_snapshot;
 	walk->next = 0;
@@ -536,46 +538,34 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 	return walk;
 }
 
-/* The roots of HOT chains of a page as values, ascending; returns how many. */
-static int
-collect_roots(Page page, BlockNumber block, uint64 *values)
-{
-	OffsetNumber last = PageGetMaxOffsetNumber(page);
-	ItemPointerData tid;
-	int			n = 0;
-
-	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
-	{
-		ItemId		lp = PageGetItemId(page, offset);
-
-		if (!ItemIdIsRedirected(lp) &&
-			(!ItemIdIsNormal(lp) ||
-			 HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, lp))))
-			continue;
-		ItemPointerSet(&tid, block, offset);
-		values[n++] = pmhash_tid_to_value(&tid);
-	}
-	return n;
-}
-
 /*
- * The values of the next page into values[MaxHeapTuplesPerPage], ascending.
- * Returns how many, or -1 at the end of the table.
+ * The roots of HOT chains of the next page as values into values[MaxHeapTuplesPerPage],
+ * ascending.  Returns how many, or -1 at the end of the table.
  */
 int
 pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values)
 {
 	Buffer		buffer;
-	int			n;
+	Page		page;
+	ItemPointerData tid;
+	int			n = 0;
 
 	if (walk->next >= walk->end)
 		return -1;
 	buffer = ReadBufferExtended(walk->heap, MAIN_FORKNUM, walk->next, RBM_NORMAL,
 								walk->access);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	n = collect_roots(BufferGetPage(buffer), walk->next, values);
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	ReleaseBuffer(buffer);
+	page = BufferGetPage(buffer);
+	for (OffsetNumber offset = FirstOffsetNumber; offset <= PageGetMaxOffsetNumber(page);
+		 offset++)
+	{
+		if (!pmhash_is_root(page, offset))
+			continue;
+		ItemPointerSet(&tid, walk->next, offset);
+		values[n++] = pmhash_tid_to_value(&tid);
+	}
+	UnlockReleaseBuffer(buffer);
+	Assert(n <= MaxHeapTuplesPerPage);
 	walk->next++;
 	walk->pages++;
 	return n;

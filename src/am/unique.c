@@ -122,15 +122,8 @@ keep_present(UniqueInsert *insert, uint64 epoch)
 {
 	bool		found = false;
 
-	if (present.n > insert->capacity)
-	{
-		if (insert->others != NULL)
-			pfree(insert->others);
-		insert->others = NULL;
-		insert->others = MemoryContextAllocHuge(CurrentMemoryContext,
-												present.n * sizeof(uint64));
-		insert->capacity = present.n;
-	}
+	insert->others = pmhash_reserve(CurrentMemoryContext, insert->others, &insert->capacity,
+									present.n, sizeof(uint64));
 	insert->epoch = epoch;
 	insert->nothers = 0;
 	for (size_t i = 0; i < present.n; i++)
@@ -151,18 +144,6 @@ forget_present(void)
 		pmh_values_free(&present);
 }
 
-/* Into the table, and into WAL if the file is logged; the journal has its note. */
-static PmhResult
-put_in(UniqueInsert *insert)
-{
-	PmhashFile *file = insert->file;
-	size_t		done;
-
-	return file->logged ? pmhash_insert_and_log(file, &insert->entry, 1, &done) :
-		pmh_insert(file->table, insert->entry.hash, insert->entry.value,
-				   file->journaled);
-}
-
 /*
  * Insert the entry, unless there is one that has not been looked at; if 'anyway', in
  * any case.  True if it is in; else what is there is in others[] then.
@@ -174,6 +155,7 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 	LWLock	   *lock = pmhash_key_lock(file, insert->entry.hash);
 	bool		inserted = false;
 	uint64		epoch;
+	size_t		done;
 	PmhResult	result;
 
 	if (file->journaled && !insert->noted)
@@ -181,12 +163,15 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 	insert->noted = true;
 	PMH_STOP_POINT("insert_after_journal");
 	epoch = pmhash_removal_epoch(file);
+	Assert(!LWLockHeldByMe(lock));
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	result = pmh_lookup(file->table, insert->entry.hash, &present);
 	if (result == PMH_OK && (anyway || nothing_is_new(insert)))
 	{
 		PMH_STOP_POINT("unique_before_insert");
-		result = put_in(insert);
+		result = file->logged ? pmhash_insert_and_log(file, &insert->entry, 1, &done) :
+			pmh_insert(file->table, insert->entry.hash, insert->entry.value,
+					   file->journaled);
 		inserted = result == PMH_OK;
 	}
 	LWLockRelease(lock);
@@ -224,22 +209,12 @@ find_existing(UniqueInsert *insert)
 
 /* ---- look ---- */
 
-/* Has the row fetched last our key?  (Another row may have its TID by now.) */
-static bool
-has_our_key(UniqueInsert *insert, PmhashRow *row, const SnapshotData *dirty)
-{
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-
-	return insert->keys->exact ||
-		(pmhash_row_key(row, dirty, values, isnull) &&
-		 pmhash_keys_equal(insert->index, values, insert->values));
-}
-
 /* Is the row at this TID in the way? */
 static Verdict
 look_at(UniqueInsert *insert, PmhashRow *row, PmhashScanDead *dead, uint64 value)
 {
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
 	SnapshotData dirty;
 	bool		all_dead;
 
@@ -256,7 +231,10 @@ look_at(UniqueInsert *insert, PmhashRow *row, PmhashScanDead *dead, uint64 value
 							 insert->epoch, entry, InvalidXLogRecPtr);
 		return FREE;
 	}
-	if (!has_our_key(insert, row, &dirty))
+	/* another row may have its TID by now */
+	if (!insert->keys->exact &&
+		(!pmhash_row_key(row, &dirty, values, isnull) ||
+		 !pmhash_keys_equal(insert->index, values, insert->values)))
 		return FREE;
 	if (insert->check == UNIQUE_CHECK_PARTIAL)
 		return TAKEN;
@@ -282,31 +260,6 @@ look_at_others(UniqueInsert *insert)
 	pmhash_hand_over_dead(&dead, insert->index, insert->file);
 	pmhash_row_end(&row);
 	return verdict;
-}
-
-/* Wait until it is known what becomes of the row that is in the way. */
-static void
-wait_for_other(UniqueInsert *insert)
-{
-	if (pmhash_removal_epoch(insert->file) != insert->epoch)
-		return;					/* perhaps it is not in the way at all */
-	if (insert->token != 0)
-		SpeculativeInsertionWait(insert->wait_for, insert->token);
-	else
-		XactLockTableWait(insert->wait_for, insert->index, &insert->tid,
-						  XLTW_InsertIndex);
-}
-
-/*
- * Is our row alive?  CREATE INDEX CONCURRENTLY inserts rows that others may have
- * deleted meanwhile, so that another one has the key: validate_index.
- */
-static bool
-our_row_is_alive(UniqueInsert *insert)
-{
-	ItemPointerData tid = insert->tid;	/* changed by the look-up */
-
-	return table_index_fetch_tuple_check(insert->heap, &tid, SnapshotSelf, NULL);
 }
 
 pg_noreturn static void
@@ -335,9 +288,16 @@ duplicate_key(UniqueInsert *insert)
 static bool
 taken(UniqueInsert *insert)
 {
+	ItemPointerData tid = insert->tid;	/* changed by the look-up */
+
 	if (pmhash_removal_epoch(insert->file) != insert->epoch)
 		return false;			/* was that the row that the entry is of? */
-	if (our_row_is_alive(insert))
+
+	/*
+	 * Is ours alive?  CREATE INDEX CONCURRENTLY inserts rows that others may have deleted
+	 * meanwhile, so that another one has the key: validate_index.
+	 */
+	if (table_index_fetch_tuple_check(insert->heap, &tid, SnapshotSelf, NULL))
 		duplicate_key(insert);
 	if (insert->check == UNIQUE_CHECK_YES)
 	{
@@ -370,7 +330,14 @@ check_and_insert(UniqueInsert *insert)
 				insert->nothers = 0;
 				break;
 			case OPEN:
-				wait_for_other(insert);
+				/* until it is known what becomes of the row that is in the way */
+				if (pmhash_removal_epoch(insert->file) != insert->epoch)
+					;			/* perhaps it is not in the way at all */
+				else if (insert->token != 0)
+					SpeculativeInsertionWait(insert->wait_for, insert->token);
+				else
+					XactLockTableWait(insert->wait_for, insert->index, &insert->tid,
+									  XLTW_InsertIndex);
 				insert->nothers = 0;
 				break;
 		}
@@ -447,6 +414,7 @@ pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 	};
 	bool		unique = true;
 
+	Assert(check != UNIQUE_CHECK_NO);
 	pmhash_value_to_tid(entry->value, &insert.tid);
 	if (check == UNIQUE_CHECK_PARTIAL)
 		unique = look_and_insert(&insert);
@@ -660,14 +628,8 @@ pmhash_build_unique_check(PmhashBuildUnique *unique, const PmhEntry *entries, si
 {
 	size_t		nrepeated;
 
-	if (n > unique->capacity)
-	{
-		if (unique->hash != NULL)
-			pfree(unique->hash);
-		unique->capacity = 0;
-		unique->hash = MemoryContextAllocHuge(unique->context, n * sizeof(uint64));
-		unique->capacity = n;
-	}
+	unique->hash = pmhash_reserve(unique->context, unique->hash, &unique->capacity, n,
+								  sizeof(uint64));
 	for (size_t i = 0; i < n; i++)
 		unique->hash[i] = entries[i].hash;
 	nrepeated = leave_repeated(unique->hash, n);

@@ -120,44 +120,6 @@ typedef struct JoinWork
 	Cost		copies;			/* of outer rows */
 } JoinWork;
 
-/* Is there a condition that the index does not cover? */
-static bool
-has_filter(const IndexOptInfo *index, const JoinClauses *clauses,
-		   const JoinPathExtraData *extra)
-{
-	return list_length(extra->restrictlist) + list_length(index->indrestrictinfo) >
-		list_length(clauses->conditions);
-}
-
-/* How many rows a key leads to. */
-static double
-rows_per_key(PlannerInfo *root, IndexOptInfo *index, const JoinClauses *clauses)
-{
-	Selectivity selectivity =
-		clauselist_selectivity(root,
-							   add_predicate_to_index_quals(index, clauses->conditions),
-							   index->rel->relid, JOIN_INNER, NULL);
-
-	return selectivity * index->rel->tuples;
-}
-
-/*
- * The part of a key's rows that is visited if the first match is all there is; the
- * factor of two is core's (costsize.c, final_cost_nestloop).
- */
-static double
-visited_part(const IndexOptInfo *index, const JoinClauses *clauses,
-			 const JoinPathExtraData *extra)
-{
-	const SemiAntiJoinFactors *factors = &extra->semifactors;
-	double		matched = factors->outer_match_frac;
-	double		until = Min(2.0 / (factors->match_count + 1), 1);
-
-	if (has_filter(index, clauses, extra))
-		return matched * until + (1 - matched);
-	return matched * until;
-}
-
 /* ---- pages ---- */
 
 /*
@@ -213,44 +175,6 @@ cost_of_pages(PlannerInfo *root, IndexOptInfo *index, bool index_only, const Joi
 }
 
 /* ---- the whole ---- */
-
-/* The conditions: what keys are computed from, and what rows are held against. */
-static Cost
-cost_of_conditions(PlannerInfo *root, IndexOptInfo *index, JoinPathExtraData *extra,
-				   const JoinWork *w, Cost *startup)
-{
-	QualCost	join;
-	QualCost	table;
-
-	cost_qual_eval(&join, extra->restrictlist, root);
-	cost_qual_eval(&table, index->indrestrictinfo, root);
-	*startup += join.startup + table.startup;
-	return w->visited * (join.per_tuple + table.per_tuple);
-}
-
-static void
-count_work(PlannerInfo *root, IndexOptInfo *index, const JoinClauses *clauses,
-		   JoinType type, JoinPathExtraData *extra, const Path *outer, JoinWork *w)
-{
-	w->probes = clamp_row_est(outer->rows);
-	w->loops = outer->parallel_workers > 0 ?
-		clamp_row_est(outer->parent->rows) : w->probes;
-	w->found = rows_per_key(root, index, clauses);
-	w->visited = w->probes * w->found;
-	if (type == JOIN_SEMI || type == JOIN_ANTI || extra->inner_unique)
-		w->visited *= visited_part(index, clauses, extra);
-	w->copies = w->probes * outer->pathtarget->width * COPY_COST;
-}
-
-/* Rows that a path gives: all, or those of one process. */
-static double
-rows_of_path(const RelOptInfo *joinrel, const Path *outer)
-{
-	if (outer->parallel_workers == 0)
-		return joinrel->rows;
-	/* what one process has of the outer side, it has of the result */
-	return clamp_row_est(joinrel->rows * outer->rows / Max(outer->parent->rows, 1));
-}
 
 /*
  * Not more than a nested loop over some index of the table that has won so far: we
@@ -339,27 +263,56 @@ charge_for_disabled(const RelOptInfo *inner, const JoinPathExtraData *extra,
 #endif
 }
 
-/*
- * cost_join
- *		Fill in the costs and rows of a path that joins 'outer' by 'index'.
- */
+/* Fill in the costs and rows of a path that joins 'outer' by 'index'. */
 static void
 cost_join(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
 		  const JoinClauses *clauses, JoinType type, bool index_only,
 		  JoinPathExtraData *extra, Path *outer, Path *path)
 {
 	const PathTarget *target = joinrel->reltarget;
+	bool		has_filter = list_length(extra->restrictlist) +
+		list_length(index->indrestrictinfo) > list_length(clauses->conditions);
+	bool		parallel = outer->parallel_workers > 0;
 	JoinWork	w;
+	QualCost	of_join;
+	QualCost	of_table;
 	Cost		run_cost;
 
-	count_work(root, index, clauses, type, extra, outer, &w);
-	path->rows = rows_of_path(joinrel, outer);
-	path->startup_cost = outer->startup_cost + target->cost.startup + START_COST;
+	Assert(list_length(clauses->keys) == index->nkeycolumns);
+	w.probes = clamp_row_est(outer->rows);
+	w.loops = parallel ? clamp_row_est(outer->parent->rows) : w.probes;
+	w.found = index->rel->tuples *
+		clauselist_selectivity(root,
+							   add_predicate_to_index_quals(index, clauses->conditions),
+							   index->rel->relid, JOIN_INNER, NULL);
+	w.visited = w.probes * w.found;
+	if (type == JOIN_SEMI || type == JOIN_ANTI || extra->inner_unique)
+	{
+		/*
+		 * The first match is all there is; the factor of two is core's (costsize.c,
+		 * final_cost_nestloop).
+		 */
+		double		matched = extra->semifactors.outer_match_frac;
+		double		until = Min(2.0 / (extra->semifactors.match_count + 1), 1);
+
+		w.visited *= matched * until + (has_filter ? 1 - matched : 0);
+	}
+	w.copies = w.probes * outer->pathtarget->width * COPY_COST;
+
+	/* what one process has of the outer side, it has of the result */
+	path->rows = !parallel ? joinrel->rows :
+		clamp_row_est(joinrel->rows * outer->rows / Max(outer->parent->rows, 1));
+
+	/* the conditions: what keys are computed from, and what rows are held against */
+	cost_qual_eval(&of_join, extra->restrictlist, root);
+	cost_qual_eval(&of_table, index->indrestrictinfo, root);
+	path->startup_cost = outer->startup_cost + target->cost.startup + START_COST +
+		of_join.startup + of_table.startup;
 	run_cost = outer->total_cost - outer->startup_cost;
 	run_cost += w.probes * PROBE_COST + w.copies;
 	run_cost += w.visited * (index_only ? KEY_COST +
-						ROW_COST * (1 - index->rel->allvisfrac) : ROW_COST);
-	run_cost += cost_of_conditions(root, index, extra, &w, &path->startup_cost);
+							 ROW_COST * (1 - index->rel->allvisfrac) : ROW_COST);
+	run_cost += w.visited * (of_join.per_tuple + of_table.per_tuple);
 	run_cost += cost_of_pages(root, index, index_only, &w);
 	run_cost += path->rows * (cpu_tuple_cost + target->cost.per_tuple);
 	path->total_cost = path->startup_cost + run_cost;
@@ -384,13 +337,6 @@ typedef struct Condition
 	Cost		cost;
 	Index		level;
 } Condition;
-
-/* Is a to be evaluated before b? */
-static bool
-comes_before(const Condition *a, const Condition *b)
-{
-	return a->level < b->level || (a->level == b->level && a->cost < b->cost);
-}
 
 /*
  * The clauses of a list of RestrictInfos in the order in which they are to be
@@ -417,7 +363,9 @@ ordered_clauses(PlannerInfo *root, List *restrictinfos)
 		c.cost = cost.per_tuple;
 		c.level = rinfo->leakproof && c.cost < 10 * cpu_operator_cost ?
 			0 : rinfo->security_level;
-		for (; at > 0 && comes_before(&c, &sorted[at - 1]); at--)
+		for (; at > 0 && (c.level < sorted[at - 1].level ||
+						  (c.level == sorted[at - 1].level && c.cost < sorted[at - 1].cost));
+			 at--)
 			sorted[at] = sorted[at - 1];
 		sorted[at] = c;
 	}
@@ -839,15 +787,6 @@ has_record(PlannerInfo *root, const RelOptInfo *rel)
 	return found;
 }
 
-/* Are its rows ones that we can't keep, or must not read ahead? */
-static bool
-outer_is_unusual(PlannerInfo *root, const RelOptInfo *rel)
-{
-	/* as minimal tuples (exec.c); a nested loop makes none of them */
-	return list_length(rel->reltarget->exprs) > MaxTupleAttributeNumber ||
-		has_record(root, rel) || has_locks(root, rel);
-}
-
 /* ---- conditions and columns ---- */
 
 /* An index column, and where its value is to come from. */
@@ -1050,31 +989,50 @@ make_path(PlannerInfo *root, const Candidate *c, Path *outer)
 	return (Path *) path;
 }
 
-/* Paths for all orders that the outer relation comes in. */
+/*
+ * Paths for all orders that the outer relation comes in; those of parallel plans, in
+ * which each worker reads a part of the outer relation, and looks that up by itself; or
+ * for IN (sub-query), whose rows, none twice, are the keys.
+ */
 static void
-add_serial_paths(PlannerInfo *root, const Candidate *c)
+add_paths_for_index(PlannerInfo *root, Candidate *c, JoinType jointype)
 {
+	IndexOptInfo *index = c->index;
 	ListCell   *lc;
 
+	if (index->amcostestimate != pmhash_costestimate || index->hypothetical ||
+		(index->indpred != NIL && !index->predOK))
+		return;
+	/* rows are kept as minimal tuples (exec.c), and read ahead; a nested loop does neither */
+	if (!bind_columns(root, index, c->joinrel, c->outerrel, c->type,
+					  c->extra->restrictlist, &c->clauses) ||
+		list_length(c->outerrel->reltarget->exprs) > MaxTupleAttributeNumber ||
+		has_record(root, c->outerrel) || has_locks(root, c->outerrel))
+		return;
+	c->index_only = key_is_enough(index);
+	if (jointype == JOIN_UNIQUE_OUTER)
+	{
+		Path	   *outer = c->outerrel->cheapest_total_path;
+
+		if (outer->param_info != NULL)
+			return;
+		/* from PostgreSQL 19 on the relation is that of its unique rows (joinrels.c) */
+#if PG_VERSION_NUM < 190000
+		outer = (Path *) create_unique_path(root, c->outerrel, outer, c->extra->sjinfo);
+#endif
+		if (outer != NULL)
+			add_path(c->joinrel, make_path(root, c, outer));
+		return;
+	}
 	foreach(lc, c->outerrel->pathlist)
 	{
 		Path	   *outer = lfirst(lc);
 
-		if (outer->param_info != NULL)
-			continue;
-		if (outer != c->outerrel->cheapest_total_path &&
-			outer != c->outerrel->cheapest_startup_path && outer->pathkeys == NIL)
-			continue;
-		add_path(c->joinrel, make_path(root, c, outer));
+		if (outer->param_info == NULL &&
+			(outer == c->outerrel->cheapest_total_path ||
+			 outer == c->outerrel->cheapest_startup_path || outer->pathkeys != NIL))
+			add_path(c->joinrel, make_path(root, c, outer));
 	}
-}
-
-/* Each worker reads a part of the outer relation, and looks that up by itself. */
-static void
-add_parallel_paths(PlannerInfo *root, const Candidate *c)
-{
-	ListCell   *lc;
-
 	if (!c->joinrel->consider_parallel)
 		return;
 	foreach(lc, c->outerrel->partial_pathlist)
@@ -1084,52 +1042,6 @@ add_parallel_paths(PlannerInfo *root, const Candidate *c)
 		if (foreach_current_index(lc) == 0 || outer->pathkeys != NIL)
 			add_partial_path(c->joinrel, make_path(root, c, outer));
 	}
-}
-
-/* IN (sub-query): its rows, none twice, are the keys. */
-static void
-add_unique_path(PlannerInfo *root, const Candidate *c)
-{
-	Path	   *outer = c->outerrel->cheapest_total_path;
-
-	if (outer->param_info != NULL)
-		return;
-	/* from PostgreSQL 19 on the relation is that of its unique rows (joinrels.c) */
-#if PG_VERSION_NUM < 190000
-	outer = (Path *) create_unique_path(root, c->outerrel, outer, c->extra->sjinfo);
-#endif
-	if (outer != NULL)
-		add_path(c->joinrel, make_path(root, c, outer));
-}
-
-static void
-add_paths_for_index(PlannerInfo *root, Candidate *c, JoinType jointype)
-{
-	IndexOptInfo *index = c->index;
-
-	if (index->amcostestimate != pmhash_costestimate || index->hypothetical ||
-		(index->indpred != NIL && !index->predOK))
-		return;
-	if (!bind_columns(root, index, c->joinrel, c->outerrel, c->type,
-					  c->extra->restrictlist, &c->clauses) ||
-		outer_is_unusual(root, c->outerrel))
-		return;
-	c->index_only = key_is_enough(index);
-	if (jointype == JOIN_UNIQUE_OUTER)
-		add_unique_path(root, c);
-	else
-	{
-		add_serial_paths(root, c);
-		add_parallel_paths(root, c);
-	}
-}
-
-/* Do we know how to do this kind of join? */
-static bool
-is_known_type(JoinType jointype)
-{
-	return jointype == JOIN_INNER || jointype == JOIN_LEFT || jointype == JOIN_SEMI ||
-		jointype == JOIN_ANTI || jointype == JOIN_UNIQUE_OUTER;
 }
 
 static void
@@ -1147,7 +1059,9 @@ join_hook(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 	if (IS_GROUPED_REL(joinrel) || IS_GROUPED_REL(outerrel))
 		return;
 #endif
-	if (!pmhash_enable_join || !is_known_type(jointype) ||
+	if (!pmhash_enable_join ||
+		(jointype != JOIN_INNER && jointype != JOIN_LEFT && jointype != JOIN_SEMI &&
+		 jointype != JOIN_ANTI && jointype != JOIN_UNIQUE_OUTER) ||
 		!has_index(innerrel) || !query_only_reads(root) ||
 		!is_plain_table(root, innerrel) || !bms_is_empty(joinrel->lateral_relids) ||
 		has_unusual_clause(extra->restrictlist) ||
@@ -1250,6 +1164,8 @@ add_page_scan(PlannerInfo *root, RelOptInfo *rel, const IndexPath *scan)
 	if (!bind_columns(root, index, NULL, NULL, JOIN_INNER, NIL, &keys) ||
 		contain_volatile_functions((Node *) keys.keys))
 		return;
+	Assert(list_length(keys.keys) == index->nkeycolumns);
+	Assert(list_length(keys.types) == index->nkeycolumns);
 	path->path = scan->path;
 	NodeSetTag(path, T_CustomPath);
 	path->path.pathtype = T_CustomScan;
