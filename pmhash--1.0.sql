@@ -268,35 +268,6 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pmhash_files() IS
 'files of the pmhash indexes of this database';
 
--- What logged indexes have written to WAL, of all databases; for pg_waldump it is
--- XLOG/NOOP.  For whom pg_walinspect is.
-CREATE FUNCTION pmhash_wal_records(
-	IN start_lsn pg_lsn,
-	IN end_lsn pg_lsn,
-	OUT record_start pg_lsn,
-	OUT record_end pg_lsn,
-	OUT xid xid,
-	OUT record_length int4,
-	OUT type text,
-	OUT file_id text,
-	OUT flags int4,
-	OUT entries int4,
-	OUT database oid,
-	OUT "table" oid,
-	OUT index oid,
-	OUT horizon xid,
-	OUT hashes int8[],
-	OUT tids tid[])
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pmhash_wal_records'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
-REVOKE ALL ON FUNCTION pmhash_wal_records(pg_lsn, pg_lsn) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION pmhash_wal_records(pg_lsn, pg_lsn) TO pg_read_server_files;
-
-COMMENT ON FUNCTION pmhash_wal_records(pg_lsn, pg_lsn) IS
-'WAL records of pmhash indexes';
-
 CREATE VIEW pmhash_indexes AS
 	SELECT n.nspname AS schema,
 		   t.relname AS "table",

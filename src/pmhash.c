@@ -11,8 +11,6 @@
 #include "miscadmin.h"
 
 #include "am/am.h"
-#include "am/insert_queue.h"
-#include "am/standby_fill.h"
 #include "cluster/cluster.h"
 #include "join/join.h"
 
@@ -27,10 +25,8 @@ _PG_init(void)
 	pmhash_set_filler(&pmhash_filler);
 	if (process_shared_preload_libraries_in_progress)
 	{
-		pmhash_insert_queue_init();
 		pmhash_transaction_init();
-		pmhash_utility_hook_init();
-		pmhash_object_hook_init();
+		pmhash_hooks_init();
 		pmhash_join_init();
 	}
 }

@@ -12,9 +12,13 @@
 #define PMHASH_AM_H
 
 #include "access/amapi.h"
+#include "access/attnum.h"
 #include "access/genam.h"
+#include "access/xact.h"
+#include "utils/snapshot.h"
 
 #include "cluster/cluster.h"
+#include "cluster/standby_build.h"
 
 /* ---- callbacks, a file each ---- */
 
@@ -50,7 +54,6 @@ extern double pmhash_unread_part(struct PlannerInfo *root,
 								 struct IndexOptInfo *index);
 extern double pmhash_index_correlation(struct PlannerInfo *root,
 									   struct IndexOptInfo *index);
-extern bytea *pmhash_options(Datum reloptions, bool validate);
 extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
@@ -62,11 +65,56 @@ extern void pmhash_transaction_init(void);
 extern void pmhash_warn_of_equality(Relation index);
 extern char *pmhash_opfamily_name(Oid family);
 
-/* ---- index_stats.c ---- */
+/* ---- functions.c ---- */
 extern void pmhash_require_index(Relation index);
 
+/* ---- insert.c ---- */
+
+/* Another one whenever queues may have gone: see insert_queue. */
+extern uint32 pmhash_queue_generation;
+
+extern void pmhash_apply_inserts(const PmhashFile *file);
+extern void pmhash_queues_apply(int level);
+extern void pmhash_queues_level_ends(int level, bool committed);
+extern void pmhash_queues_forget(void);
+extern PmhashFile *pmhash_open_for_scan(Relation index, Snapshot snapshot);
+extern PmhashFile *pmhash_open_for_reading(Relation index, Snapshot snapshot);
+
+/* ---- key_types.c ---- */
+extern AttrNumber pmhash_lock_row_types(Relation index);
+extern bool pmhash_core_hash_misleads(Oid type, Oid collation);
+extern bool pmhash_range_order_misleads(Oid type);
+extern void pmhash_row_types_note(Oid relid, AttrNumber attno);
+extern void pmhash_row_types_check(void);
+extern void pmhash_row_types_forget(void);
+extern void pmhash_row_types_level_ends(SubXactEvent event);
+
+/* ---- spool.c: sorting, with a look at interrupts ---- */
+extern int	pmhash_compare_entries(const void *a, const void *b);
+extern void pmhash_sort_entries(PmhEntry *entry, size_t n);
+extern void pmhash_sort_numbers(uint64 *number, size_t n);
+
+/* ---- standby_fill.c ---- */
+extern const PmhashFiller pmhash_filler;
+
 /* ---- vacuum.c ---- */
-extern void pmhash_vacuum_delay_point(void);
+
+/*
+ * Make an array large enough for n elements of so many bytes; what was in it is lost.
+ * *capacity: for how many it is, 0 if it is NULL.
+ */
+static inline void *
+pmhash_reserve(MemoryContext context, void *array, size_t *capacity, size_t n, size_t size)
+{
+	if (n <= *capacity)
+		return array;
+	if (array != NULL)
+		pfree(array);
+	*capacity = 0;
+	array = MemoryContextAllocHuge(context, n * size);
+	*capacity = n;
+	return array;
+}
 
 /* ---- cost.c ---- */
 struct RelOptInfo;
@@ -76,7 +124,26 @@ extern double pmhash_residence(struct PlannerInfo *root, const struct RelOptInfo
 extern int	pmhash_fillfactor(Relation index);
 
 /* ---- hooks.c ---- */
-extern void pmhash_object_hook_init(void);
-extern void pmhash_utility_hook_init(void);
+
+struct PlannedStmt;
+struct PlanState;
+
+typedef struct PmhashStatement
+{
+	struct PmhashStatement *next;
+	MemoryContext context;		/* its indexes are opened, its scans are made in it;
+								 * NULL: a utility statement that may build indexes */
+	const struct PlannedStmt *planned;	/* NULL: a utility statement */
+	struct PlanState *plan;		/* the same */
+	bool		inserts;		/* it may insert rows */
+	bool		skips_locked;	/* it passes over locked ones somewhere */
+	bool		builds;			/* it may build indexes in parallel */
+	MemoryContextCallback callback;
+} PmhashStatement;
+
+extern bool pmhash_index_builder_runs(void);
+extern const PmhashStatement *pmhash_statement_in(MemoryContext context);
+extern bool pmhash_skips_locked(const struct PlannedStmt *planned, Index rti);
+extern void pmhash_hooks_init(void);
 
 #endif							/* PMHASH_AM_H */

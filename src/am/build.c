@@ -29,11 +29,9 @@
 #include "utils/backend_progress.h"
 #include "utils/memutils.h"
 
-#include "build_scan.h"
-#include "key_types.h"
-#include "spool.h"
-#include "temp_file.h"
-#include "unique.h"
+#include "am/am.h"
+#include "am/build.h"
+#include "am/unique.h"
 #include "cluster/counters.h"
 #include "cluster/give_way.h"
 #include "cluster/refill.h"
@@ -55,7 +53,7 @@ typedef struct BuildState
 	MemoryContext context;		/* all memory of the build */
 	size_t		memory;			/* bytes that spooled entries may take */
 	PmhashBuildScan scan;
-	double		loaded;			/* entries already in the file */
+	double		loaded;			/* entries already in the table */
 	bool		beside_writers; /* of others, into the same file */
 	PmhashBuildUnique *unique;	/* NULL: keys may come twice */
 
@@ -79,17 +77,15 @@ load_failed(BuildState *build, PmhResult result)
 	pmhash_engine_error(build->index, build->file, result);
 }
 
-/* Make load[] large enough for n entries; what was in it is lost. */
+/*
+ * Make load[] large enough for n entries; what was in it is lost.  (An error in between
+ * ends the build, so the pointer that it leaves is not used.)
+ */
 static void
 reserve_load(BuildState *build, size_t n)
 {
-	if (n <= build->load_capacity)
-		return;
-	if (build->load != NULL)
-		pfree(build->load);
-	build->load_capacity = 0;
-	build->load = MemoryContextAllocHuge(build->context, n * sizeof(PmhEntry));
-	build->load_capacity = n;
+	build->load = pmhash_reserve(build->context, build->load, &build->load_capacity, n,
+								 sizeof(PmhEntry));
 }
 
 /* Count n entries as loaded. */
@@ -151,70 +147,45 @@ keep_rest(BuildState *build, PmhashSpool *spool, int i)
 }
 
 /*
- * Load a range made of 'count' partitions that do not fit in memory though
- * the engine would have it no smaller: load as much as fits, and keep the
- * rest for later.
+ * Load a range made of 'count' partitions: as much of it as fits in memory.  What does
+ * not, though the engine would have the range no smaller, is kept for later.
  */
 static void
-load_first_part(BuildState *build, PmhashSpool *spool, int first, int count,
-				uint32 bits, uint64 range)
+load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uint32 bits,
+				uint64 range, uint64 n)
 {
-	uint64		limit = load_limit(build);
+	uint64		most = Min(n, load_limit(build));
 	uint64		at = 0;
 
-	reserve_load(build, limit);
+	reserve_load(build, most);
 	for (int i = first; i < first + count; i++)
 	{
-		uint64		n = Min(spool->partition_n[i], limit - at);
-
-		pmhash_spool_take(spool, i, build->load + at, n);
-		at += n;
-	}
-	load_range(build, bits, range, at);
-	for (int i = first; i < first + count; i++)
-		keep_rest(build, spool, i);
-}
-
-/* Load a range made of 'count' partitions, n entries, which fit in memory. */
-static void
-load_whole(BuildState *build, PmhashSpool *spool, int first, int count,
-		   uint32 bits, uint64 range, uint64 n)
-{
-	uint64		at = 0;
-
-	reserve_load(build, n);
-	for (int i = first; i < first + count; i++)
-	{
-		uint64		here = spool->partition_n[i];
+		uint64		here = Min(spool->partition_n[i], most - at);
 
 		pmhash_spool_take(spool, i, build->load + at, here);
 		at += here;
 	}
-	load_range(build, bits, range, n);
+	Assert(at == most);
+	load_range(build, bits, range, most);
+	for (int i = first; i < first + count && most < n; i++)
+		keep_rest(build, spool, i);
 }
 
 static void load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix);
-
-/* Into how many bits to partition n entries so that the parts fit in memory. */
-static int
-bits_to_fit(const BuildState *build, uint64 n)
-{
-	int			bits = 1;
-
-	while (bits < PMHASH_SPOOL_BITS && n >> bits > load_limit(build) / 2)
-		bits++;
-	return bits;
-}
 
 /* Partition a partition again by the next hash bits, and load that. */
 static void
 load_in_pieces(BuildState *build, PmhashSpool *spool, int i, int bits,
 			   uint64 range)
 {
-	PmhashSpool *pieces = pmhash_spool_make(build->context, build->memory, bits,
-											bits_to_fit(build, spool->partition_n[i]),
-											NULL, NULL);
+	PmhashSpool *pieces;
+	int			piece_bits = 1;
 
+	/* the pieces are to fit in memory */
+	while (piece_bits < PMHASH_SPOOL_BITS &&
+		   spool->partition_n[i] >> piece_bits > load_limit(build) / 2)
+		piece_bits++;
+	pieces = pmhash_spool_make(build->context, build->memory, bits, piece_bits, NULL, NULL);
 	reserve_load(build, REST_ENTRIES);
 	while (spool->partition_n[i] > 0)
 	{
@@ -246,6 +217,9 @@ load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
 	int			own_bits = bits - spool->bits;
 	int			step = partitions >> own_bits;
 
+	Assert(own_bits >= 0 && step >= 1);
+	Assert(spool->bits == 0 ? prefix == 0 : prefix >> spool->bits == 0);
+
 	for (int first = 0; first < partitions; first += step)
 	{
 		uint64		range = (prefix << own_bits) | (first / step);
@@ -254,12 +228,10 @@ load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
 		for (int i = first; i < first + step; i++)
 			n += spool->partition_n[i];
 
-		if (n <= load_limit(build))
-			load_whole(build, spool, first, step, bits, range, n);
-		else if (bits < (int) build->depth)
+		if (n > load_limit(build) && bits < (int) build->depth)
 			load_in_pieces(build, spool, first, bits, range);
 		else
-			load_first_part(build, spool, first, step, bits, range);
+			load_partitions(build, spool, first, step, bits, range, n);
 	}
 }
 
@@ -284,6 +256,7 @@ insert_load(BuildState *build, size_t n)
 static void
 insert_rest(BuildState *build)
 {
+	Assert(build->rest_n > 0 && build->load_capacity >= REST_ENTRIES);
 	pmhash_temp_seek(build->rest, 0, 0);
 	while (build->rest_n > 0)
 	{
@@ -298,28 +271,21 @@ insert_rest(BuildState *build)
 }
 
 /*
- * Slots that the entries will need at least: one for each key.  Keys with four rows
- * and more have a value list and take no more than that.  It is a hint.  If others take
- * more, the engine cuts what it is given further, and into segments that are full; had
- * more been foreseen than are needed, segments would not be.
+ * Bulk load the spool into the table.
+ *
+ * The engine is told how many slots the entries will need at least: one for each key.
+ * Keys with four rows and more have a value list and take no more than that.  It is a
+ * hint.  If others take more, the engine cuts what it is given further, and into segments
+ * that are full; had more been foreseen than are needed, segments would not be.
  */
-static uint64
-expected_slots(BuildState *build)
-{
-	double		keys = estimateHyperLogLog(&build->scan.distinct);
-
-	return (uint64) Min(keys, build->scan.entries);
-}
-
-/* Bulk load the spool into the file. */
 static void
 load_table(BuildState *build)
 {
+	double		keys = estimateHyperLogLog(&build->scan.distinct);
 	PmhResult	result;
 
-	result = pmh_bulk_begin(build->file->table, expected_slots(build),
-							build->fillfactor, &build->depth,
-							&build->bulk);
+	result = pmh_bulk_begin(build->file->table, (uint64) Min(keys, build->scan.entries),
+							build->fillfactor, &build->depth, &build->bulk);
 	if (result != PMH_OK)
 		load_failed(build, result);
 
@@ -372,22 +338,6 @@ typedef struct Present
 	size_t		n;
 } Present;
 
-/* Spool all that is in the file; ERROR if it can't be read. */
-static void
-spool_file(BuildState *build, PmhSweep *sweep, PmhashSpool *spool)
-{
-	PmhResult	result;
-
-	while ((result = pmh_sweep_next(build->file->table, sweep)) == PMH_OK)
-	{
-		pmhash_give_way();
-		for (size_t i = 0; i < sweep->n; i++)
-			pmhash_spool_add(spool, sweep->entries[i].hash, sweep->entries[i].value);
-	}
-	if (result != PMH_DONE)
-		load_failed(build, result);
-}
-
 /*
  * Spool what is in the file already.  To be called after the scan: each entry
  * of a row that the scan has seen is in by now if its inserter has made one,
@@ -406,7 +356,14 @@ spool_present(BuildState *build)
 	sweep.repeats = true;		/* they are looked for, not counted */
 	PG_TRY();
 	{
-		spool_file(build, &sweep, present);
+		while ((result = pmh_sweep_next(build->file->table, &sweep)) == PMH_OK)
+		{
+			pmhash_give_way();
+			for (size_t i = 0; i < sweep.n; i++)
+				pmhash_spool_add(present, sweep.entries[i].hash, sweep.entries[i].value);
+		}
+		if (result != PMH_DONE)
+			load_failed(build, result);
 	}
 	PG_FINALLY();
 	{
@@ -477,27 +434,6 @@ spool_absent(BuildState *build, PmhashSpool *spool, int i, const Present *presen
 }
 
 /*
- * Insert a partition of the spool.  In the order of the heap, not of the hash:
- * so all segments of the partition fill evenly.
- */
-static void
-insert_partition(BuildState *build, PmhashSpool *spool, int i,
-				 const Present *present)
-{
-	uint64		limit = load_limit(build);
-
-	while (spool->partition_n[i] > 0)
-	{
-		uint64		n = Min(spool->partition_n[i], limit);
-
-		reserve_load(build, n);
-		pmhash_spool_take(spool, i, build->load, n);
-		insert_load(build, drop_present(build, present, n));
-		count_loaded(build, n);
-	}
-}
-
-/*
  * Insert a partition but for what is present.  Writers may have inserted any number of
  * rows, and all of one key: what is present goes by in pieces that fit in memory, and the
  * partition is gone through once for each.
@@ -519,22 +455,20 @@ insert_absent(BuildState *build, PmhashSpool *present, int i)
 		spool = absent;
 		take_present(build, present, i, &here);
 	}
-	insert_partition(build, spool, i, &here);
+	/* in the order of the heap, not of the hash: so all segments fill evenly */
+	while (spool->partition_n[i] > 0)
+	{
+		uint64		n = Min(spool->partition_n[i], load_limit(build));
+
+		reserve_load(build, n);
+		pmhash_spool_take(spool, i, build->load, n);
+		insert_load(build, drop_present(build, &here, n));
+		count_loaded(build, n);
+	}
 	if (spool != build->scan.spool)
 		pmhash_spool_free(spool);
 	if (here.entry != NULL)
 		pfree(here.entry);
-}
-
-/* Insert the spool but for what writers have inserted themselves. */
-static void
-insert_spool(BuildState *build)
-{
-	PmhashSpool *present = spool_present(build);
-
-	for (int i = 0; i < PMHASH_SPOOL_PARTITIONS; i++)
-		insert_absent(build, present, i);
-	pmhash_spool_free(present);
 }
 
 /* Load what the scan has spooled. */
@@ -550,7 +484,13 @@ load_all(BuildState *build)
 	if (build->beside_writers)
 		pmhash_refill_scanned();
 	if (build->scan.entries > 0 && build->beside_writers)
-		insert_spool(build);
+	{
+		PmhashSpool *present = spool_present(build);
+
+		for (int i = 0; i < PMHASH_SPOOL_PARTITIONS; i++)
+			insert_absent(build, present, i);
+		pmhash_spool_free(present);
+	}
 	else if (build->scan.entries > 0)
 		load_table(build);
 	pmhash_spool_free(build->scan.spool);
@@ -594,38 +534,15 @@ scan_and_load(BuildState *build, Relation heap, IndexInfo *indexInfo)
 	return rows;
 }
 
-/* file: NULL to make one. */
+/* Memory for a build: half for the spool, half for the part of it that is being loaded. */
 static void
-init_build(BuildState *build, Relation index, PmhashFile *file)
+init_build(BuildState *build, Relation index)
 {
-	MemoryContext old;
-
 	memset(build, 0, sizeof(*build));
 	build->index = index;
-	build->context = AllocSetContextCreate(CurrentMemoryContext,
-										   "pmhash build",
+	build->context = AllocSetContextCreate(CurrentMemoryContext, "pmhash build",
 										   ALLOCSET_DEFAULT_SIZES);
-	old = MemoryContextSwitchTo(build->context);
-	build->file = file != NULL ? file : pmhash_file_create(index);
-	build->beside_writers = file != NULL;
-	build->fillfactor = pmhash_fillfactor(index);
-	MemoryContextSwitchTo(old);
-
-	/* half for the spool, half for the part of it that is being loaded */
 	build->memory = (size_t) maintenance_work_mem * 1024 / 2;
-}
-
-/*
- * A NULL in the first column has no entry, so no other one would be found.  The
- * server leaves it to the access method to say so.
- */
-static void
-refuse_nulls_not_distinct(const IndexInfo *indexInfo)
-{
-	if (indexInfo->ii_Unique && indexInfo->ii_NullsNotDistinct)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("access method \"%s\" does not support NULLS NOT DISTINCT", "pmhash")));
 }
 
 /*
@@ -643,11 +560,15 @@ is_first_build(Relation index, const IndexInfo *indexInfo)
 }
 
 /*
- * The row types in the keys stay as they are meanwhile.  Not for rows with parts that the
- * server drops by itself: what is left of them has other hashes (row_types.c).
+ * What keys are hashed by stays what it is until the transaction ends.
+ *
+ * Row types: not for rows with parts that the server drops by itself, as what is left of
+ * them has other hashes (key_types.c).  Hash functions and equalities: who adds one to a
+ * family (validate.c) waits, and finds this index in the catalogs then.  Before they are
+ * looked up.
  */
 static void
-keep_row_types(Relation index)
+keep_hashing(Relation index)
 {
 	AttrNumber	temporary = pmhash_lock_row_types(index);
 
@@ -657,16 +578,6 @@ keep_row_types(Relation index)
 				 errmsg("column %d of index \"%s\" contains a composite type with an attribute of a temporary type",
 						temporary, RelationGetRelationName(index)),
 				 errdetail("The hash of a key is made of all its attributes, and a temporary type takes them with it when it is dropped.")));
-}
-
-/*
- * Hash functions and equalities stay what they are until the transaction ends: who adds
- * one to a family (validate.c) waits, and finds this index in the catalogs then.
- * Before they are looked up.
- */
-static void
-keep_operator_families(Relation index)
-{
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 		LockDatabaseObject(OperatorFamilyRelationId, index->rd_opfamily[i], 0,
 						   AccessShareLock);
@@ -686,16 +597,24 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 {
 	BuildState	build;
 	IndexBuildResult *result;
+	MemoryContext old;
 
-	refuse_nulls_not_distinct(indexInfo);
-	keep_row_types(index);
-	keep_operator_families(index);
+	/* a NULL in the first column has no entry; the server leaves it to us to say so */
+	if (indexInfo->ii_Unique && indexInfo->ii_NullsNotDistinct)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" does not support NULLS NOT DISTINCT", "pmhash")));
+	keep_hashing(index);
 	if (is_first_build(index, indexInfo))
 	{
 		pmhash_counters_forget_index(RelationGetRelid(index));
 		pmhash_warn_of_equality(index);
 	}
-	init_build(&build, index, NULL);
+	init_build(&build, index);
+	old = MemoryContextSwitchTo(build.context);
+	build.file = pmhash_file_create(index);
+	build.fillfactor = pmhash_fillfactor(index);
+	MemoryContextSwitchTo(old);
 	if (indexInfo->ii_Unique)
 	{
 		build.unique = pmhash_build_unique_make(build.context, heap, index);
@@ -722,7 +641,11 @@ pmhash_build_beside_writers(Relation heap, Relation index,
 {
 	BuildState	build;
 
-	init_build(&build, index, file);
+	Assert(file != NULL);
+	init_build(&build, index);
+	build.file = file;
+	build.beside_writers = true;
+	build.fillfactor = pmhash_fillfactor(index);
 	indexInfo->ii_Concurrent = true;
 	(void) scan_and_load(&build, heap, indexInfo);
 	MemoryContextDelete(build.context);
@@ -737,12 +660,9 @@ pmhash_build_load(PmhashFile *file, int fillfactor, const PmhashBuildScan *scan)
 {
 	BuildState	build;
 
-	memset(&build, 0, sizeof(build));
+	init_build(&build, NULL);
 	build.file = file;
 	build.fillfactor = fillfactor;
-	build.context = AllocSetContextCreate(CurrentMemoryContext, "pmhash build",
-										  ALLOCSET_DEFAULT_SIZES);
-	build.memory = (size_t) maintenance_work_mem * 1024 / 2;
 	build.scan = *scan;
 	load_all(&build);
 	MemoryContextDelete(build.context);

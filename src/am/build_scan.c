@@ -36,7 +36,8 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "am/build_scan.h"
+#include "am/build.h"
+#include "am/fetch.h"
 #include "cluster/give_way.h"
 #include "cluster/heap_table.h"
 
@@ -69,6 +70,13 @@
 /* Tuples ahead of the one at hand that are prefetched. */
 #define PREFETCH		12
 
+/* Blocks of a table, given out a piece at a time to all processes that scan it. */
+typedef struct BlockRange
+{
+	BlockNumber nblocks;
+	pg_atomic_uint64 next;		/* not given out yet */
+} BlockRange;
+
 /* What does not change from page to page. */
 typedef struct PageScan
 {
@@ -98,8 +106,8 @@ typedef struct QuietPage
  * May an index on heap be built page by page?  The caller of the build holds
  * ShareLock or a stronger one on heap, unless the build is concurrent.
  */
-bool
-pmhash_can_scan_pages(Relation heap, IndexInfo *indexInfo)
+static bool
+can_scan_pages(Relation heap, IndexInfo *indexInfo)
 {
 	return pmhash_is_heap_table(heap) &&
 		!indexInfo->ii_Concurrent &&
@@ -108,8 +116,8 @@ pmhash_can_scan_pages(Relation heap, IndexInfo *indexInfo)
 }
 
 /* All blocks that heap has now. */
-void
-pmhash_block_range_init(PmhashBlockRange *range, Relation heap)
+static void
+block_range_init(BlockRange *range, Relation heap)
 {
 	range->nblocks = RelationGetNumberOfBlocks(heap);
 	pg_atomic_init_u64(&range->next, 0);
@@ -121,14 +129,6 @@ static inline HeapTupleHeader
 tuple_at(Page page, OffsetNumber offset)
 {
 	return (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, offset));
-}
-
-/* Do the hint bits alone say that a tuple is alive? */
-static inline bool
-is_hinted_live(HeapTupleHeader tuple)
-{
-	return HeapTupleHeaderXminCommitted(tuple) &&
-		(tuple->t_infomask & HEAP_XMAX_INVALID) != 0;
 }
 
 /*
@@ -148,8 +148,15 @@ list_tuples(QuietPage *quiet)
 	{
 		if (!ItemIdIsNormal(PageGetItemId(page, offset)))
 			continue;
-		if (!all_visible && !is_hinted_live(tuple_at(page, offset)))
-			return false;
+		if (!all_visible)
+		{
+			HeapTupleHeader tuple = tuple_at(page, offset);
+
+			/* do the hint bits alone say that it is alive? */
+			if (!HeapTupleHeaderXminCommitted(tuple) ||
+				(tuple->t_infomask & HEAP_XMAX_INVALID) == 0)
+				return false;
+		}
 		quiet->offset[quiet->n++] = offset;
 	}
 	return true;
@@ -185,29 +192,13 @@ pass_tuple(PageScan *scan, QuietPage *quiet, BlockNumber block, OffsetNumber off
 	bool		isnull[INDEX_MAX_KEYS];
 	HeapTupleData tuple;
 
-	tuple.t_data = tuple_at(quiet->page, offset);
-	tuple.t_len = ItemIdGetLength(PageGetItemId(quiet->page, offset));
-	tuple.t_tableOid = RelationGetRelid(scan->heap);
-	ItemPointerSet(&tuple.t_self, block, offset);
+	pmhash_tuple_on_page(scan->heap, quiet->page, block, offset, &tuple);
 	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
 		values[i] = pmhash_column(&tuple, info->ii_IndexAttrNumbers[i], columns,
 								 &isnull[i]);
 	if (HeapTupleIsHeapOnly(&tuple))
 		ItemPointerSetOffsetNumber(&tuple.t_self, root_of(scan, quiet, offset));
 	scan->callback(scan->index, &tuple.t_self, values, isnull, true, scan->state);
-}
-
-static void
-pass_tuples(PageScan *scan, QuietPage *quiet, BlockNumber block)
-{
-	for (int i = 0; i < quiet->n; i++)
-	{
-		if (i + PREFETCH < quiet->n)
-			__builtin_prefetch(tuple_at(quiet->page, quiet->offset[i + PREFETCH]));
-		pgstat_count_heap_getnext(scan->heap);
-		pass_tuple(scan, quiet, block, quiet->offset[i]);
-	}
-	scan->rows += quiet->n;
 }
 
 /* Read a page.  False, and nothing is passed on, if it is not quiet. */
@@ -223,8 +214,15 @@ scan_quiet_page(PageScan *scan, BlockNumber block)
 	LockBuffer(quiet.buffer, BUFFER_LOCK_SHARE);
 	is_quiet = list_tuples(&quiet);
 	LockBuffer(quiet.buffer, BUFFER_LOCK_UNLOCK);
+	for (int i = 0; is_quiet && i < quiet.n; i++)
+	{
+		if (i + PREFETCH < quiet.n)
+			__builtin_prefetch(tuple_at(quiet.page, quiet.offset[i + PREFETCH]));
+		pgstat_count_heap_getnext(scan->heap);
+		pass_tuple(scan, &quiet, block, quiet.offset[i]);
+	}
 	if (is_quiet)
-		pass_tuples(scan, &quiet, block);
+		scan->rows += quiet.n;
 	ReleaseBuffer(quiet.buffer);
 	return is_quiet;
 }
@@ -268,11 +266,11 @@ scan_piece(PageScan *scan, BlockNumber from, BlockNumber to)
  * Scan what is left of range, together with all processes that share it: each
  * piece of it is scanned by one of them.  Calls callback for every
  * row as table_index_build_scan would; returns how many there were.  progress:
- * count blocks in pg_stat_progress_create_index.  Only if pmhash_can_scan_pages.
+ * count blocks in pg_stat_progress_create_index.  Only if can_scan_pages.
  */
-double
-pmhash_scan_pages(Relation heap, Relation index, IndexInfo *indexInfo,
-				  PmhashBlockRange *range, bool progress,
+static double
+scan_blocks(Relation heap, Relation index, IndexInfo *indexInfo,
+				  BlockRange *range, bool progress,
 				  IndexBuildCallback callback, void *state)
 {
 	PageScan	scan = {0};
@@ -335,7 +333,7 @@ typedef struct Shared
 	size_t		memory;			/* bytes of entries for each participant */
 	bool		by_page;		/* the blocks of range, not the table scan */
 	bool		gives_way;		/* workers have to, as the leader does */
-	PmhashBlockRange range;
+	BlockRange range;
 	SharedFileSet files;
 	WorkerResult worker[FLEXIBLE_ARRAY_MEMBER];
 } Shared;
@@ -391,13 +389,13 @@ double
 pmhash_build_scan(Relation heap, Relation index, IndexInfo *indexInfo,
 				  PmhashBuildScan *scan)
 {
-	PmhashBlockRange range;
+	BlockRange range;
 
-	if (!pmhash_can_scan_pages(heap, indexInfo))
+	if (!can_scan_pages(heap, indexInfo))
 		return table_index_build_scan(heap, index, indexInfo, true, true,
 									  pmhash_spool_row, scan, NULL);
-	pmhash_block_range_init(&range, heap);
-	return pmhash_scan_pages(heap, index, indexInfo, &range, true,
+	block_range_init(&range, heap);
+	return scan_blocks(heap, index, indexInfo, &range, true,
 							 pmhash_spool_row, scan);
 }
 
@@ -410,7 +408,7 @@ scan_part(Relation heap, Relation index, IndexInfo *indexInfo, Shared *shared,
 		  ParallelTableScanDesc table_scan, bool leader, PmhashBuildScan *scan)
 {
 	if (shared->by_page)
-		return pmhash_scan_pages(heap, index, indexInfo, &shared->range, leader,
+		return scan_blocks(heap, index, indexInfo, &shared->range, leader,
 								 pmhash_spool_row, scan);
 	return table_index_build_scan(heap, index, indexInfo, true, leader,
 								  pmhash_spool_row, scan,
@@ -536,8 +534,8 @@ fill_shared(PmhashParallelScan *parallel, Relation heap, Relation index,
 	shared->seed = seed;
 	shared->memory = memory / (workers + 1);
 	shared->gives_way = pmhash_gives_way();
-	shared->by_page = pmhash_can_scan_pages(heap, indexInfo);
-	pmhash_block_range_init(&shared->range, heap);
+	shared->by_page = can_scan_pages(heap, indexInfo);
+	block_range_init(&shared->range, heap);
 	SharedFileSetInit(&shared->files, context->seg);
 	parallel->shared = shared;
 	parallel->table_scan = share(context, KEY_TABLE_SCAN,
@@ -613,21 +611,6 @@ pmhash_parallel_begin(Relation heap, Relation index, IndexInfo *indexInfo,
 	return parallel;
 }
 
-/* Add what a worker has found. */
-static void
-collect(PmhashBuildScan *scan, Shared *shared, int worker)
-{
-	WorkerResult *result = &shared->worker[worker];
-	char		name[NAMEDATALEN];
-
-	worker_file_name(name, worker);
-	pmhash_spool_import(scan->spool, &shared->files.fs, name, &result->spool);
-	scan->entries += result->entries;
-	for (int i = 0; i < DISTINCT_REGISTERS; i++)
-		scan->distinct.hashesArr[i] = Max(scan->distinct.hashesArr[i],
-										  result->distinct[i]);
-}
-
 /*
  * Take part in the scan, wait for the workers, and gather what they have
  * spooled.  Returns the number of the table's rows.
@@ -647,11 +630,19 @@ pmhash_parallel_scan(PmhashParallelScan *parallel, Relation heap,
 	WaitForParallelWorkersToFinish(parallel->context);
 	for (int i = 0; i < parallel->context->nworkers_launched; i++)
 	{
+		WorkerResult *result = &shared->worker[i];
+		char		name[NAMEDATALEN];
+
 		InstrAccumParallelQuery(&parallel->buffer_usage[i],
 								&parallel->wal_usage[i]);
-		collect(scan, shared, i);
-		rows += shared->worker[i].rows;
-		indexInfo->ii_BrokenHotChain |= shared->worker[i].broken_hot_chain;
+		worker_file_name(name, i);
+		pmhash_spool_import(scan->spool, &shared->files.fs, name, &result->spool);
+		scan->entries += result->entries;
+		for (int r = 0; r < DISTINCT_REGISTERS; r++)
+			scan->distinct.hashesArr[r] = Max(scan->distinct.hashesArr[r],
+											  result->distinct[r]);
+		rows += result->rows;
+		indexInfo->ii_BrokenHotChain |= result->broken_hot_chain;
 	}
 	return rows;
 }

@@ -41,9 +41,9 @@
 #include "utils/rel.h"
 #include "utils/spccache.h"
 
-#include "fetch.h"
-#include "insert_queue.h"
-#include "scan.h"
+#include "am/am.h"
+#include "am/fetch.h"
+#include "am/scan.h"
 
 /* Blocks in a part of the hints: few, since a scan of few rows touches many parts. */
 #define PART_BITS	7
@@ -413,40 +413,9 @@ go_to_block(PmhashFetch *fetch, BlockNumber block)
 		pmhash_fetch_release(fetch);
 	}
 	fetch->buffer = read_block(fetch, block);
+	Assert(BufferGetBlockNumber(fetch->buffer) == block);
 	fetch->block = block;
 	prune_page(fetch->heap, fetch->buffer);
-}
-
-/*
- * pmhash_fetch_row
- *		Find the row, of the HOT chain that a value leads to, that the snapshot
- *		sees.
- *
- * It is in fetch->tuple then, and stays there until the next call or
- * pmhash_fetch_release.  False if there is none; then fetch->dead says whether the
- * chain is dead to all.  Locks the row for serializable
- * transactions, as index scans do.
- */
-bool
-pmhash_fetch_row(PmhashFetch *fetch, uint64 value)
-{
-	ItemPointerData tid;
-	bool		found;
-
-	pmhash_value_to_tid(value, &tid);
-	go_to_block(fetch, pmhash_value_to_block(value));
-	LockBuffer(fetch->buffer, BUFFER_LOCK_SHARE);
-	found = heap_hot_search_buffer(&tid, fetch->heap, fetch->buffer, fetch->snapshot,
-								   &fetch->tuple, &fetch->dead, true);
-	if (unlikely(fetch->dead))
-		fetch->lsn = BufferGetLSNAtomic(fetch->buffer);
-	LockBuffer(fetch->buffer, BUFFER_LOCK_UNLOCK);
-	pgstat_count_index_tuples(fetch->index, 1);
-	if (!found)
-		return false;
-	fetch->tuple.t_self = tid;
-	pgstat_count_heap_fetch(fetch->index);
-	return true;
 }
 
 /* ---- the rows of a page ---- */
@@ -477,25 +446,11 @@ find_visible_to_all(Page page, OffsetNumber offset)
 	return offset;
 }
 
-/* Find the row that a value leads to on the page that is pinned and locked. */
-static void
-find_row(PmhashFetch *fetch, PmhashPageRows *rows, uint64 value)
-{
-	ItemPointerData tid;
-	bool		dead;
-
-	pmhash_value_to_tid(value, &tid);
-	if (heap_hot_search_buffer(&tid, fetch->heap, fetch->buffer, fetch->snapshot,
-							   &fetch->tuple, &dead, true))
-		rows->offset[rows->n++] = ItemPointerGetOffsetNumber(&tid);
-	else if (dead)
-		rows->dead[rows->ndead++] = value;
-}
-
 /*
- * Find the rows of values [from, to) of the pipe, which are on the page that is pinned.
- * If the page says that every snapshot sees all its rows that is so for those taken on
- * a primary (heapam.c, heapgetpage); serializable transactions lock each row.
+ * Find the rows of values [from, to) of the pipe, which are on the page that is pinned:
+ * of the HOT chain that each leads to the member that the snapshot sees.  If the page
+ * says that every snapshot sees all its rows that is so for those taken on a primary
+ * (heapam.c, heapgetpage); serializable transactions lock each row.
  */
 static void
 find_rows(PmhashFetch *fetch, const PmhashPipe *pipe, size_t from, size_t to,
@@ -511,13 +466,24 @@ find_rows(PmhashFetch *fetch, const PmhashPipe *pipe, size_t from, size_t to,
 	{
 		uint64		value = pipe->value[i] >> pipe->shift;
 		OffsetNumber found = InvalidOffsetNumber;
+		ItemPointerData tid;
+		bool		dead;
 
+		if (unlikely(fetch->dead_in != NULL) && pmhash_known_dead(fetch->dead_in, value))
+			continue;
 		if (likely(all_visible))
 			found = find_visible_to_all(page, pmhash_value_to_offset(value));
 		if (likely(found != InvalidOffsetNumber))
+		{
 			rows->offset[rows->n++] = found;
-		else
-			find_row(fetch, rows, value);
+			continue;
+		}
+		pmhash_value_to_tid(value, &tid);
+		if (heap_hot_search_buffer(&tid, fetch->heap, fetch->buffer, fetch->snapshot,
+								   &fetch->tuple, &dead, true))
+			rows->offset[rows->n++] = ItemPointerGetOffsetNumber(&tid);
+		else if (dead)
+			rows->dead[rows->ndead++] = value;
 	}
 	if (unlikely(rows->ndead > 0))
 		rows->lsn = BufferGetLSNAtomic(fetch->buffer);
@@ -527,27 +493,29 @@ find_rows(PmhashFetch *fetch, const PmhashPipe *pipe, size_t from, size_t to,
 /*
  * pmhash_fetch_page_rows
  *		Find the rows of the next values of a pipe, as many as are on one page, up to
- *		PMHASH_PAGE_ROWS; there is one value at least.
+ *		'most' and PMHASH_PAGE_ROWS; there is one value at least.
  *
- * Its values are in the order of the heap.  Afterwards the page is pinned, as by
- * pmhash_fetch_row; pipe->next is past the values; rows has what the snapshot sees, in
- * their order, for pmhash_fetch_found.  Locks rows for serializable
+ * Its values are in the order of the heap.  Afterwards the page is pinned, until the next
+ * call or pmhash_fetch_release; pipe->next is past the values; rows has what the snapshot
+ * sees, in their order, for pmhash_fetch_found.  Locks rows for serializable
  * transactions, as index scans do.
  */
 void
-pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe, PmhashPageRows *rows)
+pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe, size_t most,
+					   PmhashPageRows *rows)
 {
 	BlockNumber block = block_of(pipe, pipe->next);
-	size_t		most = Min(pipe->n, pipe->next + PMHASH_PAGE_ROWS);
+	size_t		last = pipe->next + Min(most, PMHASH_PAGE_ROWS);
 	size_t		end = pipe->next + 1;
 
-	while (end < most && block_of(pipe, end) == block)
+	Assert(most > 0 && pipe->next < pipe->n && last <= pipe->n);
+	while (end < last && block_of(pipe, end) == block)
 		end++;
 	rows->n = rows->next = rows->ndead = 0;
 	PMH_STOP_POINT("pages_before_page");
-	pmhash_fetch_ahead(fetch, pipe);
 	go_to_block(fetch, block);
 	find_rows(fetch, pipe, pipe->next, end, rows);
+	Assert((size_t) (rows->n + rows->ndead) <= end - pipe->next);
 	pgstat_count_index_tuples(fetch->index, end - pipe->next);
 	for (int i = 0; i < rows->n; i++)
 		pgstat_count_heap_fetch(fetch->index);
@@ -583,4 +551,43 @@ pmhash_fetch_release(PmhashFetch *fetch)
 	if (BufferIsValid(fetch->buffer))
 		ReleaseBuffer(fetch->buffer);
 	fetch->buffer = InvalidBuffer;
+}
+
+/*
+ * pmhash_chain_members
+ *		The offsets of the members of the HOT chain that begins at a line pointer, aborted
+ *		ones too; returns how many (compare heap_get_root_tuples in pruneheap.c).
+ *
+ * page: that of a locked buffer, or a copy.  member: room for MaxHeapTuplesPerPage.
+ */
+int
+pmhash_chain_members(Page page, OffsetNumber root, OffsetNumber *member)
+{
+	OffsetNumber last = Min(PageGetMaxOffsetNumber(page), MaxHeapTuplesPerPage);
+	OffsetNumber offset = root;
+	TransactionId before = InvalidTransactionId;
+	int			n = 0;
+
+	if (root < FirstOffsetNumber || root > last)
+		return 0;
+	if (ItemIdIsRedirected(PageGetItemId(page, root)))
+		offset = ItemIdGetRedirect(PageGetItemId(page, root));
+	while (offset >= FirstOffsetNumber && offset <= last && n < MaxHeapTuplesPerPage)
+	{
+		ItemId		lp = PageGetItemId(page, offset);
+		HeapTupleHeader tuple;
+
+		if (!ItemIdIsNormal(lp))
+			break;
+		tuple = (HeapTupleHeader) PageGetItem(page, lp);
+		if (TransactionIdIsValid(before) &&
+			!TransactionIdEquals(before, HeapTupleHeaderGetXmin(tuple)))
+			break;
+		member[n++] = offset;
+		if (!HeapTupleHeaderIsHotUpdated(tuple))
+			break;
+		before = HeapTupleHeaderGetUpdateXid(tuple);
+		offset = ItemPointerGetOffsetNumber(&tuple->t_ctid);
+	}
+	return n;
 }

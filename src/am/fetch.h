@@ -10,7 +10,7 @@
 #ifndef PMHASH_FETCH_H
 #define PMHASH_FETCH_H
 
-#include "access/htup.h"
+#include "access/htup_details.h"
 #include "storage/block.h"
 #include "storage/buf.h"
 #include "storage/bufmgr.h"
@@ -47,8 +47,7 @@ typedef struct PmhashFetch
 	Buffer		buffer;			/* pinned page, or InvalidBuffer */
 	BlockNumber block;			/* which one it is */
 	HeapTupleData tuple;		/* the last one found, on that page */
-	bool		dead;			/* none was found, and no snapshot sees one; */
-	XLogRecPtr	lsn;			/* then: of the page, when that was judged */
+	PmhashFile *dead_in;		/* rows known to be dead there are not visited, or NULL */
 	/* figures for EXPLAIN */
 	uint64		blocks;			/* pages visited */
 	uint64		hinted;			/* of these, found by a hint */
@@ -108,11 +107,37 @@ extern PmhashFile *pmhash_fetch_open_file(Relation index, Snapshot snapshot);
 extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,
 							   Relation heap, Relation index, Snapshot snapshot);
 extern void pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe);
-extern bool pmhash_fetch_row(PmhashFetch *fetch, uint64 value);
-extern void pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe,
+extern void pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe, size_t most,
 								   PmhashPageRows *rows);
 extern Buffer pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value);
 extern void pmhash_fetch_release(PmhashFetch *fetch);
+
+extern int	pmhash_chain_members(Page page, OffsetNumber root, OffsetNumber *member);
+
+/* A tuple of a block of a heap, in the page itself or a copy of it. */
+static inline void
+pmhash_tuple_on_page(Relation heap, Page page, BlockNumber block, OffsetNumber offset,
+					 HeapTuple tuple)
+{
+	ItemId		lp = PageGetItemId(page, offset);
+
+	Assert(ItemIdIsNormal(lp));
+	tuple->t_data = (HeapTupleHeader) PageGetItem(page, lp);
+	tuple->t_len = ItemIdGetLength(lp);
+	tuple->t_tableOid = RelationGetRelid(heap);
+	ItemPointerSet(&tuple->t_self, block, offset);
+}
+
+/* Does a HOT chain, which an entry may name, begin at this line pointer? */
+static inline bool
+pmhash_is_root(Page page, OffsetNumber offset)
+{
+	ItemId		lp = PageGetItemId(page, offset);
+
+	return ItemIdIsRedirected(lp) ||
+		(ItemIdIsNormal(lp) &&
+		 !HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, lp)));
+}
 
 /*
  * Have a row of the pinned page in fetch->tuple, one of those that
@@ -122,13 +147,8 @@ extern void pmhash_fetch_release(PmhashFetch *fetch);
 static inline void
 pmhash_fetch_found(PmhashFetch *fetch, OffsetNumber offset)
 {
-	Page		page = BufferGetPage(fetch->buffer);
-	ItemId		lp = PageGetItemId(page, offset);
-
-	fetch->tuple.t_data = (HeapTupleHeader) PageGetItem(page, lp);
-	fetch->tuple.t_len = ItemIdGetLength(lp);
-	fetch->tuple.t_tableOid = RelationGetRelid(fetch->heap);
-	ItemPointerSet(&fetch->tuple.t_self, fetch->block, offset);
+	pmhash_tuple_on_page(fetch->heap, BufferGetPage(fetch->buffer), fetch->block, offset,
+						 &fetch->tuple);
 }
 
 #endif							/* PMHASH_FETCH_H */

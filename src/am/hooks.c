@@ -1,13 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * hooks.c
- *	  What pmhash takes note of when objects are made, altered and dropped, and does
- *	  before and after utility statements.
- *
- * The server calls the hook for each object that a statement makes, alters or drops,
- * before the change can be seen.  What is noted is looked at when the statement or the
- * transaction is over; only a new database is looked at here and now, since its files
- * are copied next (new_database.c).
+ *	  What the server tells pmhash of statements and objects: its hooks.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,15 +12,15 @@
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
 #include "tcop/utility.h"
 #include "utils/lsyscache.h"
 
 #include "am/am.h"
-#include "am/insert_queue.h"
-#include "am/row_types.h"
-#include "am/statements.h"
 #include "cluster/launcher.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"
@@ -34,49 +28,172 @@
 #include "cluster/older_snapshots.h"
 #include "cluster/requests.h"
 
+/*
+ * The statements that are being executed, as far as an access method has to know
+ * of them.
+ *
+ * It is called without a word of which statement it is for.  But indexes are opened for
+ * inserts, and scans are made, in the memory context of the execution that they belong
+ * to (executor.h, es_query_cxt), or of COPY FROM; so the statement is found by that.
+ * Remembered are those that may insert rows (insert.c), and those that pass over
+ * locked ones (scan.c), as long as their context is there.
+ *
+ * And utility statements that may build indexes, in parallel: no plan says so, as it does
+ * of queries (executor_run).
+ */
+
+static PmhashStatement *statements = NULL;	/* the last one first */
+
+static void
+forget(void *arg)
+{
+	for (PmhashStatement **link = &statements; *link != NULL; link = &(*link)->next)
+	{
+		if (*link == arg)
+		{
+			*link = (*link)->next;
+			return;
+		}
+	}
+}
+
+/*
+ * pmhash_skips_locked
+ *		Does an entry of the range table (0: any) have a row mark that says SKIP LOCKED?
+ */
+bool
+pmhash_skips_locked(const PlannedStmt *planned, Index rti)
+{
+	ListCell   *lc;
+
+	foreach(lc, planned->rowMarks)
+	{
+		const PlanRowMark *mark = lfirst_node(PlanRowMark, lc);
+
+		if (mark->waitPolicy == LockWaitSkip && (rti == 0 || mark->rti == rti))
+			return true;
+	}
+	return false;
+}
+
+/* The executor has been started for a statement.  ERROR if memory is short. */
+static void
+statement_started(QueryDesc *queryDesc)
+{
+	const PlannedStmt *planned = queryDesc->plannedstmt;
+	MemoryContext context = queryDesc->estate->es_query_cxt;
+	bool		inserts = planned->hasModifyingCTE ||
+		(planned->commandType != CMD_SELECT && planned->commandType != CMD_DELETE);
+	bool		skips_locked = pmhash_skips_locked(planned, 0);
+	PmhashStatement *statement;
+
+	if (!inserts && !skips_locked)
+		return;
+	Assert(pmhash_statement_in(context) == NULL);
+	statement = MemoryContextAllocZero(context, sizeof(PmhashStatement));
+	statement->context = context;
+	statement->planned = planned;
+	statement->plan = queryDesc->planstate;
+	statement->inserts = inserts;
+	statement->skips_locked = skips_locked;
+	statement->callback.func = forget;
+	statement->callback.arg = statement;
+	MemoryContextRegisterResetCallback(context, &statement->callback);
+	statement->next = statements;
+	statements = statement;
+}
+
+/*
+ * pmhash_statement_in
+ *		The statement that is executed in this memory context, if it is remembered;
+ *		else NULL.
+ */
+const PmhashStatement *
+pmhash_statement_in(MemoryContext context)
+{
+	const PmhashStatement *statement = statements;
+
+	while (statement != NULL && statement->context != context)
+		statement = statement->next;
+	return statement;
+}
+
+/*
+ * May a utility statement build indexes, with workers that compute expressions and
+ * predicates?
+ *
+ * A function in them that reads a table is to find what this transaction has inserted,
+ * and workers have not the leader's queues.  (ALTER TYPE and ATTACH PARTITION are ALTER
+ * TABLE here; so is ALTER INDEX, which builds none.  TRUNCATE and CREATE TABLE have no
+ * rows to compute anything for.)
+ */
+static bool
+may_build_indexes(const Node *utility)
+{
+	switch (nodeTag(utility))
+	{
+		case T_IndexStmt:
+		case T_ReindexStmt:
+#if PG_VERSION_NUM >= 190000
+		case T_RepackStmt:		/* CLUSTER as well */
+#else
+		case T_ClusterStmt:
+#endif
+		case T_RefreshMatViewStmt:
+			return true;
+		case T_AlterTableStmt:
+			return ((const AlterTableStmt *) utility)->objtype != OBJECT_INDEX;
+		default:
+			return false;
+	}
+}
+
+/*
+ * pmhash_index_builder_runs
+ *		May workers be started at any moment, though there is no plan with some?
+ */
+bool
+pmhash_index_builder_runs(void)
+{
+	for (const PmhashStatement *statement = statements; statement != NULL;
+		 statement = statement->next)
+	{
+		if (statement->builds)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What pmhash takes note of when objects are made, altered and dropped, and does
+ * before and after utility statements.
+ *
+ * The server calls the hook for each object that a statement makes, alters or drops,
+ * before the change can be seen.  What is noted is looked at when the statement or the
+ * transaction is over; only a new database is looked at here and now, since its files
+ * are copied next (new_database.c).
+ */
+
 static object_access_hook_type previous_hook = NULL;
-
-/* A column of a table, or an attribute of a composite type. */
-static void
-note_column(ObjectAccessType access, Oid relid, AttrNumber attno)
-{
-	if (access == OAT_POST_CREATE || access == OAT_DROP)
-		pmhash_row_types_note(relid, 0);
-	else if (access == OAT_POST_ALTER)
-		pmhash_row_types_note(relid, attno);
-}
-
-static void
-note_database(ObjectAccessType access, Oid database)
-{
-	if (access == OAT_DROP)
-		pmhash_note_database_drop(database);
-	else if (access == OAT_POST_CREATE)
-		pmhash_note_database(database);
-}
 
 static void
 object_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
 {
 	if (previous_hook)
 		previous_hook(access, classId, objectId, subId, arg);
-	if (classId == DatabaseRelationId)
-		note_database(access, objectId);
-	else if (classId == RelationRelationId && subId == 0)
-	{
-		if (access == OAT_DROP && get_rel_relkind(objectId) == RELKIND_INDEX)
-			pmhash_note_drop(objectId);
-	}
-	else if (classId == RelationRelationId && subId > 0)
-		note_column(access, objectId, (AttrNumber) subId);
-}
-
-/* Install the hook.  Called once, while the library is preloaded. */
-void
-pmhash_object_hook_init(void)
-{
-	previous_hook = object_access_hook;
-	object_access_hook = object_hook;
+	if (classId == DatabaseRelationId && access == OAT_DROP)
+		pmhash_note_database_drop(objectId);
+	else if (classId == DatabaseRelationId && access == OAT_POST_CREATE)
+		pmhash_note_database(objectId);
+	else if (classId == RelationRelationId && subId == 0 && access == OAT_DROP &&
+			 get_rel_relkind(objectId) == RELKIND_INDEX)
+		pmhash_note_drop(objectId);
+	/* a column of a table, or an attribute of a composite type */
+	else if (classId == RelationRelationId && subId > 0 &&
+			 (access == OAT_POST_CREATE || access == OAT_DROP))
+		pmhash_row_types_note(objectId, 0);
+	else if (classId == RelationRelationId && subId > 0 && access == OAT_POST_ALTER)
+		pmhash_row_types_note(objectId, (AttrNumber) subId);
 }
 
 /*
@@ -144,7 +261,30 @@ tell_of_parameters(const AlterTableStmt *stmt)
 	}
 }
 
-/* Execute the statement; while it lasts it is remembered (statements.c). */
+/*
+ * Remember a utility statement that is about to be executed, if need be.
+ *
+ * COPY FROM inserts rows for as long as it runs.  Builders find all that has been
+ * inserted before them, and what they insert themselves does not wait: volatile
+ * defaults of new columns and event triggers may insert rows in their middle.
+ */
+static pg_noinline void
+utility_begins(const Node *utility, PmhashStatement *statement)
+{
+	memset(statement, 0, sizeof(*statement));
+	statement->builds = may_build_indexes(utility);
+	if (IsA(utility, CopyStmt) && ((const CopyStmt *) utility)->is_from)
+	{
+		statement->inserts = true;
+		statement->context = CurrentMemoryContext;
+	}
+	if (!statement->inserts && !statement->builds)
+		return;
+	statement->next = statements;
+	statements = statement;
+}
+
+/* Execute the statement. */
 static void
 execute(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		ProcessUtilityContext context, ParamListInfo params,
@@ -152,7 +292,7 @@ execute(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 {
 	PmhashStatement statement;
 
-	pmhash_utility_begins(pstmt->utilityStmt, &statement);
+	utility_begins(pstmt->utilityStmt, &statement);
 	PG_TRY();
 	{
 		if (previous_utility)
@@ -164,7 +304,7 @@ execute(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	}
 	PG_FINALLY();
 	{
-		pmhash_utility_ends(&statement);
+		forget(&statement);
 	}
 	PG_END_TRY();
 }
@@ -184,7 +324,7 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	bool		checkpoint = IsA(utility, CheckPointStmt);
 	bool		alters = IsA(utility, AlterTableStmt);
 
-	if (pmhash_may_build_indexes(utility))
+	if (may_build_indexes(utility))
 		pmhash_apply_inserts(NULL);
 	if (imports_snapshot(utility))
 		pmhash_snapshot_is_imported();
@@ -199,10 +339,57 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	pmhash_row_types_check();
 }
 
-/* Install the hook.  Called once, while the library is preloaded. */
-void
-pmhash_utility_hook_init(void)
+/*
+ * What pmhash does when plans are started and run.
+ */
+
+static ExecutorStart_hook_type previous_executor_start = NULL;
+static ExecutorRun_hook_type previous_executor_run = NULL;
+
+/*
+ * What a plan's workers must find in tables is put there right before they are started:
+ * they are by the plan's first run only, and nowhere else (execMain.c, ExecutePlan:
+ * es_use_parallel_mode).
+ */
+#if PG_VERSION_NUM >= 180000
+#define RUN_PARAMETERS	QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define RUN_ARGUMENTS	queryDesc, direction, count
+#else
+#define RUN_PARAMETERS	QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool once
+#define RUN_ARGUMENTS	queryDesc, direction, count, once
+#endif
+
+static void
+executor_run(RUN_PARAMETERS)
 {
+	if (unlikely(queryDesc->plannedstmt->parallelModeNeeded))
+		pmhash_apply_inserts(NULL);
+	if (previous_executor_run)
+		previous_executor_run(RUN_ARGUMENTS);
+	else
+		standard_ExecutorRun(RUN_ARGUMENTS);
+}
+
+static void
+executor_start(QueryDesc *queryDesc, int eflags)
+{
+	if (previous_executor_start)
+		previous_executor_start(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+	statement_started(queryDesc);
+}
+
+/* Install the hooks.  Called once, while the library is preloaded. */
+void
+pmhash_hooks_init(void)
+{
+	previous_hook = object_access_hook;
+	object_access_hook = object_hook;
 	previous_utility = ProcessUtility_hook;
 	ProcessUtility_hook = utility_hook;
+	previous_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = executor_start;
+	previous_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
 }

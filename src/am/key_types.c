@@ -1,31 +1,49 @@
 /*-------------------------------------------------------------------------
  *
  * key_types.c
- *	  The types that keys are made of: elements of arrays, attributes of
- *	  composite types, bounds of ranges, however deep.
- *
- * They are read from the caches of catalogs, without locks, as the planner does it, and
- * ALTER TABLE of relations that have nothing to do with them: what is not there
- * any more is passed over.
+ *	  The types that keys are made of, and that they stay as they are.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/stratnum.h"
+#include "access/table.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_opclass.h"
 #include "catalog/pg_range.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "am/key_types.h"
+#include "am/am.h"
+#include "cluster/index_list.h"
+#include "cluster/levels.h"
+
+/*
+ * The types that keys are made of: elements of arrays, attributes of
+ * composite types, bounds of ranges, however deep.
+ *
+ * They are read from the caches of catalogs, without locks, as the planner does it, and
+ * ALTER TABLE of relations that have nothing to do with them: what is not there
+ * any more is passed over.
+ */
+
+/* Look at a type that values are compared under this collation in; true: enough. */
+typedef bool (*TypeVisitor) (Oid type, Oid collation, void *arg);
 
 /* A type that has been visited, as its values are compared there. */
 typedef struct Visited
@@ -36,7 +54,7 @@ typedef struct Visited
 
 typedef struct TypeWalk
 {
-	PmhashTypeVisitor visit;
+	TypeVisitor visit;
 	void	   *arg;
 	List	   *visited;		/* Visited: nested types may come many times over */
 	bool		in_row;			/* what is visited now is part of a composite type */
@@ -152,15 +170,15 @@ visit_type(TypeWalk *walk, Oid type, Oid collation)
 }
 
 /*
- * pmhash_visit_types
+ * visit_types
  *		Visit a type, and all that its values are made of.
  *
  * collation: under which the values are compared.  Domains are visited as the types
  * beneath them, each type once for each collation, a composite type before its
  * attributes are looked up.  Returns true as soon as a visit does, false if none did.
  */
-bool
-pmhash_visit_types(Oid type, Oid collation, PmhashTypeVisitor visit, void *arg)
+static bool
+visit_types(Oid type, Oid collation, TypeVisitor visit, void *arg)
 {
 	TypeWalk	walk = {.visit = visit, .arg = arg};
 	bool		enough = visit_type(&walk, type, collation);
@@ -186,7 +204,7 @@ lock_row_type(Oid type, Oid collation, void *arg)
  *
  * For a build: to add or drop an attribute takes an AccessExclusiveLock on the type's
  * relation (ALTER TYPE, ALTER TABLE).  So either that has been done and is seen here, or
- * it waits until this index can be seen in the catalogs (row_types.c).
+ * it waits until this index can be seen in the catalogs.
  *
  * Returns the number of a column whose composite types have a part in a temporary
  * schema, or 0.  The server drops such parts by itself, at the end of a session or, after
@@ -234,7 +252,7 @@ hash_misleads(Oid type, Oid collation, void *arg)
 bool
 pmhash_core_hash_misleads(Oid type, Oid collation)
 {
-	return pmhash_visit_types(type, collation, hash_misleads, NULL);
+	return visit_types(type, collation, hash_misleads, NULL);
 }
 
 /*
@@ -272,7 +290,7 @@ order_misleads(Oid type, Oid collation, void *arg)
 	return get_opfamily_member(get_opclass_family(found.rngsubopc), input, input,
 							   BTEqualStrategyNumber) !=
 		lookup_type_cache(found.rngsubtype, TYPECACHE_EQ_OPR)->eq_opr ||
-		pmhash_visit_types(found.rngsubtype, found.rngcollation, orders_otherwise, NULL);
+		visit_types(found.rngsubtype, found.rngcollation, orders_otherwise, NULL);
 }
 
 /*
@@ -283,5 +301,339 @@ order_misleads(Oid type, Oid collation, void *arg)
 bool
 pmhash_range_order_misleads(Oid type)
 {
-	return pmhash_visit_types(type, InvalidOid, order_misleads, NULL);
+	return visit_types(type, InvalidOid, order_misleads, NULL);
+}
+
+/*
+ * Row types that keys are made of stay as they are.
+ *
+ * record_eq and hash_record_extended go by the row type as it is when they are called
+ * (rowtypes.c).  To add an attribute changes the hash of every row, though a row that is
+ * stored without it is equal to one that has a NULL there; to drop one makes equal what
+ * was not.  The server lets both be done while columns have that type, and neither
+ * rewrites nor locks their tables (tablecmds.c, ATRewriteTables).  An index with the old
+ * hashes would miss rows, and its constraint let duplicates in.  So this is refused, as
+ * the server refuses to change the type of an attribute where a column uses the row type
+ * (find_composite_type_dependencies).  Not all versions do for expressions of indexes, so
+ * that is refused here, too.
+ *
+ * The object access hook notes the relations whose columns change, and they are looked
+ * for in the keys of all indexes with an operator class for such types when the
+ * statement is over (hooks.c): DROP ... CASCADE may drop an attribute before the
+ * index.  An index that another transaction is making cannot be seen, but its build locks
+ * the types that it uses (pmhash_lock_row_types).  It is seen by the transaction that has waited
+ * for that lock, since catalogs are read with a snapshot taken after the lock.
+ *
+ * Without the library nothing is refused; but then the files of the indexes are not
+ * trusted any more (trust.c), and made anew.
+ */
+
+/* A relation whose columns have changed; lives in TopTransactionContext. */
+typedef struct Altered
+{
+	int			level;			/* nesting level of the transaction (levels.h) */
+	Oid			relid;
+	AttrNumber	attno;			/* 0: a column has come or gone; else this one was
+								 * altered, and had this type */
+	Oid			type;
+	Oid			collation;
+} Altered;
+
+static List *altered = NIL;		/* Altered: not looked for yet */
+
+/* The type and collation that a column has in the catalogs; false if it is not there. */
+static bool
+read_column(Altered *one)
+{
+	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(one->relid),
+										Int16GetDatum(one->attno));
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	one->type = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
+	one->collation = ((Form_pg_attribute) GETSTRUCT(tuple))->attcollation;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+static bool
+is_noted(Oid relid, AttrNumber attno)
+{
+	ListCell   *lc;
+
+	foreach(lc, altered)
+	{
+		const Altered *one = lfirst(lc);
+
+		if (one->relid == relid && one->attno == attno)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * pmhash_row_types_note
+ *		A column of this relation is about to be altered; 0: one is added or dropped.
+ *
+ * A column is altered in many ways.  This is called before the change can be seen
+ * (tablecmds.c, ATExecAlterColumnType), so we note what it was.
+ */
+void
+pmhash_row_types_note(Oid relid, AttrNumber attno)
+{
+	MemoryContext old;
+	Altered    *one;
+
+	if (is_noted(relid, attno))
+		return;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	one = palloc0(sizeof(Altered));
+	one->level = GetCurrentTransactionNestLevel();
+	one->relid = relid;
+	one->attno = attno;
+	if (attno == 0 || read_column(one))
+		altered = lappend(altered, one);
+	MemoryContextSwitchTo(old);
+}
+
+/* ---- looking for them ---- */
+
+/* Keep of the list what changes hashes. */
+static void
+forget_harmless(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, altered)
+	{
+		const Altered *one = lfirst(lc);
+		Altered		now = *one;
+
+		if (one->attno != 0 &&
+			(!read_column(&now) ||
+			 (now.type == one->type && now.collation == one->collation)))
+			altered = foreach_delete_current(altered, lc);
+	}
+}
+
+/* By this statement or one within it: outer ones look for theirs when they are over. */
+static bool
+is_altered(Oid relid)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	ListCell   *lc;
+
+	foreach(lc, altered)
+	{
+		const Altered *one = lfirst(lc);
+
+		if (one->relid == relid && one->level >= level)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Those have been looked for.  What an outer level has noted stays: what let it pass
+ * here, an index that has been dropped, may come back with a rollback to that level.
+ */
+static void
+forget_looked_for(void)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	ListCell   *lc;
+
+	foreach(lc, altered)
+	{
+		if (((const Altered *) lfirst(lc))->level >= level)
+			altered = foreach_delete_current(altered, lc);
+	}
+}
+
+/* A visitor of types: is it the row type of an altered relation?  *arg: that relation. */
+static bool
+is_altered_type(Oid type, Oid collation, void *arg)
+{
+	Oid			relid = get_typ_typrelid(type);
+
+	if (!OidIsValid(relid) || !is_altered(relid))
+		return false;
+	*(Oid *) arg = relid;
+	return true;
+}
+
+/*
+ * The altered relation whose row type is in the keys of an index, or InvalidOid.  The
+ * index is not locked: it may be gone.
+ */
+static Oid
+altered_in_keys(Oid index)
+{
+	Oid			relid = InvalidOid;
+
+	for (int attno = 1; !OidIsValid(relid); attno++)
+	{
+		HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(index),
+											Int16GetDatum(attno));
+		Oid			type;
+
+		if (!HeapTupleIsValid(tuple))
+			break;
+		type = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
+		ReleaseSysCache(tuple);
+		(void) visit_types(type, InvalidOid, is_altered_type, &relid);
+	}
+	return relid;
+}
+
+/* The name of a relation with its schema, for messages. */
+static char *
+shown_name(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+	char	   *schema = get_namespace_name_or_temp(get_rel_namespace(relid));
+
+	if (name == NULL || schema == NULL)
+		return psprintf("%u", relid);
+	return quote_qualified_identifier(schema, name);
+}
+
+/* ---- indexes whose keys may have such types ---- */
+
+/*
+ * May there be a composite type in the keys of this operator class?  Of a base type that
+ * is no array, or of an enum, there is none.
+ */
+static bool
+may_have_rows(Oid type)
+{
+	char		kind = get_typtype(type);
+
+	return kind != TYPTYPE_ENUM &&
+		(kind != TYPTYPE_BASE || OidIsValid(get_element_type(type)));
+}
+
+/* The operator classes of an access method of which that is true, added to a list. */
+static List *
+add_classes(List *classes, Oid method)
+{
+	Relation	pg_opclass = table_open(OperatorClassRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_opclass_opcmethod, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(method));
+	scan = systable_beginscan(pg_opclass, OpclassAmNameNspIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_opclass form = (Form_pg_opclass) GETSTRUCT(tuple);
+
+		if (may_have_rows(form->opcintype))
+			classes = lappend_oid(classes, form->oid);
+	}
+	systable_endscan(scan);
+	table_close(pg_opclass, AccessShareLock);
+	return classes;
+}
+
+/* The indexes that an operator class is used in (index.c, index_create), likewise. */
+static List *
+add_indexes(List *indexes, Oid opclass)
+{
+	Relation	pg_depend = table_open(DependRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key[2];
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(OperatorClassRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(opclass));
+	scan = systable_beginscan(pg_depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->classid == RelationRelationId &&
+			get_rel_relkind(form->objid) == RELKIND_INDEX)	/* not a partitioned one */
+			indexes = lappend_oid(indexes, form->objid);
+	}
+	systable_endscan(scan);
+	table_close(pg_depend, AccessShareLock);
+	return indexes;
+}
+
+/*
+ * Our indexes that may have a composite type in their keys, some of them several times.
+ * By indexes of catalogs: each ALTER TABLE that adds or drops a column looks for them,
+ * and pg_class may be long.
+ */
+static List *
+list_candidates(void)
+{
+	List	   *classes = NIL;
+	List	   *indexes = NIL;
+	ListCell   *lc;
+
+	foreach(lc, pmhash_access_methods())
+		classes = add_classes(classes, lfirst_oid(lc));
+	foreach(lc, classes)
+		indexes = add_indexes(indexes, lfirst_oid(lc));
+	list_free(classes);
+	return indexes;
+}
+
+/* ERROR if one of the altered relations is the row type of a key. */
+static void
+check_altered(void)
+{
+	List	   *indexes;
+	ListCell   *lc;
+
+	forget_harmless();
+	if (altered == NIL)
+		return;
+	indexes = list_candidates();
+	foreach(lc, indexes)
+	{
+		Oid			relid = altered_in_keys(lfirst_oid(lc));
+
+		if (OidIsValid(relid))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot alter attributes of %s because pmhash index %s has it in its keys",
+							shown_name(relid), shown_name(lfirst_oid(lc))),
+					 errdetail("The hash of a key is made of all its attributes."),
+					 errhint("Drop the index, and create it again when the type has been altered.")));
+	}
+	list_free(indexes);
+	forget_looked_for();
+}
+
+/*
+ * pmhash_row_types_check
+ *		A statement is over: ERROR if a composite type that is in the keys of an index has
+ *		been altered by it.
+ */
+void
+pmhash_row_types_check(void)
+{
+	if (altered != NIL)
+		check_altered();
+}
+
+/* ---- transactions ---- */
+
+/* The transaction has ended. */
+void
+pmhash_row_types_forget(void)
+{
+	altered = NIL;				/* the memory goes with TopTransactionContext */
+}
+
+void
+pmhash_row_types_level_ends(SubXactEvent event)
+{
+	altered = pmhash_level_ends(altered, event);
 }

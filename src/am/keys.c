@@ -3,6 +3,320 @@
  * keys.c
  *	  From key values to 64-bit hashes, and back.
  *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/genam.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/float.h"
+#include "utils/fmgroids.h"
+#include "utils/inet.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/uuid.h"
+
+#include "am/am.h"
+#include "am/keys.h"
+#include "cluster/versions.h"
+
+/*
+ * Which way the keys of an index are hashed.
+ *
+ * Which way it is must never change while there is an index, so it depends only on
+ * the input type, the hash function and the equality operator of the operator class.
+ * If these are built-in functions that known_keys[] lists together, equality is what
+ * we know it to be.  A user's operator class with another equality on the same type is
+ * hashed by its function.
+ *
+ * An operator class cannot lose these, but a family can lose what came into it before
+ * there was a class.  Without the equality of a known type nothing is hashed, and the
+ * family gets no other one while there are indexes (validate.c).  That all types of a
+ * family agree about the way is ensured there, too.  Cross-type operators are taken at
+ * their word: one that says more than that two integers are the same number, say, does
+ * not belong in a family of hashed integers.
+ */
+
+/*
+ * Keys whose equality is equality of bytes.  Read in the source of each
+ * equality function: chareq, int4eq and so on compare C integers;
+ * timestamp_cmp_internal, cash_eq and xid8eq compare 64-bit integers;
+ * macaddr_cmp_internal compares all 6 bytes in two parts, macaddr8 all 8;
+ * ItemPointerCompare block and offset; timetz_cmp_internal time plus zone and
+ * then zone, so both; network_cmp_internal family, prefix length and the
+ * whole address, which is all that an inet contains; uuid_eq 16 bytes; texteq
+ * and byteaeq the data; bpchareq the data without trailing blanks.
+ *
+ * Types with the same layout are hashed alike: their words or bytes may be compared.
+ */
+typedef struct KnownKey
+{
+	Oid			type;			/* opclass input type */
+	Oid			proc;			/* support function 1 */
+	Oid			equal;			/* function of "type = type" */
+	Oid			layout;			/* named by a type that has it */
+	PmhashShape shape;
+} KnownKey;
+
+static const KnownKey known_keys[] = {
+	{INT8OID, F_HASHINT8EXTENDED, F_INT8EQ, INT8OID, PMHASH_SHAPE_INT64},
+	{INT4OID, F_HASHINT4EXTENDED, F_INT4EQ, INT8OID, PMHASH_SHAPE_INT32},
+	{INT2OID, F_HASHINT2EXTENDED, F_INT2EQ, INT8OID, PMHASH_SHAPE_INT16},
+	{TEXTOID, F_HASHTEXTEXTENDED, F_TEXTEQ, TEXTOID, PMHASH_SHAPE_VARLENA},
+	{NAMEOID, F_HASHNAMEEXTENDED, F_NAMEEQ, TEXTOID, PMHASH_SHAPE_NAME},
+	{BPCHAROID, F_HASHBPCHAREXTENDED, F_BPCHAREQ, BPCHAROID, PMHASH_SHAPE_BPCHAR},
+	{UUIDOID, F_UUID_HASH_EXTENDED, F_UUID_EQ, UUIDOID, PMHASH_SHAPE_UUID},
+	{TIMESTAMPOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMP_EQ, TIMESTAMPOID,
+	PMHASH_SHAPE_INT64},
+	{TIMESTAMPTZOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMPTZ_EQ, TIMESTAMPTZOID,
+	PMHASH_SHAPE_INT64},
+	{DATEOID, F_HASHINT4EXTENDED, F_DATE_EQ, DATEOID, PMHASH_SHAPE_INT32},
+	{TIMEOID, F_TIME_HASH_EXTENDED, F_TIME_EQ, TIMEOID, PMHASH_SHAPE_INT64},
+	{TIMETZOID, F_TIMETZ_HASH_EXTENDED, F_TIMETZ_EQ, TIMETZOID, PMHASH_SHAPE_TIMETZ},
+	{FLOAT8OID, F_HASHFLOAT8EXTENDED, F_FLOAT8EQ, FLOAT8OID, PMHASH_SHAPE_FLOAT8},
+	{FLOAT4OID, F_HASHFLOAT4EXTENDED, F_FLOAT4EQ, FLOAT8OID, PMHASH_SHAPE_FLOAT4},
+	{OIDOID, F_HASHOIDEXTENDED, F_OIDEQ, OIDOID, PMHASH_SHAPE_UINT32},
+	{ANYENUMOID, F_HASHENUMEXTENDED, F_ENUM_EQ, ANYENUMOID, PMHASH_SHAPE_UINT32},
+	{BOOLOID, F_HASHCHAREXTENDED, F_BOOLEQ, BOOLOID, PMHASH_SHAPE_BOOL},
+	{CHAROID, F_HASHCHAREXTENDED, F_CHAREQ, CHAROID, PMHASH_SHAPE_CHAR},
+	{BYTEAOID, F_HASHVARLENAEXTENDED, F_BYTEAEQ, BYTEAOID, PMHASH_SHAPE_VARLENA},
+	{INETOID, F_HASHINETEXTENDED, F_NETWORK_EQ, INETOID, PMHASH_SHAPE_VARLENA},
+	{CASHOID, F_HASHINT8EXTENDED, F_CASH_EQ, CASHOID, PMHASH_SHAPE_INT64},
+	{XIDOID, F_HASHINT4EXTENDED, F_XIDEQ, XIDOID, PMHASH_SHAPE_UINT32},
+	{CIDOID, F_HASHINT4EXTENDED, F_CIDEQ, CIDOID, PMHASH_SHAPE_UINT32},
+	{XID8OID, F_HASHINT8EXTENDED, F_XID8EQ, XID8OID, PMHASH_SHAPE_INT64},
+	{PG_LSNOID, F_PG_LSN_HASH_EXTENDED, F_PG_LSN_EQ, PG_LSNOID, PMHASH_SHAPE_INT64},
+	{MACADDROID, F_HASHMACADDREXTENDED, F_MACADDR_EQ, MACADDROID, PMHASH_SHAPE_MACADDR},
+	{MACADDR8OID, F_HASHMACADDR8EXTENDED, F_MACADDR8_EQ, MACADDR8OID,
+	PMHASH_SHAPE_MACADDR8},
+	{TIDOID, F_HASHTIDEXTENDED, F_TIDEQ, TIDOID, PMHASH_SHAPE_TID},
+#if PG_VERSION_NUM >= 190000
+	{OID8OID, F_HASHOID8EXTENDED, F_OID8EQ, OID8OID, PMHASH_SHAPE_INT64},
+#endif
+};
+
+static const KnownKey *
+find_known_key(Oid type, Oid proc)
+{
+	for (int i = 0; i < (int) lengthof(known_keys); i++)
+		if (known_keys[i].type == type && known_keys[i].proc == proc)
+			return &known_keys[i];
+	return NULL;
+}
+
+/*
+ * pmhash_keys_layout
+ *		By which layout are keys of (type, hash function) hashed?
+ *
+ * InvalidOid if keys are hashed by the function.  No errors, no locks.
+ */
+Oid
+pmhash_keys_layout(Oid type, Oid proc)
+{
+	const KnownKey *known = find_known_key(type, proc);
+
+	return known ? known->layout : InvalidOid;
+}
+
+/*
+ * shape_kind
+ *		In which of the three ways are values of this shape hashed?
+ */
+static PmhashKeyKind
+shape_kind(PmhashShape shape)
+{
+	switch (shape)
+	{
+		EXACT_SHAPES:
+			return PMHASH_KEY_EXACT;
+		BYTES_SHAPES:
+			return PMHASH_KEY_BYTES;
+		FUNCTION_SHAPES:
+			break;
+	}
+	return PMHASH_KEY_FUNCTION;
+}
+
+/*
+ * shape_can_return
+ *		Can the datum be made from the word?  Zeroes have lost their sign.
+ */
+static bool
+shape_can_return(PmhashShape shape)
+{
+	return shape_kind(shape) == PMHASH_KEY_EXACT &&
+		shape != PMHASH_SHAPE_FLOAT4 && shape != PMHASH_SHAPE_FLOAT8;
+}
+
+/*
+ * How are values of a known key (NULL: of any other) to be hashed?
+ *
+ * Under a collation that takes different strings for equal only the hash function knows.
+ * Of text, that is: core's functions for the others do not agree with their equality
+ * here.  hashname knows nothing of collations, though nameeq does; hashbpchar then hashes
+ * the trailing blanks, too, which bpchareq passes over.
+ */
+static PmhashShape
+shape_of(const KnownKey *known, Oid collation)
+{
+	if (known == NULL)
+		return PMHASH_SHAPE_FUNCTION;
+	if ((known->layout != TEXTOID && known->layout != BPCHAROID) ||
+		!OidIsValid(collation) || get_collation_isdeterministic(collation))
+		return known->shape;
+	switch (known->shape)
+	{
+		case PMHASH_SHAPE_NAME:
+			return PMHASH_SHAPE_NAME_AS_TEXT;
+		case PMHASH_SHAPE_BPCHAR:
+			return PMHASH_SHAPE_BPCHAR_AS_TEXT;
+		default:
+			return PMHASH_SHAPE_FUNCTION;
+	}
+}
+
+/* Why the keys of a column can't be hashed. */
+typedef enum Obstacle
+{
+	NO_OBSTACLE,
+	NO_FUNCTION,				/* its operator class has no hash function */
+	NO_EQUALITY,				/* and no operator that says which way to hash */
+	MISLED_FUNCTION,			/* the function gives equal values different hashes */
+	MISLED_BY_ORDER				/* so it does, of ranges */
+} Obstacle;
+
+/*
+ * Do not even core's functions agree with the equality of this column?  We mend those
+ * of strings themselves (shape_of), but can't in what contains strings.
+ */
+static Obstacle
+function_obstacle(Relation index, int attno, Oid proc)
+{
+	Oid			type = TupleDescAttr(RelationGetDescr(index), attno - 1)->atttypid;
+
+	switch (proc)
+	{
+		case F_HASH_ARRAY_EXTENDED:
+		case F_HASH_RECORD_EXTENDED:
+		case F_HASH_RANGE_EXTENDED:
+		case F_HASH_MULTIRANGE_EXTENDED:
+			if (pmhash_core_hash_misleads(type, index->rd_indcollation[attno - 1]))
+				return MISLED_FUNCTION;
+			if (pmhash_range_order_misleads(type))
+				return MISLED_BY_ORDER;
+			return NO_OBSTACLE;
+		default:
+			return NO_OBSTACLE;
+	}
+}
+
+/*
+ * The shape of a column of an index, looked up in the catalogs; attno from 1.  (Not by
+ * index_getprocid: the server never forgets what an operator class had when the session
+ * saw it first, in relcache.c, LookupOpclassInfo; its indexes may have been dropped, and
+ * the class got another function, before this index was made.)
+ */
+static Obstacle
+find_column_shape(Relation index, int attno, PmhashShape *shape)
+{
+	Oid			type = index->rd_opcintype[attno - 1];
+	Oid			family = index->rd_opfamily[attno - 1];
+	Oid			proc = get_opfamily_proc(family, type, type, PMHASH_HASH_PROC);
+	const KnownKey *known = find_known_key(type, proc);
+
+	if (!OidIsValid(proc))
+		return NO_FUNCTION;
+	if (known)
+	{
+		Oid			equal = get_opfamily_member(family, type, type,
+												PMHASH_EQUAL_STRATEGY);
+
+		if (!OidIsValid(equal))
+			return NO_EQUALITY;
+		if (get_opcode(equal) != known->equal)
+			known = NULL;
+	}
+	*shape = shape_of(known, index->rd_indcollation[attno - 1]);
+	return known ? NO_OBSTACLE : function_obstacle(index, attno, proc);
+}
+
+/* ERROR for a column whose keys can't be hashed. */
+pg_noreturn static void
+raise_obstacle(Relation index, int attno, Obstacle obstacle)
+{
+	if (obstacle == MISLED_FUNCTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column %d of index \"%s\" contains strings that cannot be hashed under a nondeterministic collation",
+						attno, RelationGetRelationName(index)),
+				 errdetail("PostgreSQL's hash function of type %s gives different hashes of values that are equal.",
+						   format_type_be(index->rd_opcintype[attno - 1])),
+				 errhint("Use text instead of name and character(n), or another collation.")));
+	if (obstacle == MISLED_BY_ORDER)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column %d of index \"%s\" contains ranges that cannot be hashed",
+						attno, RelationGetRelationName(index)),
+				 errdetail("Their bounds are ordered by an operator class or a collation with an equality of its own, and PostgreSQL's hash function goes by the default one."),
+				 errhint("Use a range type with the default operator class of its subtype, and a deterministic collation.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_FUNCTION),
+			 obstacle == NO_FUNCTION ?
+			 errmsg("operator class of column %d of index \"%s\" has no hash function",
+					attno, RelationGetRelationName(index)) :
+			 errmsg("operator class of column %d of index \"%s\" has no equality operator",
+					attno, RelationGetRelationName(index)),
+			 obstacle == NO_FUNCTION ?
+			 errhint("Operator classes for access method pmhash need support function %d, hash(type, bigint) returning bigint.",
+					 PMHASH_HASH_PROC) :
+			 errhint("Drop the index, add operator %d to the operator family, and create the index again.",
+					 PMHASH_EQUAL_STRATEGY)));
+	pg_unreachable();
+}
+
+/*
+ * column_shapes
+ *		The shapes of the key columns of an index, an array in the relation cache.
+ *
+ * They can't change while there is an index (see the head of this file), and to look
+ * one up takes as long as all the rest that a look-up in the index does; so the cache
+ * keeps them.  If a column has none: ERROR, or NULL if obstacles are 'passed' over.
+ * The caller holds a lock on the index.
+ */
+static const PmhashShape *
+column_shapes(Relation index, bool passed)
+{
+	PmhashShape shapes[INDEX_MAX_KEYS];
+	int			ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
+
+	if (index->rd_amcache == NULL)
+	{
+		for (int i = 0; i < ncolumns; i++)
+		{
+			Obstacle	obstacle = find_column_shape(index, i + 1, &shapes[i]);
+
+			if (obstacle == NO_OBSTACLE)
+				continue;
+			if (passed)
+				return NULL;
+			raise_obstacle(index, i + 1, obstacle);
+		}
+		index->rd_amcache = MemoryContextAlloc(index->rd_indexcxt,
+											   ncolumns * sizeof(PmhashShape));
+		memcpy(index->rd_amcache, shapes, ncolumns * sizeof(PmhashShape));
+	}
+	return (const PmhashShape *) index->rd_amcache;
+}
+
+/*
+ * From key values to 64-bit hashes, and back.
+ *
  * There are three ways to hash a column, which its operator class decides:
  *
  * EXACT.  The type has at most 8 bytes and two values are equal if and only
@@ -22,32 +336,9 @@
  * FUNCTION.  Everything else: support function 1 of the operator class, which
  * works like the extended hash functions of core's hash operator classes.
  *
- * Which way it is, is found out in key_shapes.c.
- *
  * An index on several columns hashes the words of all columns, in order:
  * for an EXACT column the widened value, else the hash of the value.
- *
- *-------------------------------------------------------------------------
  */
-#include "postgres.h"
-
-#include <math.h>
-
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "utils/builtins.h"
-#include "utils/date.h"
-#include "utils/float.h"
-#include "utils/fmgroids.h"
-#include "utils/inet.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/uuid.h"
-
-#include "am/am.h"
-#include "am/key_shapes.h"
-#include "am/keys.h"
-#include "cluster/versions.h"
 
 /* What stands for a NULL in a column after the first. */
 #define NULL_WORD		UINT64CONST(0x4c4c554e204c5153)
@@ -73,7 +364,7 @@ set_operand(PmhashOperand *operand, Oid type, PmhashShape shape, Oid proc,
 	if (shape == PMHASH_SHAPE_NAME_AS_TEXT ||
 		shape == PMHASH_SHAPE_BPCHAR_AS_TEXT)
 		proc = F_HASHTEXTEXTENDED;
-	if (pmhash_shape_kind(shape) == PMHASH_KEY_FUNCTION)
+	if (shape_kind(shape) == PMHASH_KEY_FUNCTION)
 		fmgr_info_cxt(proc, &operand->proc, context);
 }
 
@@ -97,11 +388,11 @@ static void
 make_column(PmhashKeys *keys, Relation index, int attno)
 {
 	PmhashKeyColumn *column = &keys->column[attno - 1];
-	PmhashShape shape = pmhash_column_shapes(index, false)[attno - 1];
+	PmhashShape shape = column_shapes(index, false)[attno - 1];
 	Oid			type = index->rd_opcintype[attno - 1];
 	Oid			proc = InvalidOid;
 
-	column->kind = pmhash_shape_kind(shape);
+	column->kind = shape_kind(shape);
 	column->family = index->rd_opfamily[attno - 1];
 	column->collation = index->rd_indcollation[attno - 1];
 	if (column->kind == PMHASH_KEY_FUNCTION)
@@ -129,6 +420,7 @@ pmhash_keys_make(Relation index, PmhashSeed seed)
 	int			ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
 	PmhashKeys *keys;
 
+	Assert(ncolumns >= 1 && ncolumns <= INDEX_MAX_KEYS);
 	keys = palloc0(offsetof(PmhashKeys, column) +
 				   ncolumns * sizeof(PmhashKeyColumn));
 	keys->ncolumns = ncolumns;
@@ -141,7 +433,7 @@ pmhash_keys_make(Relation index, PmhashSeed seed)
 	if (ncolumns == 1)
 	{
 		keys->exact = (keys->column[0].kind == PMHASH_KEY_EXACT);
-		keys->can_return = pmhash_shape_can_return(keys->column[0].own.shape);
+		keys->can_return = shape_can_return(keys->column[0].own.shape);
 	}
 	return keys;
 }
@@ -160,8 +452,8 @@ pmhash_keys_can_return(Relation index, int attno)
 
 	if (IndexRelationGetNumberOfKeyAttributes(index) > 1)
 		return false;
-	shapes = pmhash_column_shapes(index, true);
-	return shapes != NULL && pmhash_shape_can_return(shapes[attno - 1]);
+	shapes = column_shapes(index, true);
+	return shapes != NULL && shape_can_return(shapes[attno - 1]);
 }
 
 /* ---- words of short values ---- */
@@ -362,8 +654,11 @@ static uint64
 function_word(PmhashKeys *keys, PmhashKeyColumn *column,
 			  PmhashOperand *operand, Datum value)
 {
-	MemoryContext caller = MemoryContextSwitchTo(keys->scratch);
+	MemoryContext caller;
 	uint64		word;
+
+	Assert(keys->scratch != NULL && column->kind == PMHASH_KEY_FUNCTION);
+	caller = MemoryContextSwitchTo(keys->scratch);
 
 	if (operand->shape == PMHASH_SHAPE_NAME_AS_TEXT)
 		value = CStringGetTextDatum(NameStr(*DatumGetName(value)));
@@ -453,11 +748,11 @@ resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
 	Oid			proc = hash_proc(column, type);
 	PmhashShape shape;
 
-	shape = pmhash_type_shape(type, proc, column->collation);
+	shape = shape_of(find_known_key(type, proc), column->collation);
 	if (column->kind == PMHASH_KEY_FUNCTION &&
-		pmhash_shape_kind(shape) != PMHASH_KEY_FUNCTION)
+		shape_kind(shape) != PMHASH_KEY_FUNCTION)
 		shape = PMHASH_SHAPE_FUNCTION;
-	if (pmhash_shape_kind(shape) != column->kind)
+	if (shape_kind(shape) != column->kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
 				 errmsg("operator family \"%s\" of access method %s does not hash types %s and %s alike",
@@ -510,6 +805,7 @@ pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value, Oid subtype)
 {
 	PmhashKeyColumn *column = &keys->column[column_no];
 
+	Assert(column_no >= 0 && column_no < keys->ncolumns);
 	return column_word(keys, column, operand_for(keys, column, subtype), value);
 }
 

@@ -22,7 +22,7 @@
 #include "utils/rel.h"
 
 #include "am/keyhash.h"
-#include "am/predicate.h"
+#include "am/scan.h"
 
 /* Keys of a group: those with the same word but for these bits. */
 #define GROUP_BITS	8
@@ -97,6 +97,7 @@ has_read_many(PmhashFile *file, BlockNumber page)
 static void
 check_still_valid(Relation index, Snapshot snapshot, const PmhashFile *file)
 {
+	Assert(IsolationIsSerializable());
 	if ((XactReadOnly && XactDeferrable) ||
 		pmhash_file_open_for_scan(index, snapshot) == file)
 		return;

@@ -3,18 +3,347 @@
  * scan.c
  *	  Plain, index-only and bitmap index scans.
  *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/itup.h"
+#include "access/tupmacs.h"
+#include "access/visibilitymap.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "nodes/tidbitmap.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/predicate.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "am/am.h"
+#include "am/scan.h"
+#include "cluster/heap_table.h"
+#include "engine/sort.h"
+
+/*
+ * Entries whose rows the executor has found dead to all transactions.
+ *
+ * A scan collects them and hands them over many at a time (cluster's
+ * pmhash_dead_entries), by which they are removed, unless their TIDs may have
+ * been given to other rows since they were read: the removal epoch says so.
+ */
+
+/* Room at first, in entries. */
+#define FIRST_CAPACITY	64
+
+StaticAssertDecl(FIRST_CAPACITY <= PMHASH_DEAD_MAX, "room is never beyond the most");
+
+/* Have the entries collected so far removed from the file of an index. */
+void
+pmhash_hand_over_dead(PmhashScanDead *dead, Relation index, PmhashFile *file)
+{
+	int			ready = dead->nready;
+	int			others = dead->n - ready;
+
+	Assert(ready >= 0 && others >= 0 && dead->n <= PMHASH_DEAD_MAX);
+	Assert(dead->n == 0 || file != NULL);
+
+	dead->n = dead->nready = 0;
+	if (ready > 0)
+		pmhash_dead_entries(index, file, dead->epoch, dead->flushed, dead->entry, ready);
+	if (others > 0)
+		pmhash_dead_entries(index, file, dead->epoch, dead->lsn, dead->entry + ready,
+							others);
+}
+
+/* The heap page that was visited last, still pinned, or InvalidBuffer. */
+static Buffer
+visited_heap_page(IndexScanDesc scan)
+{
+	if (scan->xs_heapfetch == NULL ||
+		!pmhash_is_heap_table(scan->heapRelation))
+		return InvalidBuffer;
+	return ((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf;
+}
+
+/*
+ * The LSN of the heap page on which the current element's tuple has just been
+ * judged, or InvalidXLogRecPtr if that is not at hand.  It is read with the page
+ * locked: a process that changes it stores it in two halves.
+ */
+static XLogRecPtr
+judged_page_lsn(IndexScanDesc scan, PmhashScan *so)
+{
+	Buffer		buffer = visited_heap_page(scan);
+	XLogRecPtr	lsn;
+
+	if (!BufferIsValid(buffer) ||
+		BufferGetBlockNumber(buffer) != pmhash_value_to_block(pmhash_scan_value(so)))
+		return InvalidXLogRecPtr;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	lsn = BufferGetLSNAtomic(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return lsn;
+}
+
+/* Make room for another dead entry, up to PMHASH_DEAD_MAX. */
+static void
+reserve_dead(PmhashScanDead *dead, MemoryContext context)
+{
+	if (dead->n < dead->capacity)
+		return;
+	Assert(dead->n < PMHASH_DEAD_MAX);
+	dead->capacity = Min(Max(dead->capacity * 2, FIRST_CAPACITY), PMHASH_DEAD_MAX);
+	if (dead->entry == NULL)
+		dead->entry = MemoryContextAlloc(context, dead->capacity * sizeof(PmhEntry));
+	else
+		dead->entry = repalloc(dead->entry, dead->capacity * sizeof(PmhEntry));
+}
+
+/* Add a dead entry whose heap page has this LSN; InvalidXLogRecPtr: unknown. */
+static void
+add_dead(PmhashScanDead *dead, PmhEntry entry, XLogRecPtr lsn)
+{
+	bool		unknown = lsn == InvalidXLogRecPtr;
+
+	Assert(dead->n < dead->capacity && dead->nready <= dead->n);
+	if (dead->n == 0)
+		dead->flushed = GetFlushRecPtr(NULL);
+	if (!unknown && lsn <= dead->flushed)
+	{
+		dead->entry[dead->n++] = dead->entry[dead->nready];
+		dead->entry[dead->nready++] = entry;
+		return;
+	}
+	if (dead->n == dead->nready)	/* the first of these */
+		dead->lsn = lsn;
+	else if (unknown || dead->lsn == InvalidXLogRecPtr)
+		dead->lsn = InvalidXLogRecPtr;
+	else
+		dead->lsn = Max(dead->lsn, lsn);
+	dead->entry[dead->n++] = entry;
+}
+
+/*
+ * pmhash_note_dead
+ *		An entry's tuple is dead to all: collect such entries until there are
+ *		enough or the epoch changes.
+ *
+ * epoch: the removal epoch from before the entry was read.  lsn: of its heap page,
+ * read under a lock, past the judgement; InvalidXLogRecPtr if not known.  context:
+ * where memory is taken from.
+ */
+void
+pmhash_note_dead(PmhashScanDead *dead, MemoryContext context, Relation index,
+				 PmhashFile *file, uint64 epoch, PmhEntry entry, XLogRecPtr lsn)
+{
+	if (dead->enough)
+		return;
+	if (dead->n > 0 && dead->epoch != epoch)
+		pmhash_hand_over_dead(dead, index, file);
+	reserve_dead(dead, context);
+	dead->epoch = epoch;
+	add_dead(dead, entry, lsn);
+	if (dead->n == PMHASH_DEAD_MAX)
+	{
+		pmhash_hand_over_dead(dead, index, file);
+		dead->enough = true;
+	}
+}
+
+/* The current element's tuple is dead to all. */
+static void
+note_dead_tuple(IndexScanDesc scan, PmhashScan *so)
+{
+	PmhEntry	entry;
+
+	if (so->batch_hashes == NULL || so->dead.enough)
+		return;
+	entry.hash = pmhash_scan_hash(so);
+	entry.value = pmhash_scan_value(so);
+	pmhash_note_dead(&so->dead, so->context, scan->indexRelation, so->file, so->epoch,
+					 entry, judged_page_lsn(scan, so));
+}
+
+/* pmhash_drop_known_dead, as a cursor calls it. */
+static size_t
+drop_known_dead(const void *file, uint64_t *value, size_t n)
+{
+	return pmhash_drop_known_dead(file, value, n);
+}
+
+/*
+ * pmhash_leave_out_dead
+ *		Have the next step of a cursor leave out the values whose rows are known to be
+ *		dead to all, if that is wanted.
+ */
+void
+pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted)
+{
+	cursor->leave_out = NULL;
+	if (!wanted || !pmhash_any_known_dead(file))
+		return;
+	cursor->leave_out = drop_known_dead;
+	cursor->leave_out_argument = file;
+}
+
+/*
+ * is_known_dead
+ *		Is the row of the current element known to be dead to all?  It is to be
+ *		passed over then, as if it had been visited.
+ */
+static bool
+is_known_dead(IndexScanDesc scan, PmhashScan *so)
+{
+	return unlikely(so->any_known_dead) &&
+		pmhash_known_dead(so->file, pmhash_scan_value(so));
+}
+
+/*
+ * Index-only scans, and the heap pages that scans visit.
+ *
+ * An index-only scan returns a key without a visit to its row if the row's page
+ * is all-visible.  A TID may be removed and used again by VACUUM between our
+ * reading of it and that look at the visibility map, since no pin or lock holds
+ * VACUUM back; the removal epoch says whether that can have happened.  See
+ * src/README, "Scans and VACUUM".
+ */
+
+/*
+ * A row of this page of the table is about to be taken without a visit, as the page is
+ * all-visible.  For serializable transactions: lock the page in place of the row, and
+ * say whether it is all-visible still.
+ *
+ * The lock first, then the map: a later deletion of the row meets our lock; after an
+ * earlier one the page is not all-visible any more, and the visit to the row finds
+ * the conflict.  (The executor's own scans have it the other way round.)  Missed is only
+ * a deletion that has looked for locks and not cleared the bit yet: README, "Index-only
+ * scans".
+ *
+ * map: as for visibilitymap_get_status.
+ */
+bool
+pmhash_lock_all_visible(Relation heap, BlockNumber block, Snapshot snapshot, Buffer *map)
+{
+	bool		all_visible;
+
+	PMH_STOP_POINT("all_visible");
+	PredicateLockPage(heap, block, snapshot);
+	all_visible = VM_ALL_VISIBLE(heap, block, map);
+	PMH_STOP_POINT("all_visible_locked");
+	return all_visible;
+}
+
+/* ---- index-only scans ---- */
+
+/*
+ * Does the current element's TID, in scan->xs_heaptid, lead to a row that the
+ * snapshot sees?  Notes it if it is dead to all.
+ */
+static bool
+row_is_visible(IndexScanDesc scan, PmhashScan *so)
+{
+	ItemPointerData tid = scan->xs_heaptid; /* changed by the look-up */
+	bool		call_again = false;
+	bool		all_dead = false;
+	bool		found;
+
+	if (so->slot == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(so->context);
+
+		so->slot = table_slot_create(scan->heapRelation, NULL);
+		MemoryContextSwitchTo(old);
+	}
+	found = table_index_fetch_tuple(scan->xs_heapfetch, &tid,
+									scan->xs_snapshot, so->slot,
+									&call_again, &all_dead);
+	ExecClearTuple(so->slot);
+	if (all_dead && !scan->xactStartedInRecovery)
+		note_dead_tuple(scan, so);
+	return found;
+}
+
+/*
+ * May the executor take the current element for a row if it finds its page
+ * all-visible a moment later?  Its look at the visibility map comes after
+ * VACUUM may have given the TID away, so we have to know it here: either the
+ * page is all-visible and the TID was not given away until after we looked, or
+ * the row itself is visible.
+ */
+static bool
+may_return(IndexScanDesc scan, PmhashScan *so)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(&scan->xs_heaptid);
+
+	PMH_STOP_POINT("scan_before_visibility");
+	if (VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
+		pmhash_removal_epoch(so->file) == so->epoch &&
+		(likely(!IsolationIsSerializable()) ||
+		 pmhash_lock_all_visible(scan->heapRelation, block, scan->xs_snapshot,
+								 &so->visibility_map)))
+		return true;
+	return row_is_visible(scan, so);
+}
+
+/*
+ * Put the key that the current element was found by into xs_itup.  An index
+ * tuple of one column of fixed length is its header and the datum; it is
+ * allocated once per scan and filled again whenever the key changes.
+ */
+static void
+return_key(IndexScanDesc scan, PmhashScan *so)
+{
+	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(scan->indexRelation), 0);
+	uint64		hash = pmhash_scan_hash(so);
+	Datum		key;
+	char	   *data;
+
+	Assert(so->keys->can_return && column->attlen > 0);
+	if (scan->xs_itup == NULL)
+	{
+		Size		size = MAXALIGN(IndexInfoFindDataOffset(0) + column->attlen);
+
+		scan->xs_itup = MemoryContextAllocZero(so->context, size);
+		scan->xs_itup->t_info = size;
+		scan->xs_itupdesc = RelationGetDescr(scan->indexRelation);
+	}
+	else if (hash == so->key_hash)
+		return;
+
+	key = pmhash_keys_unhash(so->keys, hash);
+	data = (char *) scan->xs_itup + IndexInfoFindDataOffset(0);
+	if (column->attbyval)
+		store_att_byval(data, key, column->attlen);
+	else
+	{
+		memcpy(data, DatumGetPointer(key), column->attlen);
+		pfree(DatumGetPointer(key));
+	}
+	so->key_hash = hash;
+}
+
+/*
+ * Plain, index-only and bitmap index scans.
+ *
  * A scan is one of five kinds, found out when its first tuple is wanted:
  *
  *	nothing	 some argument is NULL
  *	one		 one hash: a cursor streams its values in growing batches
  *	array	 = ANY: the hashes, sorted, none twice, are looked up in groups
- *			 (scan_array.c); if several arrays multiply to more hashes than
+ *			 (scan_keys.c); if several arrays multiply to more hashes than
  *			 work_mem holds, one range of hashes after the other (scan_keys.c)
  *	all		 not every column is bound, or there are so many hashes that it is
  *			 quicker to sweep the whole index, every tuple to be rechecked
  *	table	 the index has become invalid since the plan was made, or a subscriber
  *			 looks for what it does not have, or logical decoding for what has
- *			 been: every row of its table, to be rechecked (table_walk.c)
+ *			 been: every row of its table, to be rechecked (scan_table.c)
  *
  * Whatever the kind, fill_batch() puts values (TIDs as numbers) into the
  * batch, in heap order, and gettuple and getbitmap hand them out.  No value
@@ -27,32 +356,9 @@
  * A TID may be removed and used again by VACUUM between our reading of it and
  * the visit to the heap, since no pin or lock holds VACUUM back.  The removal
  * epoch says whether that can have happened.  See src/README, "Scans and
- * VACUUM", for what it is needed for: index-only scans (visibility.c), and the
- * removal of entries that the executor has found dead (scan_dead.c).
- *
- *-------------------------------------------------------------------------
+ * VACUUM", for what it is needed for: index-only scans, and the removal
+ * of entries that the executor has found dead.
  */
-#include "postgres.h"
-
-#include "access/heapam.h"
-#include "access/xact.h"
-#include "executor/tuptable.h"
-#include "miscadmin.h"
-#include "nodes/execnodes.h"
-#include "nodes/nodeFuncs.h"
-#include "nodes/plannodes.h"
-#include "nodes/tidbitmap.h"
-#include "pgstat.h"
-#include "storage/bufmgr.h"
-#include "utils/memutils.h"
-#include "utils/rel.h"
-
-#include "am/insert_queue.h"
-#include "am/row_key.h"
-#include "am/scan.h"
-#include "am/statements.h"
-#include "cluster/heap_table.h"
-#include "engine/sort.h"
 
 /*
  * Scans that read a queue: FOR UPDATE SKIP LOCKED.
@@ -66,7 +372,7 @@
  * The choice is one scan's, not one statement's: of UPDATE job ... WHERE id = (SELECT id
  * FROM job ... FOR UPDATE SKIP LOCKED) the inner scan never waits for a row, the outer
  * one does; so do those of functions and triggers that it calls.  An access method gets
- * no word of where in a plan its scan is.  But the statement is known (statements.c); and
+ * no word of where in a plan its scan is.  But the statement is known (hooks.c); and
  * in that one's plan the scan is found, and with it its entry in the range table, of
  * which the row marks tell (plannodes.h, PlanRowMark).  A scan that is not found begins
  * where all do: those that EvalPlanQual runs anew, and those of nodes that other modules
@@ -157,52 +463,18 @@ start_position(IndexScanDesc scan, const PmhashFile *file)
 #define FIRST_ROWS	24
 #define LEAST_BATCH	8
 
-/* Is the heap one of whose pages we know how they are pinned and laid out? */
-static bool
-is_plain_heap(IndexScanDesc scan)
-{
-	return scan->xs_heapfetch != NULL &&
-		pmhash_is_heap_table(scan->heapRelation) &&
-		!RelationUsesLocalBuffers(scan->heapRelation);
-}
-
-/* Get ready, once for all rescans.  False if it can't be done for this table. */
-static bool
-begin_fetch(IndexScanDesc scan, PmhashScan *so)
-{
-	if (so->fetch == NULL && is_plain_heap(scan))
-	{
-		so->fetch = MemoryContextAlloc(so->context, sizeof(PmhashFetch));
-		pmhash_fetch_begin(so->fetch, so->context, scan->heapRelation,
-						   scan->indexRelation, scan->xs_snapshot);
-	}
-	return so->fetch != NULL;
-}
-
-/* Bring the pipe to the element being handed out, in the batch that there is now. */
-static void
-set_pipe(PmhashScan *so)
-{
-	PmhashPipe *pipe = &so->pipe;
-
-	if (pipe->value == NULL)
-		pmhash_pipe_begin(pipe, so->batch, so->batch_n, so->batch_shift, 0);
-	pipe->next = so->batch_next - 1;
-	pipe->distance = Min(so->rows_ahead, PMHASH_FETCH_DISTANCE);
-	so->rows_ahead++;
-}
-
 /*
- * fetch_ahead
- *		The current element is about to be handed out, and visited: prefetch for
- *		those that come after it, and pin its page.
+ * The current element is about to be handed out, and visited: prefetch for those that
+ * come after it, and pin its page.
  *
- * Nothing is done for rows that an invalid index has from the table itself.
+ * Nothing is done for rows that an invalid index has from the table itself, nor where we
+ * do not know how pages are pinned and laid out.
  */
 static void
 fetch_ahead(IndexScanDesc scan, PmhashScan *so)
 {
 	IndexFetchHeapData *heap = (IndexFetchHeapData *) scan->xs_heapfetch;
+	PmhashPipe *pipe = &so->pipe;
 	Buffer		pinned;
 
 	if (so->rows_ahead < FIRST_ROWS || so->batch_n < LEAST_BATCH)
@@ -210,10 +482,26 @@ fetch_ahead(IndexScanDesc scan, PmhashScan *so)
 		so->rows_ahead++;
 		return;
 	}
-	if (so->kind == SCAN_TABLE || !begin_fetch(scan, so))
+	if (so->kind == SCAN_TABLE)
 		return;
-	set_pipe(so);
-	pmhash_fetch_ahead(so->fetch, &so->pipe);
+	if (so->fetch == NULL)
+	{
+		if (heap == NULL || !pmhash_is_heap_table(scan->heapRelation) ||
+			RelationUsesLocalBuffers(scan->heapRelation))
+			return;
+		so->fetch = MemoryContextAlloc(so->context, sizeof(PmhashFetch));
+		pmhash_fetch_begin(so->fetch, so->context, scan->heapRelation,
+						   scan->indexRelation, scan->xs_snapshot);
+	}
+
+	/* bring the pipe to the element being handed out, in the batch that there is now */
+	if (pipe->value == NULL)
+		pmhash_pipe_begin(pipe, so->batch, so->batch_n, so->batch_shift, 0);
+	pipe->next = so->batch_next - 1;
+	pipe->distance = Min(so->rows_ahead, PMHASH_FETCH_DISTANCE);
+	so->rows_ahead++;
+	Assert(pipe->value == so->batch && pipe->n == so->batch_n);
+	pmhash_fetch_ahead(so->fetch, pipe);
 	pinned = heap->xs_cbuf;
 	heap->xs_cbuf = InvalidBuffer;	/* not ours any more if there is an error */
 #if PG_VERSION_NUM >= 190000
@@ -264,13 +552,8 @@ free_engine_memory(void *arg)
 void
 pmhash_scan_reserve_values(PmhashScan *so, size_t n)
 {
-	if (n <= so->values_capacity)
-		return;
-	if (so->values != NULL)
-		pfree(so->values);
-	so->values_capacity = 0;
-	so->values = MemoryContextAllocHuge(so->context, n * sizeof(uint64));
-	so->values_capacity = n;
+	so->values = pmhash_reserve(so->context, so->values, &so->values_capacity, n,
+								sizeof(uint64));
 }
 
 /*
@@ -324,6 +607,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 	so->want = so->start != 0 ? FIRST_OF_QUEUE : FIRST_WANT;
 	so->streaming = true;
 	so->kind = SCAN_ONE;
+	Assert(!so->sweeping);
 }
 
 /*
@@ -336,6 +620,7 @@ start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
 	pmhash_counters_add(RelationGetRelid(scan->indexRelation), PMHASH_TABLE_SCANS, 1);
 	so->walk = pmhash_table_walk(scan, so->walk, invalid, so->is_taken_as_is,
 								 so->context);
+	Assert(!so->sweeping);
 	pmhash_scan_reserve_values(so, MaxHeapTuplesPerPage);
 	so->recheck = !pmhash_scan_is_of_decoding(scan);
 	so->any_known_dead = false;
@@ -452,6 +737,7 @@ fill_from_cursor(IndexScanDesc scan, PmhashScan *so)
 	PmhResult	result;
 
 	pmhash_leave_out_dead(&so->cursor, so->file, scan->ignore_killed_tuples);
+	Assert(so->want > 0 && so->want <= PMHASH_CURSOR_VALUES);
 	result = pmh_cursor_next(so->file->table, &so->cursor, so->want);
 	if (result == PMH_DONE)
 	{
@@ -495,15 +781,6 @@ fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
 	return pmhash_scan_set_batch(so, so->values, so->sweep.n, 0, NULL);
 }
 
-/* The roots of the next page of the table; false at its end. */
-static bool
-fill_from_table(PmhashScan *so)
-{
-	int			n = pmhash_table_walk_next(so->walk, so->values);
-
-	return n >= 0 && pmhash_scan_set_batch(so, so->values, n, 0, NULL);
-}
-
 /* The next values of the file; false at its end, or if the scan has left it. */
 static bool
 fill_from_file(IndexScanDesc scan, PmhashScan *so)
@@ -525,9 +802,12 @@ fill_from_file(IndexScanDesc scan, PmhashScan *so)
 	return false;
 }
 
-/* Get more values, or begin with it; see fill_batch. */
+/*
+ * Get more values, or begin with it.  False if the scan is through; else there is a new
+ * batch, which may be empty.
+ */
 static bool
-read_batch(IndexScanDesc scan, PmhashScan *so)
+fill_batch(IndexScanDesc scan, PmhashScan *so)
 {
 	bool		more = false;
 
@@ -536,28 +816,21 @@ read_batch(IndexScanDesc scan, PmhashScan *so)
 		start_scan(scan, so);
 	else
 		PMH_STOP_POINT("scan_between_batches");
+	Assert(so->kind != SCAN_UNBOUND);
 
 	if (so->kind != SCAN_TABLE)
 		more = fill_from_file(scan, so);
 	if (unlikely(so->kind == SCAN_TABLE))
-		more = fill_from_table(so);
+	{
+		/* the roots of the next page of the table */
+		int			n = pmhash_table_walk_next(so->walk, so->values);
+
+		more = n >= 0 && pmhash_scan_set_batch(so, so->values, n, 0, NULL);
+	}
+	else
+		so->any_known_dead = more && scan->ignore_killed_tuples &&
+			pmhash_any_known_dead(so->file);
 	so->handing_out |= more && so->batch_n > 0;
-	return more;
-}
-
-/*
- * Get more values.  False if the scan is through; else there is a new batch,
- * which may be empty.
- */
-static bool
-fill_batch(IndexScanDesc scan, PmhashScan *so)
-{
-	bool		more = read_batch(scan, so);
-
-	if (so->kind == SCAN_TABLE)
-		return more;
-	so->any_known_dead = more && scan->ignore_killed_tuples &&
-		pmhash_any_known_dead(so->file);
 	return more;
 }
 
@@ -616,7 +889,7 @@ next_tid(IndexScanDesc scan, PmhashScan *so)
 				return false;
 		}
 		so->batch_next++;
-	} while (pmhash_scan_known_dead(scan, so));
+	} while (is_known_dead(scan, so));
 	pmhash_value_to_tid(pmhash_scan_value(so), &scan->xs_heaptid);
 	return true;
 }
@@ -632,7 +905,7 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 
 	Assert(ScanDirectionIsForward(dir));	/* amcanbackward is false */
 	if (scan->kill_prior_tuple)
-		pmhash_scan_note_dead(scan, so);
+		note_dead_tuple(scan, so);
 	while (next_tid(scan, so))
 	{
 		if (unlikely(so->is_taken_as_is) && !pmhash_scan_row_fits(scan, so))
@@ -643,9 +916,9 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 			fetch_ahead(scan, so);
 			return true;
 		}
-		if (pmhash_scan_may_return(scan, so))
+		if (may_return(scan, so))
 		{
-			pmhash_scan_return_key(scan, so);
+			return_key(scan, so);
 			return true;
 		}
 	}
@@ -663,6 +936,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	ItemPointerData tids[256];
 	int64		total = 0;
 
+	Assert(!scan->xs_want_itup);
 	so->array.no_hurry = true;
 	so->repeats = true;
 	while (fill_batch(scan, so))
@@ -674,7 +948,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 			while (n < (int) lengthof(tids) && so->batch_next < so->batch_n)
 			{
 				so->batch_next++;
-				if (!pmhash_scan_known_dead(scan, so))
+				if (!is_known_dead(scan, so))
 					pmhash_value_to_tid(pmhash_scan_value(so), &tids[n++]);
 			}
 			tbm_add_tuples(tbm, tids, n, so->recheck || so->is_taken_as_is);
@@ -692,7 +966,7 @@ pmhash_endscan(IndexScanDesc scan)
 
 	if (so->file != NULL)
 		end_sweep(so, so->file->table);
-	pmhash_scan_hand_over_dead(scan, so);
+	pmhash_hand_over_dead(&so->dead, scan->indexRelation, so->file);
 	if (BufferIsValid(so->visibility_map))
 		ReleaseBuffer(so->visibility_map);
 	if (so->slot != NULL)

@@ -3,14 +3,6 @@
  * scan.h
  *	  What the files that make up an index scan share: its state and steps.
  *
- *	scan.c			callbacks, kinds of scans, batches
- *	scan_keys.c		from scan keys to hashes
- *	scan_array.c	= ANY
- *	scan_dead.c		entries whose rows have been found dead
- *	scan_replica.c	rows that a subscriber changes, or decoding reads
- *	table_walk.c	the table instead of the index
- *	visibility.c	index-only scans; heap pages
- *
  * Include postgres.h first.
  *
  *-------------------------------------------------------------------------
@@ -26,13 +18,40 @@
 #include "am/am.h"
 #include "am/fetch.h"
 #include "am/keys.h"
-#include "am/predicate.h"
 
 /* ---- scan.c ---- */
 
 extern size_t pmhash_cursor_memory(void);
 
-/* ---- table_walk.c ---- */
+/* ---- predicate.c ---- */
+
+extern void pmhash_lock_keys(Relation index, PmhashFile *file, const PmhashKeys *keys,
+							 const uint64 *hash, size_t n, Snapshot snapshot);
+extern void pmhash_lock_all_keys(Relation index, PmhashFile *file, Snapshot snapshot);
+extern void pmhash_check_readers(Relation index, const PmhashFile *file,
+								 const PmhashKeys *keys, uint64 hash);
+
+/* ---- scan_table.c ---- */
+
+/* Fetches rows of a table one by one. */
+typedef struct PmhashRow
+{
+	Relation	heap;
+	Relation	index;
+	MemoryContext context;		/* all memory, gone with pmhash_row_end */
+	struct IndexFetchTableData *fetch;
+	TupleTableSlot *slot;
+	struct IndexInfo *info;		/* NULL until a key is wanted */
+	struct EState *estate;
+} PmhashRow;
+
+extern void pmhash_row_begin(PmhashRow *row, Relation heap, Relation index);
+extern bool pmhash_row_fetch(PmhashRow *row, uint64 value, Snapshot snapshot,
+							 bool *all_dead);
+extern bool pmhash_row_key(PmhashRow *row, const SnapshotData *snapshot, Datum *values,
+						   bool *isnull);
+extern void pmhash_row_end(PmhashRow *row);
+extern bool pmhash_keys_equal(Relation index, const Datum *a, const Datum *b);
 
 typedef struct PmhashTableWalk PmhashTableWalk;
 
@@ -73,7 +92,7 @@ typedef struct PmhashProduct
 	uint64		next_range;
 } PmhashProduct;
 
-/* Where a scan for = ANY is in its hashes (scan_array.c). */
+/* Where a scan for = ANY is in its hashes (scan_keys.c). */
 typedef struct PmhashScanArray
 {
 	bool		no_hurry;		/* all is wanted: begin with large groups */
@@ -90,7 +109,7 @@ typedef struct PmhashScanArray
 } PmhashScanArray;
 
 /*
- * Entries found dead, not handed over yet (scan_dead.c).  Those whose heap pages
+ * Entries found dead, not handed over yet (scan.c).  Those whose heap pages
  * need no flush of WAL are before the others.
  */
 typedef struct PmhashScanDead
@@ -152,10 +171,10 @@ typedef struct PmhashScan
 	PmhSweep	sweep;
 	bool		sweeping;
 
-	/* SCAN_TABLE (table_walk.c) */
+	/* SCAN_TABLE (scan_table.c) */
 	PmhashTableWalk *walk;		/* NULL until needed */
 
-	/* index-only scans (visibility.c) */
+	/* index-only scans (scan.c) */
 	uint64		key_hash;		/* of the key in xs_itup */
 	Buffer		visibility_map;
 	TupleTableSlot *slot;		/* for looking at rows; NULL until needed */
@@ -165,7 +184,7 @@ typedef struct PmhashScan
 	PmhashPipe	pipe;			/* in the batch; value NULL: not begun */
 	uint32		rows_ahead;		/* rows handed out since the last rescan */
 
-	/* scans whose rows are taken as they are (scan_replica.c) */
+	/* scans whose rows are taken as they are (scan_table.c) */
 	bool		is_taken_as_is;
 	struct PmhashRow *row;		/* NULL until needed */
 
@@ -193,37 +212,25 @@ pmhash_scan_set_batch(PmhashScan *so, const uint64 *v, size_t n, int shift,
 	return true;
 }
 
-/* An element of the batch, of which there are batch_n. */
-static inline uint64
-pmhash_batch_value(const PmhashScan *so, size_t at)
-{
-	return so->batch[at] >> so->batch_shift;
-}
-
-/* Its hash; only if the batch knows its hashes. */
-static inline uint64
-pmhash_batch_hash(const PmhashScan *so, size_t at)
-{
-	uint64		mask = (UINT64CONST(1) << so->batch_shift) - 1;
-
-	return so->batch_hashes[so->batch[at] & mask];
-}
-
 /* The element being handed out. */
 static inline uint64
 pmhash_scan_value(const PmhashScan *so)
 {
-	return pmhash_batch_value(so, so->batch_next - 1);
+	Assert(so->batch_next > 0 && so->batch_next <= so->batch_n);
+	return so->batch[so->batch_next - 1] >> so->batch_shift;
 }
 
 /* Its hash; only if the batches know their hashes. */
 static inline uint64
 pmhash_scan_hash(const PmhashScan *so)
 {
-	return pmhash_batch_hash(so, so->batch_next - 1);
+	uint64		mask = (UINT64CONST(1) << so->batch_shift) - 1;
+
+	Assert(so->batch_hashes != NULL);
+	return so->batch_hashes[so->batch[so->batch_next - 1] & mask];
 }
 
-/* ---- scan_replica.c ---- */
+/* ---- scan_table.c ---- */
 extern bool pmhash_scan_wants_table(IndexScanDesc scan);
 extern bool pmhash_scan_is_of_decoding(IndexScanDesc scan);
 extern bool pmhash_scan_is_taken_as_is(IndexScanDesc scan);
@@ -246,14 +253,11 @@ extern uint64 pmhash_scan_bound_hash(PmhashScan *so,
 									 const PmhashBoundColumns *bound);
 extern bool pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,
 									const PmhashBoundColumns *bound);
-extern bool pmhash_scan_next_hashes(PmhashScan *so);
-
-/* ---- scan_array.c ---- */
 
 extern void pmhash_scan_array_start(PmhashScan *so);
 extern bool pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so);
 
-/* ---- scan_dead.c ---- */
+/* ---- scan.c ---- */
 
 extern void pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted);
 extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
@@ -261,16 +265,7 @@ extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
 							 PmhEntry entry, XLogRecPtr lsn);
 extern void pmhash_hand_over_dead(PmhashScanDead *dead, Relation index,
 								  PmhashFile *file);
-extern bool pmhash_scan_known_dead(IndexScanDesc scan, PmhashScan *so);
-extern void pmhash_scan_note_dead(IndexScanDesc scan, PmhashScan *so);
-extern void pmhash_scan_hand_over_dead(IndexScanDesc scan, PmhashScan *so);
-
-/* ---- visibility.c ---- */
-
-extern Buffer pmhash_visited_heap_page(IndexScanDesc scan);
 extern bool pmhash_lock_all_visible(Relation heap, BlockNumber block,
 									Snapshot snapshot, Buffer *map);
-extern bool pmhash_scan_may_return(IndexScanDesc scan, PmhashScan *so);
-extern void pmhash_scan_return_key(IndexScanDesc scan, PmhashScan *so);
 
 #endif							/* PMHASH_SCAN_H */

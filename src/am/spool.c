@@ -20,8 +20,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "am/spool.h"
-#include "am/temp_file.h"
+#include "am/build.h"
 #include "cluster/engine_hooks.h"
 #include "cluster/give_way.h"
 #include "engine/sort.h"
@@ -144,7 +143,9 @@ pmhash_spool_make(MemoryContext context, size_t memory, int bits,
 											  ALLOCSET_DEFAULT_SIZES);
 	PmhashSpool *spool = MemoryContextAllocZero(own, sizeof(PmhashSpool));
 
-	Assert(partition_bits <= PMHASH_SPOOL_BITS);
+	Assert(partition_bits >= 1 && partition_bits <= PMHASH_SPOOL_BITS);
+	Assert(bits >= 0 && bits + partition_bits <= 64);
+	Assert((files == NULL) == (name == NULL));
 	spool->bits = bits;
 	spool->partition_bits = partition_bits;
 	spool->priv = MemoryContextAllocZero(own, sizeof(PmhashSpoolPrivate));
@@ -162,6 +163,7 @@ pmhash_spool_make(MemoryContext context, size_t memory, int bits,
 void
 pmhash_spool_outlive_transaction(PmhashSpool *spool)
 {
+	Assert(spool->priv->file == NULL && spool->priv->bytes == 0);
 	spool->priv->lasting = true;
 }
 
@@ -178,6 +180,7 @@ add_piece(PmhashSpoolPrivate *priv, BufFile *file, const ListedPiece *listed)
 	piece->fileno = listed->fileno;
 	piece->offset = listed->offset;
 	piece->n = listed->n;
+	Assert(listed->partition < PMHASH_SPOOL_PARTITIONS && listed->n > 0);
 	if (partition->first_piece == NULL)
 		partition->first_piece = piece;
 	else
@@ -191,6 +194,7 @@ close_chunk(Partition *partition)
 {
 	if (partition->next != NULL)
 		partition->newest->n = (uint32) (partition->next - partition->newest->entry);
+	Assert(partition->newest == NULL || partition->newest->n <= partition->newest->capacity);
 	partition->next = partition->end = NULL;
 }
 
@@ -307,6 +311,7 @@ take_from_chunk(Partition *partition, PmhEntry *entries, uint64 n)
 {
 	Chunk	   *chunk = partition->oldest;
 
+	Assert(chunk != NULL && chunk->taken < chunk->n);
 	n = Min(n, chunk->n - chunk->taken);
 	memcpy(entries, &chunk->entry[chunk->taken], n * sizeof(PmhEntry));
 	chunk->taken += n;
@@ -326,6 +331,7 @@ take_from_piece(Partition *partition, PmhEntry *entries, uint64 n)
 {
 	FilePiece  *piece = partition->first_piece;
 
+	Assert(piece->n > 0);
 	n = Min(n, piece->n);
 	pmhash_temp_seek(piece->file, piece->fileno, piece->offset);
 	pmhash_temp_read(piece->file, entries, n * sizeof(PmhEntry));
@@ -410,6 +416,7 @@ pmhash_spool_export(PmhashSpool *spool, PmhashSpoolExport *list)
 {
 	PmhashSpoolPrivate *priv = spool->priv;
 
+	Assert(priv->files != NULL);
 	memset(list, 0, sizeof(*list));
 	pmhash_spool_write(spool);
 	if (priv->file == NULL)

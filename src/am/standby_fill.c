@@ -30,9 +30,8 @@
 #include "utils/snapmgr.h"
 
 #include "am/am.h"
-#include "am/build_scan.h"
-#include "am/spool.h"
-#include "am/standby_fill.h"
+#include "am/build.h"
+#include "am/fetch.h"
 #include "cluster/as_owner.h"
 #include "cluster/clock.h"
 #include "cluster/durable.h"
@@ -125,63 +124,44 @@ typedef struct Slice
 static void
 leave_out(PmhashStandbyScan *scan, TransactionId deleter)
 {
+	Assert(TransactionIdIsNormal(deleter));
 	TransactionIdAdvance(deleter);
 	if (!TransactionIdIsValid(scan->usable_xmin) ||
 		TransactionIdFollows(deleter, scan->usable_xmin))
 		scan->usable_xmin = deleter;
 }
 
-static void
-get_tuple(Slice *slice, Page page, OffsetNumber offset, HeapTuple tuple)
-{
-	ItemId		lp = PageGetItemId(page, offset);
-
-	tuple->t_data = (HeapTupleHeader) PageGetItem(page, lp);
-	tuple->t_len = ItemIdGetLength(lp);
-	tuple->t_tableOid = RelationGetRelid(slice->heap);
-	ItemPointerSet(&tuple->t_self, slice->block, offset);
-}
-
 /*
- * Follow the chain from its first member on, as heap_hot_search_buffer (heapam.c)
- * does, but through aborted members as well.  False if it is to be left out.
+ * Judge the members of the chain, aborted ones too.  False if it is to be left out.
  */
 static bool
-judge_chain(Slice *slice, Buffer buffer, OffsetNumber offset, Chain *chain)
+judge_chain(Slice *slice, Buffer buffer, Chain *chain)
 {
-	Page		page = BufferGetPage(buffer);
-	TransactionId prior = InvalidTransactionId;
+	OffsetNumber member[MaxHeapTuplesPerPage];
+	int			n = pmhash_chain_members(BufferGetPage(buffer), chain->root, member);
 	bool		alive = false;
 
 	chain->last = InvalidOffsetNumber;
-	while (offset >= FirstOffsetNumber && offset <= PageGetMaxOffsetNumber(page) &&
-		   ItemIdIsNormal(PageGetItemId(page, offset)))
+	for (int i = 0; i < n; i++)
 	{
 		HeapTupleData tuple;
 		TransactionId deleter;
 		HTSV_Result state;
 
-		get_tuple(slice, page, offset, &tuple);
-		if (TransactionIdIsValid(prior) &&
-			!TransactionIdEquals(prior, HeapTupleHeaderGetXmin(tuple.t_data)))
-			break;
+		pmhash_tuple_on_page(slice->heap, BufferGetPage(buffer), slice->block, member[i],
+							 &tuple);
 		state = HeapTupleSatisfiesVacuumHorizon(&tuple, buffer, &deleter);
-		if (state != HEAPTUPLE_DEAD)
-		{
-			chain->last = offset;
-			chain->deleter = state == HEAPTUPLE_RECENTLY_DEAD ? deleter
-				: InvalidTransactionId;
-			if (state == HEAPTUPLE_RECENTLY_DEAD &&
-				TransactionIdPrecedes(deleter, slice->scan->n0))
-				leave_out(slice->scan, deleter);
-			else
-				alive = true;
-		}
-		if (!HeapTupleHeaderIsHotUpdated(tuple.t_data))
-			break;
-		prior = HeapTupleHeaderGetUpdateXid(tuple.t_data);
-		offset = ItemPointerGetOffsetNumber(&tuple.t_data->t_ctid);
+		if (state == HEAPTUPLE_DEAD)
+			continue;
+		chain->last = member[i];
+		chain->deleter = state == HEAPTUPLE_RECENTLY_DEAD ? deleter : InvalidTransactionId;
+		if (state == HEAPTUPLE_RECENTLY_DEAD &&
+			TransactionIdPrecedes(deleter, slice->scan->n0))
+			leave_out(slice->scan, deleter);
+		else
+			alive = true;
 	}
+	Assert(!alive || OffsetNumberIsValid(chain->last));
 	return alive;
 }
 
@@ -193,9 +173,7 @@ is_old_root(Slice *slice, Buffer buffer, OffsetNumber offset)
 	TransactionId xmin;
 	TransactionId deleter;
 
-	get_tuple(slice, BufferGetPage(buffer), offset, &tuple);
-	if (HeapTupleHeaderIsHeapOnly(tuple.t_data))
-		return false;
+	pmhash_tuple_on_page(slice->heap, BufferGetPage(buffer), slice->block, offset, &tuple);
 	xmin = HeapTupleHeaderGetXmin(tuple.t_data);
 	if (TransactionIdIsNormal(xmin) &&
 		TransactionIdFollowsOrEquals(xmin, slice->scan->n0))
@@ -203,42 +181,32 @@ is_old_root(Slice *slice, Buffer buffer, OffsetNumber offset)
 	return HeapTupleSatisfiesVacuumHorizon(&tuple, buffer, &deleter) != HEAPTUPLE_DEAD;
 }
 
-/* List the chains of a page, whose buffer is locked. */
-static void
-list_chains(Slice *slice, Buffer buffer)
-{
-	Page		page = BufferGetPage(buffer);
-	OffsetNumber last = PageGetMaxOffsetNumber(page);
-
-	slice->n = 0;
-	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
-	{
-		ItemId		lp = PageGetItemId(page, offset);
-		OffsetNumber first = offset;
-		Chain	   *chain = &slice->chain[slice->n];
-
-		if (ItemIdIsRedirected(lp))
-			first = ItemIdGetRedirect(lp);
-		else if (!ItemIdIsNormal(lp) || !is_old_root(slice, buffer, offset))
-			continue;
-		chain->root = offset;
-		if (judge_chain(slice, buffer, first, chain))
-			slice->n++;
-	}
-}
-
-/* Copy a page and list its chains. */
+/* List the chains of a page, and copy it. */
 static void
 read_page(Slice *slice, BlockNumber block)
 {
 	Buffer		buffer = ReadBufferExtended(slice->heap, MAIN_FORKNUM, block,
 											RBM_NORMAL, slice->strategy);
+	Page		page = BufferGetPage(buffer);
 
 	slice->block = block;
+	slice->n = 0;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	list_chains(slice, buffer);
+	for (OffsetNumber offset = FirstOffsetNumber; offset <= PageGetMaxOffsetNumber(page);
+		 offset++)
+	{
+		Chain	   *chain = &slice->chain[slice->n];
+
+		if (!pmhash_is_root(page, offset) ||
+			(ItemIdIsNormal(PageGetItemId(page, offset)) &&
+			 !is_old_root(slice, buffer, offset)))
+			continue;
+		chain->root = offset;
+		if (judge_chain(slice, buffer, chain))
+			slice->n++;
+	}
 	if (slice->n > 0)
-		memcpy(slice->copy.data, BufferGetPage(buffer), BLCKSZ);
+		memcpy(slice->copy.data, page, BLCKSZ);
 	UnlockReleaseBuffer(buffer);
 }
 
@@ -253,7 +221,7 @@ spool_chain(Slice *slice, const Chain *chain)
 	bool		isnull[INDEX_MAX_KEYS];
 	HeapTupleData tuple;
 
-	get_tuple(slice, slice->copy.data, chain->last, &tuple);
+	pmhash_tuple_on_page(slice->heap, slice->copy.data, slice->block, chain->last, &tuple);
 	if (TransactionIdIsValid(chain->deleter) && HeapTupleHasExternal(&tuple))
 	{
 		leave_out(slice->scan, chain->deleter);
@@ -289,23 +257,6 @@ scan_page(Slice *slice, BlockNumber block)
 }
 
 /* ---- slices ---- */
-
-/*
- * standby_scan_init
- *		Get a scan ready whose entries go to spool.
- *
- * Memory is taken from the current context, and must last as long as the scan.
- */
-static void
-standby_scan_init(PmhashStandbyScan *scan, const PmhashStandbyBuild *build,
-				  Relation index, PmhashSpool *spool)
-{
-	memset(scan, 0, sizeof(*scan));
-	scan->build = build;
-	scan->n0 = XidFromFullTransactionId(build->n0);
-	scan->end = InvalidBlockNumber;
-	pmhash_build_scan_init(&scan->rows, index, build->of.seed, spool);
-}
 
 static void
 begin_slice(Slice *slice, PmhashStandbyScan *scan, Relation heap, Relation index)
@@ -353,53 +304,39 @@ scan_pages(Slice *slice)
 }
 
 /*
- * What the index's functions need that run before there is a row: those that are
- * IMMUTABLE, of constants, run where expressions are simplified, which is in
- * begin_slice already.
- */
-static void
-begin_with_snapshot(Slice *slice, PmhashStandbyScan *scan, Relation heap, Relation index)
-{
-	PushActiveSnapshot(GetLatestSnapshot());
-	begin_slice(slice, scan, heap, index);
-	PopActiveSnapshot();
-}
-
-/*
- * In the rights of the table's owner, from before the index's expressions are read; see
- * reindex_index (index.c).
- */
-static bool
-scan_as_owner(PmhashStandbyScan *scan, Relation heap, Relation index)
-{
-	Slice	   *slice = palloc0(sizeof(Slice));
-	PmhashCaller caller;
-	bool		going_on;
-
-	pmhash_be_owner(heap, &caller);
-	begin_with_snapshot(slice, scan, heap, index);
-	going_on = scan_pages(slice);
-	end_slice(slice);
-	pmhash_be_caller(&caller);
-	pfree(slice);
-	return going_on;
-}
-
-/*
- * standby_scan_slice
- *		Scan for a while.  True when the table has been scanned.
+ * Scan for a while.  True when the table has been scanned.
  *
  * In a transaction, with AccessShareLock on both relations, which are to be unlocked
- * after each slice.  ERROR if the build is over, or what an expression raises.
+ * after each slice.  In the rights of the table's owner, from before the index's
+ * expressions are read; see reindex_index (index.c).  ERROR if the build is over, or what
+ * an expression raises.
  */
 static bool
 standby_scan_slice(PmhashStandbyScan *scan, Relation heap, Relation index)
 {
+	Slice	   *slice;
+	PmhashCaller caller;
+	bool		going_on;
+
 	if (!pmhash_is_heap_table(heap))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" is no heap", RelationGetRelationName(heap))));
-	if (!scan_as_owner(scan, heap, index))
+	slice = palloc0(sizeof(Slice));
+	pmhash_be_owner(heap, &caller);
+
+	/*
+	 * With a snapshot for functions that run before there is a row: those that are
+	 * IMMUTABLE, of constants, run where expressions are simplified.
+	 */
+	PushActiveSnapshot(GetLatestSnapshot());
+	begin_slice(slice, scan, heap, index);
+	PopActiveSnapshot();
+	going_on = scan_pages(slice);
+	end_slice(slice);
+	pmhash_be_caller(&caller);
+	pfree(slice);
+	if (!going_on)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the build of index \"%s\" is over", RelationGetRelationName(index))));
@@ -481,7 +418,10 @@ scan_slice(PmhashStandbyFill *fill, Relation heap, Relation index)
 		MemoryContext old = MemoryContextSwitchTo(fill->context);
 
 		fill->found = make_spool(fill);
-		standby_scan_init(&fill->scan, fill->build, index, fill->found);
+		fill->scan.build = fill->build;
+		fill->scan.n0 = XidFromFullTransactionId(fill->build->n0);
+		fill->scan.end = InvalidBlockNumber;
+		pmhash_build_scan_init(&fill->scan.rows, index, fill->build->of.seed, fill->found);
 		MemoryContextSwitchTo(old);
 		fill->fillfactor = pmhash_fillfactor(index);
 		fill->begun = true;
@@ -574,19 +514,6 @@ keep_last(Last *last, size_t n)
 	return kept;
 }
 
-/* Append operations to last[n], of which the first has this number. */
-static void
-append_operations(Last *last, const PmhEntry *batch, size_t n, uint64 number)
-{
-	for (size_t i = 0; i < n; i++)
-	{
-		last[i].entry.hash = batch[i].hash;
-		last[i].entry.value = batch[i].value & ~PMHASH_DELTA_DELETE;
-		last[i].inserted = (batch[i].value & PMHASH_DELTA_DELETE) == 0;
-		last[i].number = number + i;
-	}
-}
-
 /*
  * The last operation on each entry of a partition, sorted; *n of them, or NULL.  All
  * of a key are in one partition, and there may be many that come and go while a build
@@ -601,6 +528,7 @@ last_operations(PmhashStandbyFill *fill, int partition, size_t *n)
 	Last	   *last;
 
 	*n = 0;
+	Assert(partition >= 0 && partition < PMHASH_SPOOL_PARTITIONS);
 	if (all == 0)
 		return NULL;
 	batch = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhEntry));
@@ -620,8 +548,12 @@ last_operations(PmhashStandbyFill *fill, int partition, size_t *n)
 			}
 		}
 		pmhash_spool_take(fill->delta, partition, batch, count);
-		append_operations(&last[*n], batch, count, at);
-		*n += count;
+		for (size_t i = 0; i < count; i++)
+			last[(*n)++] = (Last) {
+				.entry = {batch[i].hash, batch[i].value & ~PMHASH_DELTA_DELETE},
+				.inserted = (batch[i].value & PMHASH_DELTA_DELETE) == 0,
+				.number = at + i
+			};
 	}
 	*n = keep_last(last, *n);
 	pfree(batch);
@@ -679,6 +611,7 @@ fold_partition(PmhashStandbyFill *fill, int partition)
 static void
 fold(PmhashStandbyFill *fill)
 {
+	Assert(fill->begun && fill->delta == NULL && fill->folded == NULL);
 	fill->delta = make_spool(fill);
 	spool_delta(fill);
 	fill->folded = make_spool(fill);

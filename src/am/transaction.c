@@ -15,8 +15,6 @@
 #include "utils/inval.h"
 
 #include "am/am.h"
-#include "am/insert_queue.h"
-#include "am/row_types.h"
 #include "cluster/file_cache.h"
 #include "cluster/life_cycle.h"
 #include "cluster/logged.h"

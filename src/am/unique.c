@@ -1,7 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * unique.c
- *	  Inserts into a unique index.
+ *	  Unique indexes: inserts and builds.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/tableam.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "am/scan.h"
+#include "am/unique.h"
+#include "cluster/heap_table.h"
+#include "cluster/key_lock.h"
+#include "cluster/logged.h"
+
+/*
+ * Inserts into a unique index.
  *
  * btree looks for equal keys and inserts under the write lock of one page, and
  * so two inserters of a key cannot miss each other.  Here the lock of the key
@@ -35,27 +59,7 @@
  * and false is returned.  The order of the insertions decides which of two sees the
  * other, so one of them goes on; if both gave way they might do so for ever.  A row of
  * ON CONFLICT that has to go gets no entry.
- *
- *-------------------------------------------------------------------------
  */
-#include "postgres.h"
-
-#include "access/genam.h"
-#include "access/heapam.h"
-#include "access/tableam.h"
-#include "miscadmin.h"
-#include "storage/bufmgr.h"
-#include "storage/lmgr.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
-
-#include "cluster/heap_table.h"
-#include "cluster/key_lock.h"
-#include "cluster/logged.h"
-
-#include "row_key.h"
-#include "scan.h"
-#include "unique.h"
 
 /* How things stand with the rows that have been looked at. */
 typedef enum Verdict
@@ -118,15 +122,8 @@ keep_present(UniqueInsert *insert, uint64 epoch)
 {
 	bool		found = false;
 
-	if (present.n > insert->capacity)
-	{
-		if (insert->others != NULL)
-			pfree(insert->others);
-		insert->others = NULL;
-		insert->others = MemoryContextAllocHuge(CurrentMemoryContext,
-												present.n * sizeof(uint64));
-		insert->capacity = present.n;
-	}
+	insert->others = pmhash_reserve(CurrentMemoryContext, insert->others, &insert->capacity,
+									present.n, sizeof(uint64));
 	insert->epoch = epoch;
 	insert->nothers = 0;
 	for (size_t i = 0; i < present.n; i++)
@@ -147,18 +144,6 @@ forget_present(void)
 		pmh_values_free(&present);
 }
 
-/* Into the table, and into WAL if the file is logged; the journal has its note. */
-static PmhResult
-put_in(UniqueInsert *insert)
-{
-	PmhashFile *file = insert->file;
-	size_t		done;
-
-	return file->logged ? pmhash_insert_and_log(file, &insert->entry, 1, &done) :
-		pmh_insert(file->table, insert->entry.hash, insert->entry.value,
-				   file->journaled);
-}
-
 /*
  * Insert the entry, unless there is one that has not been looked at; if 'anyway', in
  * any case.  True if it is in; else what is there is in others[] then.
@@ -170,6 +155,7 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 	LWLock	   *lock = pmhash_key_lock(file, insert->entry.hash);
 	bool		inserted = false;
 	uint64		epoch;
+	size_t		done;
 	PmhResult	result;
 
 	if (file->journaled && !insert->noted)
@@ -177,12 +163,15 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 	insert->noted = true;
 	PMH_STOP_POINT("insert_after_journal");
 	epoch = pmhash_removal_epoch(file);
+	Assert(!LWLockHeldByMe(lock));
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	result = pmh_lookup(file->table, insert->entry.hash, &present);
 	if (result == PMH_OK && (anyway || nothing_is_new(insert)))
 	{
 		PMH_STOP_POINT("unique_before_insert");
-		result = put_in(insert);
+		result = file->logged ? pmhash_insert_and_log(file, &insert->entry, 1, &done) :
+			pmh_insert(file->table, insert->entry.hash, insert->entry.value,
+					   file->journaled);
 		inserted = result == PMH_OK;
 	}
 	LWLockRelease(lock);
@@ -220,22 +209,12 @@ find_existing(UniqueInsert *insert)
 
 /* ---- look ---- */
 
-/* Has the row fetched last our key?  (Another row may have its TID by now.) */
-static bool
-has_our_key(UniqueInsert *insert, PmhashRow *row, const SnapshotData *dirty)
-{
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-
-	return insert->keys->exact ||
-		(pmhash_row_key(row, dirty, values, isnull) &&
-		 pmhash_keys_equal(insert->index, values, insert->values));
-}
-
 /* Is the row at this TID in the way? */
 static Verdict
 look_at(UniqueInsert *insert, PmhashRow *row, PmhashScanDead *dead, uint64 value)
 {
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
 	SnapshotData dirty;
 	bool		all_dead;
 
@@ -252,7 +231,10 @@ look_at(UniqueInsert *insert, PmhashRow *row, PmhashScanDead *dead, uint64 value
 							 insert->epoch, entry, InvalidXLogRecPtr);
 		return FREE;
 	}
-	if (!has_our_key(insert, row, &dirty))
+	/* another row may have its TID by now */
+	if (!insert->keys->exact &&
+		(!pmhash_row_key(row, &dirty, values, isnull) ||
+		 !pmhash_keys_equal(insert->index, values, insert->values)))
 		return FREE;
 	if (insert->check == UNIQUE_CHECK_PARTIAL)
 		return TAKEN;
@@ -278,31 +260,6 @@ look_at_others(UniqueInsert *insert)
 	pmhash_hand_over_dead(&dead, insert->index, insert->file);
 	pmhash_row_end(&row);
 	return verdict;
-}
-
-/* Wait until it is known what becomes of the row that is in the way. */
-static void
-wait_for_other(UniqueInsert *insert)
-{
-	if (pmhash_removal_epoch(insert->file) != insert->epoch)
-		return;					/* perhaps it is not in the way at all */
-	if (insert->token != 0)
-		SpeculativeInsertionWait(insert->wait_for, insert->token);
-	else
-		XactLockTableWait(insert->wait_for, insert->index, &insert->tid,
-						  XLTW_InsertIndex);
-}
-
-/*
- * Is our row alive?  CREATE INDEX CONCURRENTLY inserts rows that others may have
- * deleted meanwhile, so that another one has the key: validate_index.
- */
-static bool
-our_row_is_alive(UniqueInsert *insert)
-{
-	ItemPointerData tid = insert->tid;	/* changed by the look-up */
-
-	return table_index_fetch_tuple_check(insert->heap, &tid, SnapshotSelf, NULL);
 }
 
 pg_noreturn static void
@@ -331,9 +288,16 @@ duplicate_key(UniqueInsert *insert)
 static bool
 taken(UniqueInsert *insert)
 {
+	ItemPointerData tid = insert->tid;	/* changed by the look-up */
+
 	if (pmhash_removal_epoch(insert->file) != insert->epoch)
 		return false;			/* was that the row that the entry is of? */
-	if (our_row_is_alive(insert))
+
+	/*
+	 * Is ours alive?  CREATE INDEX CONCURRENTLY inserts rows that others may have deleted
+	 * meanwhile, so that another one has the key: validate_index.
+	 */
+	if (table_index_fetch_tuple_check(insert->heap, &tid, SnapshotSelf, NULL))
 		duplicate_key(insert);
 	if (insert->check == UNIQUE_CHECK_YES)
 	{
@@ -366,7 +330,14 @@ check_and_insert(UniqueInsert *insert)
 				insert->nothers = 0;
 				break;
 			case OPEN:
-				wait_for_other(insert);
+				/* until it is known what becomes of the row that is in the way */
+				if (pmhash_removal_epoch(insert->file) != insert->epoch)
+					;			/* perhaps it is not in the way at all */
+				else if (insert->token != 0)
+					SpeculativeInsertionWait(insert->wait_for, insert->token);
+				else
+					XactLockTableWait(insert->wait_for, insert->index, &insert->tid,
+									  XLTW_InsertIndex);
 				insert->nothers = 0;
 				break;
 		}
@@ -443,6 +414,7 @@ pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 	};
 	bool		unique = true;
 
+	Assert(check != UNIQUE_CHECK_NO);
 	pmhash_value_to_tid(entry->value, &insert.tid);
 	if (check == UNIQUE_CHECK_PARTIAL)
 		unique = look_and_insert(&insert);
@@ -451,4 +423,292 @@ pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 	if (insert.others != NULL)
 		pfree(insert.others);
 	return unique;
+}
+
+/*
+ * Builds of unique indexes: does any key come twice?
+ *
+ * Keys that are equal have equal hashes, so they are in one partition when it is
+ * loaded.  The hashes of a partition are copied and sorted; nearly always none
+ * comes twice, and that was all.  Rows of a hash that does are visited: those that
+ * are still alive, as SnapshotDirty sees them, must not have equal keys.
+ *
+ * That is what is wanted for both kinds of builds.  With a lock that keeps writers out,
+ * what the scan has found is alive, or was ended by a transaction that is over,
+ * or by ours.  In CREATE INDEX CONCURRENTLY rows come and go: a row whose
+ * deletion is not committed may come back, and counts; rows that come later are
+ * checked by the sessions that insert them.
+ */
+
+struct PmhashBuildUnique
+{
+	MemoryContext context;
+	Relation	heap;
+	Relation	index;
+	uint64	   *hash;			/* of what is being checked */
+	size_t		capacity;
+	HTAB	   *remembered;		/* hashes, or NULL */
+};
+
+/* For a build of index on heap; all memory is taken from context. */
+PmhashBuildUnique *
+pmhash_build_unique_make(MemoryContext context, Relation heap, Relation index)
+{
+	PmhashBuildUnique *unique = MemoryContextAllocZero(context,
+													   sizeof(PmhashBuildUnique));
+
+	unique->context = context;
+	unique->heap = heap;
+	unique->index = index;
+	return unique;
+}
+
+pg_noreturn static void
+key_is_duplicated(PmhashBuildUnique *unique, Datum *values, bool *isnull)
+{
+	char	   *key = BuildIndexValueDescription(unique->index, values, isnull);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("could not create unique index \"%s\"",
+					RelationGetRelationName(unique->index)),
+			 key ? errdetail("Key %s is duplicated.", key) :
+			 errdetail("Duplicate keys exist."),
+			 errtableconstraint(unique->heap,
+								RelationGetRelationName(unique->index))));
+}
+
+/* Does the row at a TID count, that is, is it alive, without NULLs in its key? */
+static bool
+row_counts(PmhashRow *row, uint64 value, Datum *values, bool *isnull)
+{
+	SnapshotData dirty;
+	bool		all_dead;
+
+	CHECK_FOR_INTERRUPTS();
+	InitDirtySnapshot(dirty);
+	return pmhash_row_fetch(row, value, &dirty, &all_dead) &&
+		pmhash_row_key(row, &dirty, values, isnull);
+}
+
+/* Leave only the rows in value[0 .. n) that count; returns how many. */
+static size_t
+leave_those_that_count(PmhashRow *row, uint64 *value, size_t n)
+{
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	size_t		left = 0;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		if (row_counts(row, value[i], values, isnull))
+			value[left++] = value[i];
+	}
+	return left;
+}
+
+/* ERROR if two of the rows at value[0 .. n) have one key; others are rare. */
+static void
+compare_rows(PmhashBuildUnique *unique, PmhashRow *row, PmhashRow *other,
+			 const uint64 *value, size_t n)
+{
+	Datum		a[INDEX_MAX_KEYS];
+	Datum		b[INDEX_MAX_KEYS];
+	bool		a_isnull[INDEX_MAX_KEYS];
+	bool		b_isnull[INDEX_MAX_KEYS];
+
+	for (size_t i = 0; i + 1 < n; i++)
+	{
+		if (!row_counts(row, value[i], a, a_isnull))
+			continue;
+		for (size_t j = i + 1; j < n; j++)
+		{
+			if (row_counts(other, value[j], b, b_isnull) &&
+				pmhash_keys_equal(unique->index, a, b))
+				key_is_duplicated(unique, a, a_isnull);
+		}
+	}
+}
+
+/* Look at the rows of one hash.  Overwrites value[]. */
+static void
+check_rows(PmhashBuildUnique *unique, uint64 *value, size_t n)
+{
+	PmhashRow	row;
+	PmhashRow	other;
+
+	pmhash_row_begin(&row, unique->heap, unique->index);
+	n = leave_those_that_count(&row, value, n);
+	if (n > 1)
+	{
+		pmhash_row_begin(&other, unique->heap, unique->index);
+		compare_rows(unique, &row, &other, value, n);
+		pmhash_row_end(&other);
+	}
+	pmhash_row_end(&row);
+}
+
+/* ---- a partition ---- */
+
+/* Sort numbers; leave those that come more than once, each once. */
+static size_t
+leave_repeated(uint64 *number, size_t n)
+{
+	size_t		left = 0;
+
+	pmhash_sort_numbers(number, n);
+	for (size_t i = 1; i < n; i++)
+	{
+		if (number[i] == number[i - 1] &&
+			(left == 0 || number[left - 1] != number[i]))
+			number[left++] = number[i];
+	}
+	return left;
+}
+
+static int
+compare_numbers(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return (x > y) - (x < y);
+}
+
+/* The entries whose hash is one of hash[0 .. nrepeated), in its order. */
+static PmhEntry *
+entries_of_hashes(const uint64 *hash, size_t nrepeated, const PmhEntry *entries,
+				  size_t n, MemoryContext context, size_t *nfound)
+{
+	size_t		capacity = 2 * nrepeated;
+	PmhEntry   *found = MemoryContextAllocHuge(context, capacity * sizeof(PmhEntry));
+
+	*nfound = 0;
+	for (size_t i = 0; i < n; i++)
+	{
+		if (bsearch(&entries[i].hash, hash, nrepeated, sizeof(uint64),
+					compare_numbers) == NULL)
+			continue;
+		if (*nfound == capacity)
+		{
+			capacity *= 2;
+			found = repalloc_huge(found, capacity * sizeof(PmhEntry));
+		}
+		found[(*nfound)++] = entries[i];
+	}
+	pmhash_sort_entries(found, *nfound);
+	return found;
+}
+
+/* Check the rows of entries sorted by hash, those of each hash together. */
+static void
+check_sorted(PmhashBuildUnique *unique, const PmhEntry *entries, size_t n,
+			 MemoryContext context)
+{
+	uint64	   *value = MemoryContextAllocHuge(context, n * sizeof(uint64));
+	size_t		same = 0;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		value[same++] = entries[i].value;
+		if (i + 1 == n || entries[i + 1].hash != entries[i].hash)
+		{
+			check_rows(unique, value, same);
+			same = 0;
+		}
+	}
+}
+
+/*
+ * Check the entries of all rows whose hashes are in one range, in any order.  ERROR
+ * (23505) if two of the rows have one key.
+ */
+void
+pmhash_build_unique_check(PmhashBuildUnique *unique, const PmhEntry *entries, size_t n)
+{
+	size_t		nrepeated;
+
+	unique->hash = pmhash_reserve(unique->context, unique->hash, &unique->capacity, n,
+								  sizeof(uint64));
+	for (size_t i = 0; i < n; i++)
+		unique->hash[i] = entries[i].hash;
+	nrepeated = leave_repeated(unique->hash, n);
+	if (nrepeated > 0)
+	{
+		MemoryContext context = AllocSetContextCreate(unique->context,
+													  "pmhash repeated hashes",
+													  ALLOCSET_DEFAULT_SIZES);
+		size_t		nfound;
+		PmhEntry   *found = entries_of_hashes(unique->hash, nrepeated, entries, n,
+											  context, &nfound);
+
+		check_sorted(unique, found, nfound, context);
+		MemoryContextDelete(context);
+	}
+}
+
+/* ---- what does not fit in memory ---- */
+
+/*
+ * Remember the hashes of entries that are not loaded by whole ranges, to be checked
+ * when all are in the file.  There are few hashes, with many rows each.
+ */
+void
+pmhash_build_unique_remember(PmhashBuildUnique *unique, const PmhEntry *entries,
+							 size_t n)
+{
+	if (unique->remembered == NULL)
+	{
+		HASHCTL		control = {
+			.keysize = sizeof(uint64),
+			.entrysize = sizeof(uint64),
+			.hcxt = unique->context
+		};
+
+		unique->remembered = hash_create("pmhash repeated hashes", 256, &control,
+										 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	for (size_t i = 0; i < n; i++)
+		(void) hash_search(unique->remembered, &entries[i].hash, HASH_ENTER, NULL);
+}
+
+/* The rows of a hash in the file. */
+static void
+check_hash(PmhashBuildUnique *unique, PmhashFile *file, uint64 hash)
+{
+	PmhValues	found = {0};
+	PmhResult	result = pmh_lookup(file->table, hash, &found);
+	size_t		n = found.n;
+	uint64	   *value = NULL;
+
+	if (result == PMH_OK && n >= 2)
+		value = MemoryContextAllocExtended(unique->context, n * sizeof(uint64),
+										   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	if (value != NULL)
+		memcpy(value, found.value, n * sizeof(uint64));
+	pmh_values_free(&found);
+	if (result != PMH_OK)
+		pmhash_engine_error(unique->index, file, result);
+	if (n < 2)
+		return;
+	if (value == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	check_rows(unique, value, n);
+	pfree(value);
+}
+
+/* Check what has been remembered; ERROR as pmhash_build_unique_check. */
+void
+pmhash_build_unique_check_remembered(PmhashBuildUnique *unique, PmhashFile *file)
+{
+	HASH_SEQ_STATUS sequence;
+	uint64	   *hash;
+
+	if (unique->remembered == NULL)
+		return;
+	hash_seq_init(&sequence, unique->remembered);
+	while ((hash = hash_seq_search(&sequence)) != NULL)
+		check_hash(unique, file, *hash);
 }

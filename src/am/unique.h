@@ -10,17 +10,15 @@
 #ifndef PMHASH_UNIQUE_H
 #define PMHASH_UNIQUE_H
 
-#include "am.h"
-#include "keys.h"
-
-/* ---- unique.c ---- */
+#include "am/am.h"
+#include "am/keys.h"
 
 extern bool pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 								 const PmhashKeys *keys, const PmhEntry *entry,
 								 Datum *values, bool *isnull,
 								 IndexUniqueCheck check);
 
-/* ---- build_unique.c ---- */
+/* ---- unique.c ---- */
 
 /* Finds keys that a build meets twice. */
 typedef struct PmhashBuildUnique PmhashBuildUnique;

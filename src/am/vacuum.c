@@ -3,7 +3,7 @@
  * vacuum.c
  *	  Bulk delete and vacuum cleanup.
  *
- * Bulk delete sweeps the index a segment at a time.  Each step is copied out
+ * Bulk delete sweeps the table a segment at a time.  Each step is copied out
  * by the engine and looked at here with no lock held, and its dead entries are
  * taken out together.  What VACUUM has found dead is known beforehand; where there is no
  * memory for that, and for other callers, the callback is asked.
@@ -34,6 +34,17 @@
 #include "cluster/heap_table.h"
 #include "cluster/logged.h"
 
+/* Rest, as cost-based delay wants it, and look at interrupts. */
+static void
+delay_point(void)
+{
+#if PG_VERSION_NUM >= 180000
+	vacuum_delay_point(false);
+#else
+	vacuum_delay_point();
+#endif
+}
+
 /*
  * Which TIDs VACUUM has found dead, as a bitmap of all TIDs of the table.
  *
@@ -61,50 +72,28 @@ typedef struct PmhashDeadTids
 } PmhashDeadTids;
 
 /*
- * Blocks of the table, or InvalidBlockNumber if it is not a heap and nothing
- * is known of its TIDs.  The caller of bulk delete holds a lock on the table.
- */
-static BlockNumber
-heap_blocks(Relation index)
-{
-	Relation	heap = relation_open(IndexGetRelation(RelationGetRelid(index), false),
-									 NoLock);
-	BlockNumber nblocks = InvalidBlockNumber;
-
-	if (pmhash_is_heap_table(heap))
-		nblocks = RelationGetNumberOfBlocks(heap);
-	relation_close(heap, NoLock);
-	return nblocks;
-}
-
-/*
  * An empty set.  NULL if there can't be one: the table is not a heap, or the bitmap
- * would take more than half of maintenance_work_mem.
+ * would take more than half of maintenance_work_mem.  The caller of bulk delete holds a
+ * lock on the table.
  */
 static PmhashDeadTids *
 make_set(Relation index)
 {
-	PmhashDeadTids *set;
-	BlockNumber nblocks = heap_blocks(index);
+	Relation	heap = relation_open(IndexGetRelation(RelationGetRelid(index), false),
+									 NoLock);
+	bool		is_heap = pmhash_is_heap_table(heap);
+	BlockNumber nblocks = is_heap ? RelationGetNumberOfBlocks(heap) : 0;
 	Size		bitmap = (Size) nblocks * BLOCK_BYTES;
+	PmhashDeadTids *set;
 
-	if (nblocks == InvalidBlockNumber ||
-		bitmap > (Size) maintenance_work_mem * 1024 / 2)
+	relation_close(heap, NoLock);
+	if (!is_heap || bitmap > (Size) maintenance_work_mem * 1024 / 2)
 		return NULL;
-
 	set = palloc0(sizeof(PmhashDeadTids));
 	set->nblocks = nblocks;
 	set->tids = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
 										   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	return set;
-}
-
-/* Give the memory of a set back. */
-static void
-dead_tids_free(PmhashDeadTids *set)
-{
-	pfree(set->tids);
-	pfree(set);
 }
 
 /* Does the bitmap have a bit for a TID? */
@@ -142,19 +131,6 @@ static VacDeadItems nothing_dead;
 static IndexBulkDeleteCallback vacuum_callback = NULL;	/* vac_tid_reaped */
 
 /*
- * dead_tids_is_probe
- *		Is this call of bulk delete only our own probe?  Notes its callback then.
- */
-static bool
-dead_tids_is_probe(IndexBulkDeleteCallback callback, void *callback_state)
-{
-	if (callback_state != &nothing_dead)
-		return false;
-	vacuum_callback = callback;
-	return true;
-}
-
-/*
  * Find out VACUUM's callback.  It has no name outside of vacuum.c; but
  * vac_bulkdel_one_index, by which VACUUM calls bulk delete, is exported, and
  * calls us back with it.  Besides that it only makes a message of the number of
@@ -183,18 +159,6 @@ add_dead_tid(PmhashDeadTids *set, BlockNumber block, OffsetNumber offset)
 
 #if PG_VERSION_NUM >= 170000
 
-/* What a step of an iteration has found: how many TIDs of a block, and which. */
-static inline int
-offsets_of_block(TidStoreIterResult *found, OffsetNumber **offsets)
-{
-#if PG_VERSION_NUM >= 180000
-	return TidStoreGetBlockOffsets(found, *offsets, MaxOffsetNumber);
-#else
-	*offsets = found->offsets;
-	return found->num_offsets;
-#endif
-}
-
 /*
  * Take over the dead TIDs of VACUUM.  The TidStore is not locked, here as in
  * lazy_vacuum_heap_rel and vac_tid_reaped (vacuumlazy.c, vacuum.c): while indexes
@@ -203,19 +167,26 @@ offsets_of_block(TidStoreIterResult *found, OffsetNumber **offsets)
 static void
 add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 {
+#if PG_VERSION_NUM >= 180000
 	OffsetNumber buffer[MaxOffsetNumber];
+#endif
 	TidStoreIter *iter = TidStoreBeginIterate(callback_state);
 	TidStoreIterResult *found;
 	uint64		next_pause = 0;
 
 	while ((found = TidStoreIterateNext(iter)) != NULL)
 	{
+#if PG_VERSION_NUM >= 180000
 		OffsetNumber *offsets = buffer;
-		int			n = offsets_of_block(found, &offsets);
+		int			n = TidStoreGetBlockOffsets(found, offsets, MaxOffsetNumber);
+#else
+		OffsetNumber *offsets = found->offsets;
+		int			n = found->num_offsets;
+#endif
 
 		if (set->ndead >= next_pause)
 		{
-			pmhash_vacuum_delay_point();
+			delay_point();
 			next_pause = set->ndead + TAKEN_AT_ONCE;
 		}
 		for (int i = 0; i < n; i++)
@@ -234,7 +205,7 @@ add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 	for (int i = 0; i < dead->num_items; i++)
 	{
 		if (i % TAKEN_AT_ONCE == 0)
-			pmhash_vacuum_delay_point();
+			delay_point();
 		add_dead_tid(set, ItemPointerGetBlockNumber(&dead->items[i]),
 					 ItemPointerGetOffsetNumber(&dead->items[i]));
 	}
@@ -243,8 +214,7 @@ add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 #endif
 
 /*
- * dead_tids_of_vacuum
- *		If it is VACUUM that wants entries deleted: its dead TIDs.
+ * If it is VACUUM that wants entries deleted: its dead TIDs.
  *
  * NULL if it is another caller (validate_index), or if there can't be a set.  Memory
  * comes from the current context.
@@ -299,110 +269,6 @@ tid_is_dead(const PmhashDeadTids *set, uint64 value)
 /* Pieces of pmh_removal_step, some 10 us each, between two looks at interrupts. */
 #define STEP_EFFORT		64
 
-typedef struct PmhashLoggedRemoval
-{
-	Relation	index;
-	PmhashFile *file;
-	int			n;				/* entries that wait */
-	double		removed;
-	PmhEntry	entry[BATCH_ENTRIES];
-} PmhashLoggedRemoval;
-
-/*
- * Nothing is collected yet.  In the current memory context.  ERROR if there is no
- * memory.
- */
-static PmhashLoggedRemoval *
-logged_removal_make(Relation index, PmhashFile *file)
-{
-	PmhashLoggedRemoval *removal = palloc(sizeof(PmhashLoggedRemoval));
-
-	removal->index = index;
-	removal->file = file;
-	removal->n = 0;
-	removal->removed = 0;
-	return removal;
-}
-
-static void
-remove_steps(PmhashLoggedRemoval *batch, PmhRemoval *removal)
-{
-	PmhResult	result;
-
-	do
-	{
-		pmhash_vacuum_delay_point();
-		result = pmh_removal_step(batch->file->table, removal, STEP_EFFORT);
-	} while (result == PMH_OK);
-	if (result != PMH_DONE)
-		pmhash_engine_error(batch->index, batch->file, result);
-}
-
-/* Take out what has been logged. */
-static void
-remove_logged(PmhashLoggedRemoval *batch)
-{
-	PmhRemoval	removal;
-	PmhResult	result;
-
-	result = pmh_removal_begin(batch->file->table, batch->entry, batch->n, true,
-							   &removal);
-	if (result != PMH_OK)
-		pmhash_engine_error(batch->index, batch->file, result);
-	PG_TRY();
-	{
-		remove_steps(batch, &removal);
-	}
-	PG_FINALLY();
-	{
-		batch->removed += removal.removed;
-		pmhash_count(batch->file, PMHASH_VACUUM_REMOVED, removal.removed);
-		pmh_removal_end(&removal);
-	}
-	PG_END_TRY();
-}
-
-static void
-log_and_remove(PmhashLoggedRemoval *batch)
-{
-	if (batch->n == 0)
-		return;
-	pmhash_log_dead(batch->file, batch->entry, batch->n);
-	remove_logged(batch);
-	batch->n = 0;
-}
-
-/*
- * Have those of entries[0 .. n) removed for which dead[] is set.  ERROR if that
- * fails, or is cancelled: what has not been removed then is left to the next bulk
- * delete, which logs it once more.
- */
-static void
-logged_removal_add(PmhashLoggedRemoval *batch, const PmhEntry *entries,
-				   const uint8 *dead, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-	{
-		if (!dead[i])
-			continue;
-		batch->entry[batch->n++] = entries[i];
-		if (batch->n == BATCH_ENTRIES)
-			log_and_remove(batch);
-	}
-}
-
-/* Remove what waits; returns how many entries have been removed in all. */
-static double
-logged_removal_finish(PmhashLoggedRemoval *batch)
-{
-	double		removed;
-
-	log_and_remove(batch);
-	removed = batch->removed;
-	pfree(batch);
-	return removed;
-}
-
 typedef struct VacuumState
 {
 	Relation	index;
@@ -410,8 +276,9 @@ typedef struct VacuumState
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
 	PmhashDeadTids *dead_tids;	/* NULL: the callback is asked */
-	PmhashLoggedRemoval *logged;	/* what waits for its WAL, or NULL */
-	bool		barrier_passed;	/* removal may begin: WAL is on disk */
+	PmhEntry   *batch;			/* dead entries that wait for their WAL, or NULL */
+	int			nbatch;
+	bool		barrier_passed; /* removal may begin: WAL is on disk */
 	uint8	   *dead;			/* which entries of a step are */
 	size_t		dead_capacity;
 	double		seen;
@@ -419,40 +286,83 @@ typedef struct VacuumState
 	double		removed;
 } VacuumState;
 
-/* Make dead[] large enough for the step at hand; contents are lost. */
+/* ERROR unless the engine has done what it was asked for. */
+static inline void
+check_result(const VacuumState *state, PmhResult result)
+{
+	if (unlikely(result != PMH_OK))
+		pmhash_engine_error(state->index, state->file, result);
+}
+
+/* Take out what has been logged. */
 static void
-reserve_dead(VacuumState *state, size_t n)
+remove_logged(VacuumState *state)
 {
-	if (n <= state->dead_capacity)
-		return;
-	if (state->dead != NULL)
-		pfree(state->dead);
-	state->dead = MemoryContextAllocHuge(CurrentMemoryContext, n);
-	state->dead_capacity = n;
+	PmhRemoval	removal;
+	PmhResult	result;
+
+	check_result(state, pmh_removal_begin(state->file->table, state->batch, state->nbatch,
+										  true, &removal));
+	PG_TRY();
+	{
+		do
+		{
+			delay_point();
+			result = pmh_removal_step(state->file->table, &removal, STEP_EFFORT);
+		} while (result == PMH_OK);
+		if (result != PMH_DONE)
+			check_result(state, result);
+	}
+	PG_FINALLY();
+	{
+		state->removed += removal.removed;
+		pmhash_count(state->file, PMHASH_VACUUM_REMOVED, removal.removed);
+		pmh_removal_end(&removal);
+	}
+	PG_END_TRY();
 }
 
-/* Is an entry dead?  By the set, if there is one, else by the callback. */
-static inline bool
-is_dead(const VacuumState *state, uint64 value)
+/*
+ * Remove what waits.  ERROR if that fails, or is cancelled: what has not been removed
+ * then is left to the next bulk delete, which logs it once more.
+ */
+static void
+log_and_remove(VacuumState *state)
 {
-	ItemPointerData tid;
-
-	if (state->dead_tids != NULL)
-		return tid_is_dead(state->dead_tids, value);
-	pmhash_value_to_tid(value, &tid);
-	return state->callback(&tid, state->callback_state);
+	Assert(state->nbatch > 0 && state->nbatch <= BATCH_ENTRIES);
+	pmhash_log_dead(state->file, state->batch, state->nbatch);
+	remove_logged(state);
+	state->nbatch = 0;
 }
 
-/* Note in dead[] which entries of a step are dead; returns how many. */
+/*
+ * Note in dead[] which entries of a step are dead, by the set, if there is one, else by
+ * the callback; returns how many.
+ */
 static size_t
 judge_step(VacuumState *state, const PmhSweep *sweep)
 {
 	size_t		dead = 0;
 
-	reserve_dead(state, sweep->n);
+	if (sweep->n > state->dead_capacity)
+	{
+		if (state->dead != NULL)
+			pfree(state->dead);
+		state->dead = MemoryContextAllocHuge(CurrentMemoryContext, sweep->n);
+		state->dead_capacity = sweep->n;
+	}
 	for (size_t i = 0; i < sweep->n; i++)
 	{
-		state->dead[i] = is_dead(state, sweep->entries[i].value);
+		uint64		value = sweep->entries[i].value;
+		ItemPointerData tid;
+
+		if (state->dead_tids != NULL)
+			state->dead[i] = tid_is_dead(state->dead_tids, value);
+		else
+		{
+			pmhash_value_to_tid(value, &tid);
+			state->dead[i] = state->callback(&tid, state->callback_state);
+		}
 		dead += state->dead[i];
 	}
 	return dead;
@@ -469,14 +379,19 @@ static void
 remove_dead(VacuumState *state, PmhSweep *sweep)
 {
 	size_t		removed;
-	PmhResult	result;
 
 	if (state->file->logged)
 	{
-		if (state->logged == NULL)
-			state->logged = logged_removal_make(state->index, state->file);
-		logged_removal_add(state->logged, sweep->entries, state->dead,
-						   sweep->n);
+		if (state->batch == NULL)
+			state->batch = palloc(BATCH_ENTRIES * sizeof(PmhEntry));
+		for (size_t i = 0; i < sweep->n; i++)
+		{
+			if (!state->dead[i])
+				continue;
+			state->batch[state->nbatch++] = sweep->entries[i];
+			if (state->nbatch == BATCH_ENTRIES)
+				log_and_remove(state);
+		}
 		return;
 	}
 	if (!state->barrier_passed && state->file->journaled)
@@ -484,9 +399,7 @@ remove_dead(VacuumState *state, PmhSweep *sweep)
 	state->barrier_passed = true;
 
 	PMH_STOP_POINT("vacuum_before_removal");
-	result = pmh_sweep_remove(state->file->table, sweep, state->dead, &removed);
-	if (result != PMH_OK)
-		pmhash_engine_error(state->index, state->file, result);
+	check_result(state, pmh_sweep_remove(state->file->table, sweep, state->dead, &removed));
 	state->removed += removed;
 	pmhash_count(state->file, PMHASH_VACUUM_REMOVED, removed);
 }
@@ -506,66 +419,38 @@ charge_step(const PmhSweep *sweep, bool changed)
 									  VacuumCostPageHit);
 }
 
-/* Rest, as cost-based delay wants it, and look at interrupts. */
-void
-pmhash_vacuum_delay_point(void)
-{
-#if PG_VERSION_NUM >= 180000
-	vacuum_delay_point(false);
-#else
-	vacuum_delay_point();
-#endif
-}
-
-/* What to do with a step of a sweep. */
-typedef void (*StepAction) (VacuumState *state, PmhSweep *sweep);
-
+/* Sweep the whole table.  No engine lock is held whenever we come back here. */
 static void
-remove_step(VacuumState *state, PmhSweep *sweep)
-{
-	size_t		dead = judge_step(state, sweep);
-
-	state->seen += sweep->n;
-	if (dead > 0)
-		remove_dead(state, sweep);
-	charge_step(sweep, dead > 0);
-}
-
-/* A step of a sweep that only finds out what is free. */
-static void
-pass_step(VacuumState *state, PmhSweep *sweep)
-{
-	charge_step(sweep, false);
-}
-
-/* Sweep the whole index.  No engine lock is held whenever we come back here. */
-static void
-sweep_steps(VacuumState *state, PmhSweep *sweep, StepAction action)
+sweep_steps(VacuumState *state, PmhSweep *sweep, bool removes)
 {
 	PmhResult	result;
 
 	for (;;)
 	{
-		pmhash_vacuum_delay_point();
+		size_t		dead = 0;
+
+		delay_point();
 		result = pmh_sweep_next(state->file->table, sweep);
 		if (result == PMH_DONE)
 			break;
-		if (result != PMH_OK)
-			pmhash_engine_error(state->index, state->file, result);
-		action(state, sweep);
+		check_result(state, result);
+		if (removes)
+			dead = judge_step(state, sweep);
+		state->seen += sweep->n;
+		if (dead > 0)
+			remove_dead(state, sweep);
+		charge_step(sweep, dead > 0);
 	}
 }
 
+/* For bulk delete, or only to find out what is free, if that is to be found out. */
 static void
-sweep_table(VacuumState *state, StepAction action)
+sweep_table(VacuumState *state, bool removes)
 {
 	PmhSweep	sweep;
-	PmhResult	result;
 
-	result = pmh_sweep_begin(state->file->table, &sweep);
-	if (result != PMH_OK)
-		pmhash_engine_error(state->index, state->file, result);
-	if (action == pass_step && !pmh_sweep_reclaims(&sweep))
+	check_result(state, pmh_sweep_begin(state->file->table, &sweep));
+	if (!removes && !pmh_sweep_reclaims(&sweep))
 	{
 		pmh_sweep_end(state->file->table, &sweep);
 		return;
@@ -576,7 +461,7 @@ sweep_table(VacuumState *state, StepAction action)
 
 	PG_TRY();
 	{
-		sweep_steps(state, &sweep, action);
+		sweep_steps(state, &sweep, removes);
 		state->repeated |= sweep.repeated;
 	}
 	PG_FINALLY();
@@ -601,7 +486,7 @@ shrink_steps(Relation index, PmhashFile *file, PmhShrink *shrink)
 	{
 		uint64		seen;
 
-		pmhash_vacuum_delay_point();
+		delay_point();
 		result = pmh_shrink_step(file->table, shrink);
 		if (result == PMH_DONE)
 			break;
@@ -655,7 +540,7 @@ find_free_space(Relation index, PmhashFile *file)
 		return;
 	elog(DEBUG1, "looking for free space in index \"%s\"",
 		 RelationGetRelationName(index));
-	sweep_table(&state, pass_step);
+	sweep_table(&state, false);
 }
 
 /* The index's size in pages of PostgreSQL's, for VACUUM VERBOSE and pg_class */
@@ -682,8 +567,11 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 {
 	VacuumState state = {0};
 
-	if (dead_tids_is_probe(callback, callback_state))
+	if (callback_state == &nothing_dead)
+	{
+		vacuum_callback = callback; /* it is our own probe: find_callback */
 		return stats;
+	}
 	state.index = info->index;
 	state.file = pmhash_file_open_or_skip(info->index, false);
 	if (state.file == NULL)
@@ -694,11 +582,16 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	state.callback = callback;
 	state.callback_state = callback_state;
 	state.dead_tids = dead_tids_of_vacuum(info, callback, callback_state);
-	sweep_table(&state, remove_step);
+	sweep_table(&state, true);
 	if (state.dead_tids != NULL)
-		dead_tids_free(state.dead_tids);
-	if (state.logged != NULL)
-		state.removed += logged_removal_finish(state.logged);
+	{
+		pfree(state.dead_tids->tids);
+		pfree(state.dead_tids);
+	}
+	if (state.nbatch > 0)
+		log_and_remove(&state);
+	if (state.batch != NULL)
+		pfree(state.batch);
 	PMH_STOP_POINT("vacuum_before_epoch");
 	if (state.file->logged)
 		pmhash_log_bulk_delete(state.file);
@@ -710,6 +603,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 	stats->num_pages = size_in_pages(info->index);
 	stats->estimated_count = state.repeated;
+	Assert(state.nbatch == 0);
 	stats->num_index_tuples = state.seen - state.removed;
 	stats->tuples_removed += state.removed;
 	return stats;

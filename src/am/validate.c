@@ -41,7 +41,7 @@
 #include "utils/typcache.h"
 
 #include "am/am.h"
-#include "am/key_shapes.h"
+#include "am/keys.h"
 
 /* What is being validated, and what has been found. */
 typedef struct Validation
@@ -160,35 +160,27 @@ validate_groups(Validation *v)
 				 v->family, "pmhash");
 }
 
-/* All the checks, on what the caches hold of a family. */
-static bool
-validate_members(Validation *v)
-{
-	for (int i = 0; i < v->functions->n_members; i++)
-		validate_function(v, (Form_pg_amproc)
-						  GETSTRUCT(&v->functions->members[i]->tuple));
-	for (int i = 0; i < v->operators->n_members; i++)
-		validate_operator(v, (Form_pg_amop)
-						  GETSTRUCT(&v->operators->members[i]->tuple));
-	validate_groups(v);
-	return v->good;
-}
-
-/*
- * pmhash_opfamily_name
- *		The name of an operator family, palloc'd, for messages.
- */
-char *
-pmhash_opfamily_name(Oid family)
+/* A family as it is in the catalogs. */
+static FormData_pg_opfamily
+read_family(Oid family)
 {
 	HeapTuple	tuple = SearchSysCache1(OPFAMILYOID, ObjectIdGetDatum(family));
-	char	   *name;
+	FormData_pg_opfamily form;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for operator family %u", family);
-	name = pstrdup(NameStr(((Form_pg_opfamily) GETSTRUCT(tuple))->opfname));
+	form = *(Form_pg_opfamily) GETSTRUCT(tuple);
 	ReleaseSysCache(tuple);
-	return name;
+	return form;
+}
+
+/* The name of an operator family, palloc'd, for messages. */
+char *
+pmhash_opfamily_name(Oid family)
+{
+	FormData_pg_opfamily form = read_family(family);
+
+	return pstrdup(NameStr(form.opfname));
 }
 
 /*
@@ -218,7 +210,11 @@ pmhash_validate(Oid opclassoid)
 	v.operators = SearchSysCacheList1(AMOPSTRATEGY, ObjectIdGetDatum(family));
 	v.functions = SearchSysCacheList1(AMPROCNUM, ObjectIdGetDatum(family));
 	v.good = true;
-	validate_members(&v);
+	for (int i = 0; i < v.functions->n_members; i++)
+		validate_function(&v, (Form_pg_amproc) GETSTRUCT(&v.functions->members[i]->tuple));
+	for (int i = 0; i < v.operators->n_members; i++)
+		validate_operator(&v, (Form_pg_amop) GETSTRUCT(&v.operators->members[i]->tuple));
+	validate_groups(&v);
 	ReleaseCatCacheList(v.functions);
 	ReleaseCatCacheList(v.operators);
 	return v.good;
@@ -298,26 +294,17 @@ check_function_form(const OpFamilyMember *member)
 					 PMHASH_HASH_PROC)));
 }
 
-/* The access method that a family belongs to. */
-static Oid
-family_method(Oid family)
+/* Do indexes use operator classes of a family for a type, but for one being created? */
+static bool
+is_in_use(Oid family, Oid type, Oid created)
 {
-	HeapTuple	tuple = SearchSysCache1(OPFAMILYOID, ObjectIdGetDatum(family));
-	Oid			method;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for operator family %u", family);
-	method = ((Form_pg_opfamily) GETSTRUCT(tuple))->opfmethod;
-	ReleaseSysCache(tuple);
-	return method;
-}
-
-/* The operator classes of a family for a type, but the one that is being created. */
-static List *
-classes_for_type(Oid method, Oid family, Oid type, Oid created)
-{
+	Oid			method = read_family(family).opfmethod;
 	CatCList   *all = SearchSysCacheList1(CLAAMNAMENSP, ObjectIdGetDatum(method));
 	List	   *classes = NIL;
+	Relation	pg_index;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
 
 	for (int i = 0; i < all->n_members; i++)
 	{
@@ -328,19 +315,7 @@ classes_for_type(Oid method, Oid family, Oid type, Oid created)
 			classes = lappend_oid(classes, class->oid);
 	}
 	ReleaseCatCacheList(all);
-	return classes;
-}
-
-/* Do indexes use one of these operator classes? */
-static bool
-are_in_use(const List *opclasses)
-{
-	Relation	pg_index;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
-
-	if (opclasses == NIL)
+	if (classes == NIL)
 		return false;
 	pg_index = table_open(IndexRelationId, AccessShareLock);
 	scan = systable_beginscan(pg_index, InvalidOid, false, NULL, 0, NULL);
@@ -351,8 +326,9 @@ are_in_use(const List *opclasses)
 			DatumGetPointer(pmhash_column(tuple, Anum_pg_index_indclass,
 										  RelationGetDescr(pg_index), &isnull));
 
+		Assert(!isnull);
 		for (int i = 0; i < used->dim1 && !found; i++)
-			found = list_member_oid(opclasses, used->values[i]);
+			found = list_member_oid(classes, used->values[i]);
 	}
 	systable_endscan(scan);
 	table_close(pg_index, AccessShareLock);
@@ -360,64 +336,51 @@ are_in_use(const List *opclasses)
 }
 
 /*
- * Refuse an equality that decides which way keys are hashed (key_shapes.c) where there
- * are indexes: they were made with one that the family has lost, and it is not known
- * whether that was the same.  If the family has one the server refuses it.
+ * Refuse what decides which way keys of a type are hashed where there are indexes: they
+ * were made with one that the family has lost, and it is not known whether that was the
+ * same.  If the family has one the server refuses it.
  */
+static void
+check_is_first(Oid family, Oid created, Oid type, bool is_operator)
+{
+	if (!is_in_use(family, type, created))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 is_operator ?
+			 errmsg("operator family \"%s\" of access method %s cannot get another equality operator for type %s",
+					pmhash_opfamily_name(family), "pmhash", format_type_be(type)) :
+			 errmsg("operator family \"%s\" of access method %s cannot get another hash function for type %s",
+					pmhash_opfamily_name(family), "pmhash", format_type_be(type)),
+			 is_operator ?
+			 errdetail("Indexes that use an operator class of the family were made with an operator that has been dropped.") :
+			 errdetail("Indexes that use an operator class of the family were made with a function that has been dropped."),
+			 is_operator ?
+			 errhint("Drop these indexes, and create them again when the operator has been added.") :
+			 errhint("Drop these indexes, and create them again when the function has been added.")));
+}
+
+/* An equality: only of a type whose hash depends on it (keys.c). */
 static void
 check_equality_is_first(Oid family, Oid created, const OpFamilyMember *member)
 {
 	Oid			type = member->lefttype;
 	Oid			proc = get_opfamily_proc(family, type, type, PMHASH_HASH_PROC);
 
-	if (member->number != PMHASH_EQUAL_STRATEGY || type != member->righttype ||
-		(OidIsValid(proc) && !OidIsValid(pmhash_keys_layout(type, proc))) ||
-		OidIsValid(get_opfamily_member(family, type, type, PMHASH_EQUAL_STRATEGY)) ||
-		!are_in_use(classes_for_type(family_method(family), family, type, created)))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_IN_USE),
-			 errmsg("operator family \"%s\" of access method %s cannot get another equality operator for type %s",
-					pmhash_opfamily_name(family), "pmhash", format_type_be(type)),
-			 errdetail("Indexes that use an operator class of the family were made with an operator that has been dropped."),
-			 errhint("Drop these indexes, and create them again when the operator has been added.")));
+	if (member->number == PMHASH_EQUAL_STRATEGY && type == member->righttype &&
+		(!OidIsValid(proc) || OidIsValid(pmhash_keys_layout(type, proc))) &&
+		!OidIsValid(get_opfamily_member(family, type, type, PMHASH_EQUAL_STRATEGY)))
+		check_is_first(family, created, type, true);
 }
 
-/*
- * Refuse a hash function for a type that indexes use an operator class for: the keys in
- * them were hashed by one that the family has lost, and it is not known whether that was
- * the same.  If the family has one the server refuses it.
- */
 static void
 check_function_is_first(Oid family, Oid created, const OpFamilyMember *member)
 {
 	Oid			type = member->lefttype;
 
-	if (type != member->righttype ||
-		OidIsValid(get_opfamily_proc(family, type, type, PMHASH_HASH_PROC)) ||
-		!are_in_use(classes_for_type(family_method(family), family, type, created)))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_IN_USE),
-			 errmsg("operator family \"%s\" of access method %s cannot get another hash function for type %s",
-					pmhash_opfamily_name(family), "pmhash", format_type_be(type)),
-			 errdetail("Indexes that use an operator class of the family were made with a function that has been dropped."),
-			 errhint("Drop these indexes, and create them again when the function has been added.")));
-}
-
-/*
- * What a member depends on: the opclass of its type if there is one (hard),
- * else the family (soft); cross-type members always the family.
- */
-static void
-set_dependency(OpFamilyMember *member, Oid family, Oid opclass)
-{
-	bool		hard = member->lefttype == member->righttype &&
-		OidIsValid(opclass);
-
-	member->ref_is_hard = hard;
-	member->ref_is_family = !hard;
-	member->refobjid = hard ? opclass : family;
+	if (type == member->righttype &&
+		!OidIsValid(get_opfamily_proc(family, type, type, PMHASH_HASH_PROC)))
+		check_is_first(family, created, type, false);
 }
 
 /*
@@ -444,7 +407,7 @@ pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 	}
 	/* Builds have a lock, too (build.c): what they have made can be seen then. */
 	LockDatabaseObject(OperatorFamilyRelationId, opfamilyoid, 0, AccessExclusiveLock);
-	method = family_method(opfamilyoid);
+	method = read_family(opfamilyoid).opfmethod;
 	foreach(lc, functions)
 	{
 		check_function_form((const OpFamilyMember *) lfirst(lc));
@@ -465,7 +428,11 @@ pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 			opclassoid = opclass_for_family_datatype(method, opfamilyoid,
 													 type);
 		}
-		set_dependency(member, opfamilyoid, opclassoid);
+		/* on the opclass of its type if there is one (hard), else on the family (soft) */
+		member->ref_is_hard = member->lefttype == member->righttype &&
+			OidIsValid(opclassoid);
+		member->ref_is_family = !member->ref_is_hard;
+		member->refobjid = member->ref_is_hard ? opclassoid : opfamilyoid;
 	}
 }
 

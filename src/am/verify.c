@@ -54,7 +54,7 @@
  * pointer cannot be freed before the entry is removed: it is wrong.
  *
  * Entries with another key than their row.  As before, and moreover the keys
- * of a row's HOT chain have to be read with care: see verify.c.
+ * of a row's HOT chain have to be read with care: see below.
  *
  * All this is true of the file that the index has.  It may get another one meanwhile,
  * so before anything is reported we look whether it has (require_same_file).
@@ -78,9 +78,8 @@
 #include "utils/snapmgr.h"
 
 #include "am/am.h"
-#include "am/insert_queue.h"
+#include "am/fetch.h"
 #include "am/keys.h"
-#include "am/spool.h"
 #include "cluster/am_callbacks.h"
 #include "cluster/as_owner.h"
 #include "cluster/engine_hooks.h"
@@ -113,14 +112,14 @@
  */
 
 /* What an entry has to do with the row that it names. */
-typedef enum PmhashEntryCheck
+typedef enum EntryCheck
 {
 	ENTRY_FITS,
 	ENTRY_BEYOND_END,
 	ENTRY_WITHOUT_ROW,
 	ENTRY_HEAP_ONLY,
 	ENTRY_OTHER_KEY
-} PmhashEntryCheck;
+} EntryCheck;
 
 /* What there is to know of a member of a HOT chain. */
 typedef enum Knowledge
@@ -131,287 +130,11 @@ typedef enum Knowledge
 	TUPLE_LIVE					/* it can, and it is the current one */
 } Knowledge;
 
-typedef struct PmhashHeapCheck
-{
-	Relation	heap;
-	PmhashKeys *keys;
-	Snapshot	snapshot;
-	BufferAccessStrategy access;
-
-	/* computing keys of rows */
-	IndexInfo  *indexInfo;
-	EState	   *estate;
-	ExprContext *econtext;
-	ExprState  *predicate;
-	TupleTableSlot *slot;
-
-	/* the heap page looked at last */
-	PGAlignedBlock page;
-	Knowledge	knowledge[MaxHeapTuplesPerPage + 1];	/* by offset */
-} PmhashHeapCheck;
-
-/* ---- heap pages ---- */
-
-static OffsetNumber
-max_offset(PmhashHeapCheck *check)
-{
-	OffsetNumber most = PageGetMaxOffsetNumber((Page) check->page.data);
-
-	return Min(most, MaxHeapTuplesPerPage);
-}
-
-/* The tuple at a line pointer, in any copy of the page. */
-static void
-get_tuple(PmhashHeapCheck *check, Page page, BlockNumber block, OffsetNumber offset,
-		  HeapTuple tuple)
-{
-	ItemId		lp = PageGetItemId(page, offset);
-
-	tuple->t_data = (HeapTupleHeader) PageGetItem(page, lp);
-	tuple->t_len = ItemIdGetLength(lp);
-	tuple->t_tableOid = RelationGetRelid(check->heap);
-	ItemPointerSet(&tuple->t_self, block, offset);
-}
-
-/*
- * The offsets of the members of the HOT chain that begins at a line pointer
- * of the page copied last, which is normal or redirected; returns how many
- * (compare heap_get_root_tuples in access/heap/pruneheap.c).
- */
-static int
-chain_members(PmhashHeapCheck *check, OffsetNumber root, OffsetNumber *member)
-{
-	Page		page = (Page) check->page.data;
-	OffsetNumber offset = root;
-	TransactionId before = InvalidTransactionId;
-	int			n = 0;
-
-	if (ItemIdIsRedirected(PageGetItemId(page, root)))
-		offset = ItemIdGetRedirect(PageGetItemId(page, root));
-
-	while (offset >= FirstOffsetNumber && offset <= max_offset(check) &&
-		   n < MaxHeapTuplesPerPage)
-	{
-		ItemId		lp = PageGetItemId(page, offset);
-		HeapTupleHeader tuple;
-
-		if (!ItemIdIsNormal(lp))
-			break;
-		tuple = (HeapTupleHeader) PageGetItem(page, lp);
-		if (TransactionIdIsValid(before) &&
-			!TransactionIdEquals(before, HeapTupleHeaderGetXmin(tuple)))
-			break;
-		member[n++] = offset;
-		if (!HeapTupleHeaderIsHotUpdated(tuple))
-			break;
-		before = HeapTupleHeaderGetUpdateXid(tuple);
-		offset = ItemPointerGetOffsetNumber(&tuple->t_ctid);
-	}
-	return n;
-}
-
-/* What is to be known of a tuple in a locked buffer. */
-static Knowledge
-classify(PmhashHeapCheck *check, Buffer buffer, BlockNumber block, OffsetNumber offset)
-{
-	HeapTupleData tuple;
-
-	get_tuple(check, BufferGetPage(buffer), block, offset, &tuple);
-	switch (HeapTupleSatisfiesVacuum(&tuple, check->snapshot->xmin, buffer))
-	{
-		case HEAPTUPLE_LIVE:
-			return TUPLE_LIVE;
-		case HEAPTUPLE_RECENTLY_DEAD:
-		case HEAPTUPLE_DELETE_IN_PROGRESS:
-			return TUPLE_KNOWN;
-		case HEAPTUPLE_INSERT_IN_PROGRESS:
-			if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple.t_data)))
-				return TUPLE_KNOWN;
-			return TUPLE_UNKNOWN;
-		case HEAPTUPLE_DEAD:
-			break;
-	}
-	return TUPLE_UNKNOWN;
-}
-
-/* Is the line pointer in use, and not dead? */
-static bool
-has_chain(PmhashHeapCheck *check, OffsetNumber root)
-{
-	ItemId		lp;
-
-	if (root < FirstOffsetNumber || root > max_offset(check))
-		return false;
-	lp = PageGetItemId((Page) check->page.data, root);
-	return ItemIdIsNormal(lp) || ItemIdIsRedirected(lp);
-}
-
-/*
- * Copy the page that n entries name, and classify the members of their
- * chains.  Returns the buffer, share-locked.
- */
-static Buffer
-check_read_page(PmhashHeapCheck *check, const PmhEntry *entry, size_t n)
-{
-	BlockNumber block = pmhash_value_to_block(entry->value);
-	OffsetNumber member[MaxHeapTuplesPerPage];
-	Buffer		buffer;
-
-	buffer = ReadBufferExtended(check->heap, MAIN_FORKNUM, block, RBM_NORMAL,
-								check->access);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	memcpy(check->page.data, BufferGetPage(buffer), BLCKSZ);
-	memset(check->knowledge, TUPLE_NOT_SEEN, sizeof(check->knowledge));
-	for (size_t i = 0; i < n; i++)
-	{
-		OffsetNumber root = pmhash_value_to_offset(entry[i].value);
-		int			members = has_chain(check, root) ?
-			chain_members(check, root, member) : 0;
-
-		for (int m = 0; m < members; m++)
-		{
-			if (check->knowledge[member[m]] == TUPLE_NOT_SEEN)
-				check->knowledge[member[m]] =
-					classify(check, buffer, block, member[m]);
-		}
-	}
-	return buffer;
-}
-
-/* ---- entries ---- */
-
-/* Does a tuple of the page copied last have an entry with this hash? */
-static bool
-tuple_has_hash(PmhashHeapCheck *check, BlockNumber block, OffsetNumber offset,
-			   uint64 wanted)
-{
-	MemoryContext old = MemoryContextSwitchTo(check->econtext->ecxt_per_tuple_memory);
-	HeapTupleData tuple;
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-	uint64		hash;
-	bool		has = false;
-
-	get_tuple(check, (Page) check->page.data, block, offset, &tuple);
-	ExecStoreHeapTuple(&tuple, check->slot, false);
-	if (ExecQual(check->predicate, check->econtext))
-	{
-		FormIndexDatum(check->indexInfo, check->slot, check->estate, values,
-					   isnull);
-		has = pmhash_keys_hash(check->keys, values, isnull, &hash) &&
-			hash == wanted;
-	}
-	ExecClearTuple(check->slot);
-	MemoryContextSwitchTo(old);
-	ResetExprContext(check->econtext);
-	return has;
-}
-
-/* Compare an entry with the members of its chain. */
-static PmhashEntryCheck
-compare_with_chain(PmhashHeapCheck *check, const PmhEntry *entry)
-{
-	OffsetNumber member[MaxHeapTuplesPerPage];
-	int			n = chain_members(check, pmhash_value_to_offset(entry->value), member);
-	bool		live = false;
-	bool		unknown = false;
-
-	for (int m = 0; m < n; m++)
-	{
-		Knowledge	knowledge = check->knowledge[member[m]];
-
-		if (knowledge == TUPLE_UNKNOWN)
-			unknown = true;
-		else if (tuple_has_hash(check, pmhash_value_to_block(entry->value), member[m],
-								entry->hash))
-			return ENTRY_FITS;
-		if (knowledge == TUPLE_LIVE)
-			live = true;
-	}
-	if (n == 0)
-		return ENTRY_WITHOUT_ROW;
-	return unknown && !live ? ENTRY_FITS : ENTRY_OTHER_KEY;
-}
-
-/*
- * Compare an entry with the row that it names, in the page that
- * check_read_page has copied.
- */
-static PmhashEntryCheck
-check_entry(PmhashHeapCheck *check, const PmhEntry *entry)
-{
-	Page		page = (Page) check->page.data;
-	OffsetNumber root = pmhash_value_to_offset(entry->value);
-	ItemId		lp;
-
-	if (root < FirstOffsetNumber || root > max_offset(check))
-		return ENTRY_WITHOUT_ROW;
-	lp = PageGetItemId(page, root);
-	if (ItemIdIsDead(lp))
-		return ENTRY_FITS;
-	if (!ItemIdIsUsed(lp))
-		return ENTRY_WITHOUT_ROW;
-	if (ItemIdIsNormal(lp) &&
-		HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, lp)))
-		return ENTRY_HEAP_ONLY;
-	return compare_with_chain(check, entry);
-}
-
-/* ---- begin and end ---- */
-
-/*
- * heap_check_begin
- *		Get ready to compare entries of index with rows of heap, a heap table.
- *
- * Memory comes from the current context.  snapshot: registered since before any
- * of the entries was read, and until heap_check_end.  keys: those of the
- * index, with the seed of its file.
- */
-static PmhashHeapCheck *
-heap_check_begin(Relation heap, Relation index, PmhashKeys *keys,
-				 Snapshot snapshot)
-{
-	PmhashHeapCheck *check = palloc0(sizeof(PmhashHeapCheck));
-
-	check->heap = heap;
-	check->keys = keys;
-	check->snapshot = snapshot;
-	check->access = GetAccessStrategy(BAS_BULKREAD);
-	check->indexInfo = BuildIndexInfo(index);
-	check->estate = CreateExecutorState();
-	check->econtext = GetPerTupleExprContext(check->estate);
-	check->predicate = ExecPrepareQual(check->indexInfo->ii_Predicate,
-									   check->estate);
-	check->slot = MakeSingleTupleTableSlot(RelationGetDescr(heap),
-										   &TTSOpsHeapTuple);
-	check->econtext->ecxt_scantuple = check->slot;
-	return check;
-}
-
-/* Give back all that the check holds. */
-static void
-heap_check_end(PmhashHeapCheck *check)
-{
-	ExecDropSingleTupleTableSlot(check->slot);
-	FreeExecutorState(check->estate);
-	FreeAccessStrategy(check->access);
-	pfree(check);
-}
-
 PG_FUNCTION_INFO_V1(pmhash_check);
 
 /* Findings that are reported; the comparison with the table ends at the last. */
 #define MAX_FINDINGS	10
 #define FINDING_SIZE	256
-
-/* Entries of the first batch's memory; it doubles up to maintenance_work_mem. */
-#define FIRST_BATCH		4096
-
-/* Marks on values of a batch, above the 47 bits of a TID. */
-#define MARK_FOUND		(UINT64CONST(1) << 62)
-#define MARK_REPEATED	(UINT64CONST(1) << 63)
-
-StaticAssertDecl(PMH_VALUE_BITS <= 62, "marks are no bits of a value");
 
 typedef struct CheckState
 {
@@ -431,11 +154,159 @@ typedef struct CheckState
 	PmhSweep	sweep;
 	bool		sweeping;
 
-	PmhashHeapCheck *heap_check;	/* while entries are compared */
+	/* comparing entries with rows: keys of rows, and the page looked at last */
+	BufferAccessStrategy access;
+	IndexInfo  *indexInfo;
+	EState	   *estate;
+	ExprContext *econtext;
+	ExprState  *predicate;
+	TupleTableSlot *slot;
+	PGAlignedBlock page;
+	Knowledge	knowledge[MaxHeapTuplesPerPage + 1];	/* by offset */
 
 	uint64		findings;
 	char		finding[MAX_FINDINGS][FINDING_SIZE];
 } CheckState;
+
+/* ---- heap pages ---- */
+
+/* What is to be known of a tuple in a locked buffer. */
+static Knowledge
+classify(CheckState *state, Buffer buffer, BlockNumber block, OffsetNumber offset)
+{
+	HeapTupleData tuple;
+
+	pmhash_tuple_on_page(state->heap, BufferGetPage(buffer), block, offset, &tuple);
+	switch (HeapTupleSatisfiesVacuum(&tuple, state->snapshot->xmin, buffer))
+	{
+		case HEAPTUPLE_LIVE:
+			return TUPLE_LIVE;
+		case HEAPTUPLE_RECENTLY_DEAD:
+		case HEAPTUPLE_DELETE_IN_PROGRESS:
+			return TUPLE_KNOWN;
+		case HEAPTUPLE_INSERT_IN_PROGRESS:
+			if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple.t_data)))
+				return TUPLE_KNOWN;
+			return TUPLE_UNKNOWN;
+		case HEAPTUPLE_DEAD:
+			break;
+	}
+	return TUPLE_UNKNOWN;
+}
+
+/*
+ * Copy the page that n entries name, and classify the members of their
+ * chains.  Returns the buffer, share-locked.
+ */
+static Buffer
+check_read_page(CheckState *state, const PmhEntry *entry, size_t n)
+{
+	BlockNumber block = pmhash_value_to_block(entry->value);
+	Page		page = (Page) state->page.data;
+	OffsetNumber member[MaxHeapTuplesPerPage];
+	Buffer		buffer;
+
+	buffer = ReadBufferExtended(state->heap, MAIN_FORKNUM, block, RBM_NORMAL,
+								state->access);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	memcpy(page, BufferGetPage(buffer), BLCKSZ);
+	memset(state->knowledge, TUPLE_NOT_SEEN, sizeof(state->knowledge));
+	for (size_t i = 0; i < n; i++)
+	{
+		int			members;
+
+		Assert(pmhash_value_to_block(entry[i].value) == block);
+		members = pmhash_chain_members(page, pmhash_value_to_offset(entry[i].value), member);
+		for (int m = 0; m < members; m++)
+		{
+			Knowledge  *knowledge = &state->knowledge[member[m]];
+
+			if (*knowledge == TUPLE_NOT_SEEN)
+				*knowledge = classify(state, buffer, block, member[m]);
+		}
+	}
+	return buffer;
+}
+
+/* ---- entries ---- */
+
+/* Does a tuple of the page copied last have an entry with this hash? */
+static bool
+tuple_has_hash(CheckState *state, BlockNumber block, OffsetNumber offset,
+			   uint64 wanted)
+{
+	MemoryContext old = MemoryContextSwitchTo(state->econtext->ecxt_per_tuple_memory);
+	HeapTupleData tuple;
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	uint64		hash;
+	bool		has = false;
+
+	pmhash_tuple_on_page(state->heap, (Page) state->page.data, block, offset, &tuple);
+	ExecStoreHeapTuple(&tuple, state->slot, false);
+	if (ExecQual(state->predicate, state->econtext))
+	{
+		FormIndexDatum(state->indexInfo, state->slot, state->estate, values,
+					   isnull);
+		has = pmhash_keys_hash(state->keys, values, isnull, &hash) &&
+			hash == wanted;
+	}
+	ExecClearTuple(state->slot);
+	MemoryContextSwitchTo(old);
+	ResetExprContext(state->econtext);
+	return has;
+}
+
+/*
+ * Compare an entry with the row that it names, that is with the members of its chain, in
+ * the page that check_read_page has copied.
+ */
+static EntryCheck
+check_entry(CheckState *state, const PmhEntry *entry)
+{
+	Page		page = (Page) state->page.data;
+	OffsetNumber root = pmhash_value_to_offset(entry->value);
+	OffsetNumber member[MaxHeapTuplesPerPage];
+	int			n;
+	bool		live = false;
+	bool		unknown = false;
+
+	if (root < FirstOffsetNumber ||
+		root > Min(PageGetMaxOffsetNumber(page), MaxHeapTuplesPerPage))
+		return ENTRY_WITHOUT_ROW;
+	if (ItemIdIsDead(PageGetItemId(page, root)))
+		return ENTRY_FITS;
+	if (!ItemIdIsUsed(PageGetItemId(page, root)))
+		return ENTRY_WITHOUT_ROW;
+	if (!pmhash_is_root(page, root))
+		return ENTRY_HEAP_ONLY;
+	n = pmhash_chain_members(page, root, member);
+	for (int m = 0; m < n; m++)
+	{
+		Knowledge	knowledge = state->knowledge[member[m]];
+
+		Assert(knowledge != TUPLE_NOT_SEEN);
+		if (knowledge == TUPLE_UNKNOWN)
+			unknown = true;
+		else if (tuple_has_hash(state, pmhash_value_to_block(entry->value), member[m],
+								entry->hash))
+			return ENTRY_FITS;
+		if (knowledge == TUPLE_LIVE)
+			live = true;
+	}
+	if (n == 0)
+		return ENTRY_WITHOUT_ROW;
+	return unknown && !live ? ENTRY_FITS : ENTRY_OTHER_KEY;
+}
+
+/* Entries of the first batch's memory; it doubles up to maintenance_work_mem. */
+#define FIRST_BATCH		4096
+
+/* Marks on values of a batch, above the 47 bits of a TID. */
+#define MARK_FOUND		(UINT64CONST(1) << 62)
+#define MARK_REPEATED	(UINT64CONST(1) << 63)
+
+StaticAssertDecl(PMH_VALUE_BITS <= 62, "marks are no bits of a value");
 
 #define ST_SORT sort_by_value
 #define ST_ELEMENT_TYPE PmhEntry
@@ -464,16 +335,6 @@ list_findings(CheckState *state)
 }
 
 /*
- * What has been found is not an error of this transaction: the index must not
- * be used any more.
- */
-static void
-condemn_index(CheckState *state)
-{
-	pmhash_index_invalidate(state->index, state->file, PMHASH_REASON_DAMAGED);
-}
-
-/*
  * Has the index the file still that is checked?  If it was marked, or a standby has given
  * it up, no entry is put in or removed any more, and line pointers are freed all the
  * same: what was found may come from that.  ERROR if it has not.
@@ -493,7 +354,8 @@ static void
 report_disagreement(CheckState *state)
 {
 	require_same_file(state);
-	condemn_index(state);
+	/* not an error of this transaction: the index must not be used any more */
+	pmhash_index_invalidate(state->index, state->file, PMHASH_REASON_DAMAGED);
 	ereport(ERROR,
 			(errcode(ERRCODE_INDEX_CORRUPTED),
 			 errmsg("index \"%s\" does not agree with table \"%s\"",
@@ -545,15 +407,10 @@ add_to_batch(CheckState *state, uint64 hash, uint64 value)
 		state->batch = repalloc_huge(state->batch,
 									 state->capacity * sizeof(PmhEntry));
 	}
+	Assert(state->n < state->capacity && value <= PMH_VALUE_MAX);
 	state->batch[state->n].hash = hash;
 	state->batch[state->n].value = value;
 	state->n++;
-}
-
-static bool
-batch_is_full(const CheckState *state)
-{
-	return state->n == state->limit;
 }
 
 /* ---- looking up ---- */
@@ -716,7 +573,7 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 	if (!pmhash_keys_hash(state->keys, values, isnull, &hash))
 		return;
 	add_to_batch(state, hash, pmhash_tid_to_value(tid));
-	if (batch_is_full(state))
+	if (state->n == state->limit)
 		check_rows(state);
 }
 
@@ -750,7 +607,7 @@ check_all_rows(CheckState *state)
  * more.  The end of a table that we have locked only moves on, so beyond it
  * there is no page to lock and no need to.
  */
-static PmhashEntryCheck
+static EntryCheck
 judge_finally(CheckState *state, const PmhEntry *entry)
 {
 	Buffer		buffer;
@@ -758,14 +615,14 @@ judge_finally(CheckState *state, const PmhEntry *entry)
 
 	if (pmhash_value_to_block(entry->value) >= RelationGetNumberOfBlocks(state->heap))
 		return ENTRY_BEYOND_END;
-	buffer = check_read_page(state->heap_check, entry, 1);
+	buffer = check_read_page(state, entry, 1);
 	count = count_entry(state, entry->hash, entry->value);
 	UnlockReleaseBuffer(buffer);
-	return count == 0 ? ENTRY_FITS : check_entry(state->heap_check, entry);
+	return count == 0 ? ENTRY_FITS : check_entry(state, entry);
 }
 
 static void
-note_verdict(CheckState *state, const PmhEntry *entry, PmhashEntryCheck verdict)
+note_verdict(CheckState *state, const PmhEntry *entry, EntryCheck verdict)
 {
 	const char *format = NULL;
 
@@ -816,10 +673,10 @@ judge_page(CheckState *state, const PmhEntry *entry, size_t n,
 	bool		beyond = pmhash_value_to_block(entry->value) >= blocks;
 
 	if (!beyond)
-		UnlockReleaseBuffer(check_read_page(state->heap_check, entry, n));
+		UnlockReleaseBuffer(check_read_page(state, entry, n));
 	for (size_t i = 0; i < n; i++)
 	{
-		if (beyond || check_entry(state->heap_check, &entry[i]) != ENTRY_FITS)
+		if (beyond || check_entry(state, &entry[i]) != ENTRY_FITS)
 			dst[suspects++] = entry[i];
 	}
 	return suspects;
@@ -851,58 +708,42 @@ check_entries(CheckState *state)
 	check_suspects(state);
 }
 
-/* The next entries of a sweep; false at its end. */
-static bool
-sweep_step(CheckState *state)
-{
-	PmhResult	result;
-
-	CHECK_FOR_INTERRUPTS();
-	result = pmh_sweep_next(state->file->table, &state->sweep);
-	if (result == PMH_DONE)
-		return false;
-	if (result != PMH_OK)
-		pmhash_engine_error(state->index, state->file, result);
-	return true;
-}
-
 static void
 check_all_entries(CheckState *state)
 {
-	PmhResult	result;
+	PmhSweep   *sweep = &state->sweep;
+	PmhResult	result = pmh_sweep_begin_reading(state->file->table, sweep);
 
-	result = pmh_sweep_begin_reading(state->file->table, &state->sweep);
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 	state->sweeping = true;
-	state->sweep.memory = (size_t) maintenance_work_mem * 1024;
-
-	state->heap_check = heap_check_begin(state->heap, state->index,
-										 state->keys, state->snapshot);
-	while (sweep_step(state))
+	sweep->memory = (size_t) maintenance_work_mem * 1024;
+	state->access = GetAccessStrategy(BAS_BULKREAD);
+	state->indexInfo = BuildIndexInfo(state->index);
+	state->estate = CreateExecutorState();
+	state->econtext = GetPerTupleExprContext(state->estate);
+	state->predicate = ExecPrepareQual(state->indexInfo->ii_Predicate, state->estate);
+	state->slot = MakeSingleTupleTableSlot(RelationGetDescr(state->heap), &TTSOpsHeapTuple);
+	state->econtext->ecxt_scantuple = state->slot;
+	while ((result = pmh_sweep_next(state->file->table, sweep)) == PMH_OK)
 	{
-		for (size_t i = 0; i < state->sweep.n; i++)
+		CHECK_FOR_INTERRUPTS();
+		for (size_t i = 0; i < sweep->n; i++)
 		{
-			add_to_batch(state, state->sweep.entries[i].hash,
-						 state->sweep.entries[i].value);
-			if (batch_is_full(state))
+			add_to_batch(state, sweep->entries[i].hash, sweep->entries[i].value);
+			if (state->n == state->limit)
 				check_entries(state);
 		}
 	}
+	if (result != PMH_DONE)
+		pmhash_engine_error(state->index, state->file, result);
 	check_entries(state);
-	heap_check_end(state->heap_check);
+	ExecDropSingleTupleTableSlot(state->slot);
+	FreeExecutorState(state->estate);
+	FreeAccessStrategy(state->access);
 }
 
 /* ---- the check ---- */
-
-/* Free what the engine has allocated for us. */
-static void
-end_sweep(CheckState *state)
-{
-	if (state->sweeping)
-		pmh_sweep_end(state->file->table, &state->sweep);
-	state->sweeping = false;
-}
 
 /* PmhStop: will CHECK_FOR_INTERRUPTS raise something? */
 static bool
@@ -927,7 +768,7 @@ check_structure(CheckState *state)
 	}
 	if (result == PMH_ERR_CORRUPT && state->findings > 0)
 	{
-		condemn_index(state);
+		pmhash_index_invalidate(state->index, state->file, PMHASH_REASON_DAMAGED);
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
 				 errmsg("file \"%s\" of index \"%s\" is damaged",
@@ -996,7 +837,8 @@ check_against_table(CheckState *state)
 	}
 	PG_FINALLY();
 	{
-		end_sweep(state);
+		if (state->sweeping)
+			pmh_sweep_end(state->file->table, &state->sweep);
 	}
 	PG_END_TRY();
 
@@ -1005,6 +847,7 @@ check_against_table(CheckState *state)
 	UnregisterSnapshot(state->snapshot);
 }
 
+/* The check of an index that we can check, in memory of its own. */
 static void
 check_index(Relation heap, Relation index, bool heapallindexed)
 {
@@ -1024,32 +867,6 @@ check_index(Relation heap, Relation index, bool heapallindexed)
 		check_against_table(state);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-}
-
-/* ERROR unless it is a pmhash index that we can check. */
-static void
-require_checkable(Relation index)
-{
-	pmhash_require_index(index);
-	if (!index->rd_index->indisvalid)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot check index \"%s\"",
-						RelationGetRelationName(index)),
-				 errdetail("The index is not valid: its CREATE INDEX or REINDEX has not been completed.")));
-}
-
-/* ERROR unless TIDs and pages of the table are those of heap. */
-static void
-require_heap(Relation table)
-{
-	if (!pmhash_is_heap_table(table))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot compare an index with table \"%s\"",
-						RelationGetRelationName(table)),
-				 errdetail("Its table access method is not heap."),
-				 errhint("Use pmhash_check(index, false) to check the file alone.")));
 }
 
 /*
@@ -1080,7 +897,13 @@ pmhash_check(PG_FUNCTION_ARGS)
 		pmhash_be_owner(heap, &caller);
 	}
 	index = pmhash_open_named(indexOid);
-	require_checkable(index);
+	pmhash_require_index(index);
+	if (!index->rd_index->indisvalid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot check index \"%s\"",
+						RelationGetRelationName(index)),
+				 errdetail("The index is not valid: its CREATE INDEX or REINDEX has not been completed.")));
 
 	/* Looked up without a lock: is it still the table of this index? */
 	if (heap == NULL || heapOid != IndexGetRelation(indexOid, false))
@@ -1088,8 +911,13 @@ pmhash_check(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("could not open the table of index \"%s\"",
 						RelationGetRelationName(index))));
-	if (heapallindexed)
-		require_heap(heap);
+	if (heapallindexed && !pmhash_is_heap_table(heap))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot compare an index with table \"%s\"",
+						RelationGetRelationName(heap)),
+				 errdetail("Its table access method is not heap."),
+				 errhint("Use pmhash_check(index, false) to check the file alone.")));
 	check_index(heap, index, heapallindexed);
 
 	pmhash_be_caller(&caller);

@@ -4,7 +4,7 @@
  *	  Does any session have entries of a file that wait in its memory?
  *
  * Entries of rows that are not committed may wait in a queue of the session that has
- * inserted them (am/insert_queue.c).  The few readers that need them (am/scan_replica.c)
+ * inserted them (am/insert.c).  The few readers that need them (am/scan_table.c)
  * cannot get at them; so they have to know that there are any, and go without the index.
  *
  * Counts are in shared memory, striped by file id; sharing one costs a reader a

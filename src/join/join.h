@@ -23,6 +23,7 @@
 #include "am/scan.h"
 
 #define PMHASH_JOIN_NAME	"pmhash join"
+#define PMHASH_PAGES_NAME	"pmhash page scan"
 
 /* ---- plan: how a CustomScan of ours is laid out ---- */
 
@@ -56,23 +57,13 @@ typedef enum PmhashJoinInts
  * custom_scan_tlist: the columns of the outer plan in its order, the columns
  * of the table that are used, and last a Var of the table by which the executor
  * knows its place in the range table (setrefs.c changes that number).
+ *
+ * A page scan has neither an outer plan nor a custom_scan_tlist: it is a scan of the
+ * table, whose filter is where core has it.
  */
 
 extern const CustomScanMethods pmhash_join_scan_methods;
-
-/* ---- plan.c ---- */
-
-/* A join that can be done by an index: what plan.c needs. */
-typedef struct PmhashJoinClauses
-{
-	List	   *keys;			/* per index column the expression looked up, */
-	List	   *types;			/* its type to the operator family (OIDs), */
-	List	   *conditions;		/* and its RestrictInfo */
-} PmhashJoinClauses;
-
-extern struct Plan *pmhash_join_plan(PlannerInfo *root, RelOptInfo *rel,
-									 struct CustomPath *path, List *tlist,
-									 List *clauses, List *custom_plans);
+extern const CustomScanMethods pmhash_pages_scan_methods;
 
 /* ---- executor ---- */
 
@@ -95,7 +86,7 @@ typedef struct PmhashJoinRow
 typedef struct PmhashJoinState
 {
 	CustomScanState css;		/* first */
-	PlanState  *outer;
+	PlanState  *outer;			/* NULL: a page scan */
 	JoinType	type;
 	bool		single;
 	bool		index_only;
@@ -154,9 +145,10 @@ typedef struct PmhashJoinState
 	size_t		want_values;
 
 	PmhashFetch fetch;
+	PmhashPageRows rows;		/* of the page that is pinned */
+	uint64		visited;		/* values, since the last rescan */
 	PmhashScanDead dead;		/* entries whose rows are dead to all */
 	bool		note_dead;
-	bool		any_known_dead; /* in the file, when the values were read */
 	Buffer		visibility_map;
 
 	/* figures for EXPLAIN */
@@ -166,21 +158,7 @@ typedef struct PmhashJoinState
 	size_t		most_memory;
 } PmhashJoinState;
 
-/* ---- probe.c ---- */
-extern void pmhash_join_make_batch(PmhashJoinState *js);
-extern bool pmhash_join_fill(PmhashJoinState *js);
-extern void pmhash_join_reset_batch(PmhashJoinState *js);
-extern void pmhash_join_open_index(PmhashJoinState *js);
-extern void pmhash_join_look_up(PmhashJoinState *js);
-extern bool pmhash_join_next_values(PmhashJoinState *js);
-
-/* ---- path.c ---- */
-extern bool pmhash_query_only_reads(const PlannerInfo *root);
-extern bool pmhash_is_heap(Oid relid);
-extern bool pmhash_needs_table(void);
+/* ---- plan.c ---- */
 extern void pmhash_join_init(void);
-
-/* ---- pages.c ---- */
-extern void pmhash_pages_init(void);
 
 #endif							/* PMHASH_JOIN_H */

@@ -23,6 +23,7 @@ our @EXPORT = qw(
   install_with_stop_points
   install_changed
   install_extension
+  install_wal_records
   preloadable
   start_with_small_files
   limit_file_size
@@ -172,6 +173,22 @@ sub install_extension
 
 	$node->safe_psql($database // 'postgres',
 		slurp_file("$FindBin::RealBin/../../../sql/setup.sql"));
+	return;
+}
+
+# Compile the function pmhash_wal_records (test/lib/wal_records) against this server, and
+# have it there.
+sub install_wal_records
+{
+	my ($node) = @_;
+	my $directory = dirname(__FILE__) . '/../wal_records';
+	my $source = dirname(__FILE__) . '/../../../src';
+	my $path = $node->basedir . '/wal_records.so';
+	chomp(my $headers = `pg_config --includedir-server`);
+
+	system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-D_GNU_SOURCE', '-I', $source, '-isystem', $headers, '-o',
+		$path, "$directory/wal_records.c", "$source/cluster/wal_record.c");
+	$node->safe_psql('postgres', slurp_file("$directory/wal_records.sql") =~ s/'LIBRARY'/'$path'/r);
 	return;
 }
 

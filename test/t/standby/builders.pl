@@ -163,6 +163,7 @@ SQL
 	like(logged_since($primary, $position), qr/could not serialize access due to read\/write dependencies/, 'dropped in vain: the transaction fails');
 	$_->quit foreach $one, $two;
 	$primary->safe_psql('postgres', q(INSERT INTO t VALUES (50001, 'after', 1)));
+	install_wal_records($primary);
 	is($primary->safe_psql('postgres', "SELECT type FROM pmhash_wal_records('$from', pg_current_wal_flush_lsn()) ORDER BY record_start LIMIT 1"),
 		'FILE_GONE', 'dropped in vain: WAL says that the file goes');
 	caught_up($primary, $standby);

@@ -183,6 +183,7 @@ CONF
 				release('standby_caught_up');
 				wait_for_state($node, 't_k', qr/^valid$/, 'published: in the middle of the record');
 			});
+		install_wal_records($primary);
 		$record = $primary->safe_psql('postgres',
 			"SELECT record_start FROM pmhash_wal_records('$from', 'FFFFFFFF/0') WHERE type = 'INSERT'");
 		$position = log_position($node);

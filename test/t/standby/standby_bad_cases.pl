@@ -170,6 +170,7 @@ foreach (1 .. 600)
 	usleep(50_000);
 }
 $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
+install_wal_records($primary);
 is($primary->safe_psql('postgres', "SELECT count(*) > 0 FROM pmhash_wal_records('$from', pg_current_wal_flush_lsn()) WHERE type = 'DELETE' AND horizon IS NOT NULL"),
 	't', 'conflict: the primary has removed entries, with a horizon');
 caught_up($primary, $standby);

@@ -83,6 +83,7 @@ sub sound
 
 $node->start;
 install_extension($node);
+install_wal_records($node);
 sql(<<SQL);
 CREATE TABLE t (k int4, v int4) WITH (fillfactor = 50);
 INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i;

@@ -28,6 +28,7 @@ CONF
 	my $node = new_server('primary', $settings);
 	$node->start;
 	install_extension($node);
+	install_wal_records($node);
 
 	sub sql
 	{
@@ -386,20 +387,6 @@ SQL
 	is(types($from, file_of('t_k')), 'INSERT', 'and entries of it');
 	same_answers($node, 't', 'k', 't_k', 'after the rebuild');
 
-	# ---- who may read them ----
-
-	sql('CREATE ROLE nobody LOGIN; CREATE ROLE reader LOGIN; GRANT pg_read_server_files TO reader');
-	{
-		my ($status, $stdout, $stderr) = $node->psql('postgres',
-			"SELECT count(*) FROM pmhash_wal_records('$from', '$from')", extra_params => [ '-U', 'nobody' ]);
-		like($stderr, qr/permission denied for function pmhash_wal_records/, 'not everybody');
-		($status, $stdout, $stderr) = $node->psql('postgres',
-			"SELECT count(*) > 0 FROM pmhash_wal_records('$from', 'FFFFFFFF/0')", extra_params => [ '-U', 'reader' ]);
-		is("$stdout$stderr", 't', 'pg_read_server_files');
-	}
-	fails_like($node, "SELECT * FROM pmhash_wal_records('0/1', '0/2')", qr/could not read WAL at LSN 0\/1/, 'before all WAL');
-	is(sql("SELECT count(*) FROM pmhash_wal_records('FFFFFFFF/0', 'FFFFFFFF/FF')"), '0', 'past all WAL');
-
 	# ---- a server without the library ----
 
 	# event: a server without the library replays records of logged indexes
@@ -591,6 +578,7 @@ SQL
 # is in the file is in WAL, each entry once; nothing else is.
 {
 	my $node = new_faulty_server('wal_faults', "wal_level = logical\nmax_wal_senders = 2\nfsync = off\npmhash.wal = on\n");
+	install_wal_records($node);
 
 	# Logical decoding reads all of it in the end.
 	$node->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('s', 'test_decoding')");

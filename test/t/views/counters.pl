@@ -365,17 +365,6 @@ SQL
 	like($stderr, qr/[Ff]ile "\Q$shown\E"/, 'pmhash_check: from the pool on');
 	unlike($stderr, qr/\Q$pool\E/, '... and no more');
 
-	# ---- WAL that cannot be read ----
-
-	my $from = $node->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn())');
-	$node->safe_psql('postgres', 'SELECT pg_switch_wal(); INSERT INTO t VALUES (1)');
-	open my $wal, '+<', $node->data_dir . "/pg_wal/$from" or die "$from: $!";
-	print $wal "\0" x (16 * 1024 * 1024) or die;
-	close $wal or die;
-	my $lsn = sprintf('%X/%X', hex(substr($from, 8, 8)), hex(substr($from, 16, 8)) * 16 * 1024 * 1024 + 1000);
-	(undef, undef, $stderr) = $node->psql('postgres', "SELECT count(*) FROM hers.pmhash_wal_records('$lsn', pg_current_wal_lsn())");
-	like($stderr, qr/could not find a valid record in WAL after \Q$lsn\E/, 'WAL that cannot be read is an error');
-
 	# ---- DROP DATABASE ... WITH (FORCE) by a plain owner, while a worker is there ----
 
 	$node->safe_psql('postgres', 'DROP TABLE t');

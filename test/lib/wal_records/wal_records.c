@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * wal_records.c
- *	  SQL function pmhash_wal_records: what logged indexes have written to WAL.
+ *	  For tests: what logged indexes have written to WAL, as an SQL function.
  *
  * pg_waldump and pg_walinspect show these records as XLOG/NOOP (XLOG/FPI, those that
  * come with a stub's page), and nothing of what is in them.  WAL is read as
  * pg_walinspect does: up to what has been flushed (in recovery: replayed), with no slot
  * that would keep it, so a range that has been recycled is an ERROR.
+ *
+ * PmhashTest.pm, install_wal_records, compiles it together with cluster/wal_record.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,9 +33,10 @@
 #include "utils/pg_lsn.h"
 #include "utils/tuplestore.h"
 
+#include "cluster/versions.h"
 #include "cluster/wal_record.h"
 
-#include "am.h"
+PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(pmhash_wal_records);
 
@@ -45,11 +48,7 @@ PG_FUNCTION_INFO_V1(pmhash_wal_records);
 static XLogRecPtr
 end_of_readable_wal(void)
 {
-	XLogRecPtr	end;
-
-	end = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
-	PMH_STOP_POINT("readable_wal");
-	return end;
+	return RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
 }
 
 /*

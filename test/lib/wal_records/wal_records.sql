@@ -1,0 +1,21 @@
+-- PmhashTest.pm, install_wal_records, puts the path of the library in.
+CREATE FUNCTION pmhash_wal_records(
+	IN start_lsn pg_lsn,
+	IN end_lsn pg_lsn,
+	OUT record_start pg_lsn,
+	OUT record_end pg_lsn,
+	OUT xid xid,
+	OUT record_length int4,
+	OUT type text,
+	OUT file_id text,
+	OUT flags int4,
+	OUT entries int4,
+	OUT database oid,
+	OUT "table" oid,
+	OUT index oid,
+	OUT horizon xid,
+	OUT hashes int8[],
+	OUT tids tid[])
+RETURNS SETOF record
+AS 'LIBRARY', 'pmhash_wal_records'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
