@@ -151,7 +151,8 @@ SQL
 # ======== removed under a scan ========
 
 # A file that is removed while a scan is under way, or has left dead entries to be removed:
-# reads do what they do without it.  See t/files/removed_under_a_plan for what is found at their beginning.
+# reads do what they do without it.  What is found at
+# their beginning is the matter of the section before this one.
 {
 	my $node = new_server('removed2', 'pmhash.rebuild = off', install_path => install_with_stop_points());
 	my $points = use_stop_points($node);
