@@ -4,8 +4,8 @@
  *	  Bulk delete and vacuum cleanup.
  *
  * Bulk delete sweeps the table a segment at a time.  Each step is copied out
- * by the engine and looked at here with no lock held, and its dead entries are
- * taken out together.  What VACUUM has found dead is known beforehand; where there is no
+ * by the engine and looked at here with no lock held; the dead entries of many steps
+ * are taken out together.  What VACUUM has found dead is known beforehand; where there is no
  * memory for that, and for other callers, the callback is asked.
  * Every entry that was there when the sweep began is judged
  * (CREATE INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.
@@ -280,128 +280,32 @@ tid_is_dead(const PmhashDeadTids *set, uint64 value)
 }
 
 /*
- * Bulk delete of an index whose entries are logged.
+ * Removal of what is dead.
  *
- * The record of a removal is on disk before the entry goes (rule P3 of
- * src/README).  A flush for each step of a sweep would be thousands, so the dead
- * entries of many steps are collected, logged, flushed and then removed together.
- * They come in the order of the sweep, which is that of hashes, so neighbours are
- * removed together, too.
+ * All WAL that made the rows dead is on disk before the first entry goes, or a crash
+ * would revive rows that have lost their entries; of an index whose entries are logged,
+ * the record of the removal as well (rule P3 of src/README).  A flush for each step of a
+ * sweep would be thousands, so the dead entries of many steps are collected, logged,
+ * flushed and then removed together.  They come in the order of the sweep, which is that
+ * of hashes, so neighbours are removed together, too.
  *
  * An entry that waits here stays what it is: its row is dead, VACUUM does not give
  * its TID away before bulk delete has returned, and that another process may remove
  * it meanwhile does not matter.
  */
 
-/* Entries logged together: one flush, 1 MiB of memory here, 0.9 MiB of WAL. */
+/* Entries removed together: one flush, 1 MiB of memory here, 0.9 MiB of WAL. */
 #define BATCH_ENTRIES	65536
 
 /* Pieces of pmh_removal_step, some 10 us each, between two looks at interrupts. */
 #define STEP_EFFORT		64
 
-typedef struct PmhashLoggedRemoval
+/* Dead entries that wait. */
+typedef struct PmhashDeadEntries
 {
-	Relation	index;
-	PmhashFile *file;
-	int			n;				/* entries that wait */
-	double		removed;
+	int			n;
 	PmhEntry	entry[BATCH_ENTRIES];
-} PmhashLoggedRemoval;
-
-/*
- * Nothing is collected yet.  In the current memory context.  ERROR if there is no
- * memory.
- */
-static PmhashLoggedRemoval *
-logged_removal_make(Relation index, PmhashFile *file)
-{
-	PmhashLoggedRemoval *removal = palloc(sizeof(PmhashLoggedRemoval));
-
-	removal->index = index;
-	removal->file = file;
-	removal->n = 0;
-	removal->removed = 0;
-	return removal;
-}
-
-static void
-remove_steps(PmhashLoggedRemoval *batch, PmhRemoval *removal)
-{
-	PmhResult	result;
-
-	do
-	{
-		pmhash_vacuum_delay_point();
-		result = pmh_removal_step(batch->file->table, removal, STEP_EFFORT);
-	} while (result == PMH_OK);
-	if (result != PMH_DONE)
-		pmhash_engine_error(batch->index, batch->file, result);
-}
-
-/* Take out what has been logged. */
-static void
-remove_logged(PmhashLoggedRemoval *batch)
-{
-	PmhRemoval	removal;
-	PmhResult	result;
-
-	result = pmh_removal_begin(batch->file->table, batch->entry, batch->n, true,
-							   &removal);
-	if (result != PMH_OK)
-		pmhash_engine_error(batch->index, batch->file, result);
-	PG_TRY();
-	{
-		remove_steps(batch, &removal);
-	}
-	PG_FINALLY();
-	{
-		batch->removed += removal.removed;
-		pmhash_count(batch->file, PMHASH_VACUUM_REMOVED, removal.removed);
-		pmh_removal_end(&removal);
-	}
-	PG_END_TRY();
-}
-
-static void
-log_and_remove(PmhashLoggedRemoval *batch)
-{
-	if (batch->n == 0)
-		return;
-	pmhash_log_dead(batch->file, batch->entry, batch->n);
-	remove_logged(batch);
-	batch->n = 0;
-}
-
-/*
- * Have those of entries[0 .. n) removed for which dead[] is set.  ERROR if that
- * fails, or is cancelled: what has not been removed then is left to the next bulk
- * delete, which logs it once more.
- */
-static void
-logged_removal_add(PmhashLoggedRemoval *batch, const PmhEntry *entries,
-				   const uint8 *dead, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-	{
-		if (!dead[i])
-			continue;
-		batch->entry[batch->n++] = entries[i];
-		if (batch->n == BATCH_ENTRIES)
-			log_and_remove(batch);
-	}
-}
-
-/* Remove what waits; returns how many entries have been removed in all. */
-static double
-logged_removal_finish(PmhashLoggedRemoval *batch)
-{
-	double		removed;
-
-	log_and_remove(batch);
-	removed = batch->removed;
-	pfree(batch);
-	return removed;
-}
+} PmhashDeadEntries;
 
 typedef struct VacuumState
 {
@@ -410,7 +314,7 @@ typedef struct VacuumState
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
 	PmhashDeadTids *dead_tids;	/* NULL: the callback is asked */
-	PmhashLoggedRemoval *logged;	/* what waits for its WAL, or NULL */
+	PmhashDeadEntries *batch;	/* NULL: nothing was dead yet */
 	bool		barrier_passed;	/* removal may begin: WAL is on disk */
 	uint8	   *dead;			/* which entries of a step are */
 	size_t		dead_capacity;
@@ -418,6 +322,59 @@ typedef struct VacuumState
 	bool		repeated;		/* some of them perhaps twice */
 	double		removed;
 } VacuumState;
+
+static void
+remove_steps(VacuumState *state, PmhRemoval *removal)
+{
+	PmhResult	result;
+
+	do
+	{
+		pmhash_vacuum_delay_point();
+		result = pmh_removal_step(state->file->table, removal, STEP_EFFORT);
+	} while (result == PMH_OK);
+	if (result != PMH_DONE)
+		pmhash_engine_error(state->index, state->file, result);
+}
+
+/*
+ * Remove the entries that wait.  ERROR if that fails, or is cancelled: what has not been
+ * removed then is left to the next bulk delete, which logs it once more.  Rows of
+ * unlogged and temporary tables cannot be revived: there is nothing to wait for.
+ */
+static void
+remove_batch(VacuumState *state)
+{
+	PmhashDeadEntries *batch = state->batch;
+	PmhRemoval	removal;
+	PmhResult	result;
+
+	if (batch == NULL || batch->n == 0)
+		return;
+	if (state->file->logged)
+		pmhash_log_dead(state->file, batch->entry, batch->n);
+	else if (!state->barrier_passed && state->file->journaled)
+		pmhash_removal_barrier(state->index);
+	state->barrier_passed = true;
+
+	PMH_STOP_POINT("vacuum_before_removal");
+	result = pmh_removal_begin(state->file->table, batch->entry, batch->n, true,
+							   &removal);
+	if (result != PMH_OK)
+		pmhash_engine_error(state->index, state->file, result);
+	PG_TRY();
+	{
+		remove_steps(state, &removal);
+	}
+	PG_FINALLY();
+	{
+		state->removed += removal.removed;
+		pmhash_count(state->file, PMHASH_VACUUM_REMOVED, removal.removed);
+		pmh_removal_end(&removal);
+	}
+	PG_END_TRY();
+	batch->n = 0;
+}
 
 /* Make dead[] large enough for the step at hand; contents are lost. */
 static void
@@ -458,37 +415,23 @@ judge_step(VacuumState *state, const PmhSweep *sweep)
 	return dead;
 }
 
-/*
- * Take the dead entries of a step out.  Before the first of them all WAL that
- * made tuples dead must be on disk, or a crash would revive rows that have
- * lost their entries (design rule: removal waits for WAL).  Rows of unlogged
- * and temporary tables cannot be revived.  If the index is logged they only are
- * collected here.
- */
+/* The dead entries of a step are to be removed; it has some. */
 static void
-remove_dead(VacuumState *state, PmhSweep *sweep)
+add_to_batch(VacuumState *state, const PmhSweep *sweep)
 {
-	size_t		removed;
-	PmhResult	result;
-
-	if (state->file->logged)
+	if (state->batch == NULL)
 	{
-		if (state->logged == NULL)
-			state->logged = logged_removal_make(state->index, state->file);
-		logged_removal_add(state->logged, sweep->entries, state->dead,
-						   sweep->n);
-		return;
+		state->batch = palloc(sizeof(PmhashDeadEntries));
+		state->batch->n = 0;
 	}
-	if (!state->barrier_passed && state->file->journaled)
-		pmhash_removal_barrier(state->index);
-	state->barrier_passed = true;
-
-	PMH_STOP_POINT("vacuum_before_removal");
-	result = pmh_sweep_remove(state->file->table, sweep, state->dead, &removed);
-	if (result != PMH_OK)
-		pmhash_engine_error(state->index, state->file, result);
-	state->removed += removed;
-	pmhash_count(state->file, PMHASH_VACUUM_REMOVED, removed);
+	for (size_t i = 0; i < sweep->n; i++)
+	{
+		if (!state->dead[i])
+			continue;
+		state->batch->entry[state->batch->n++] = sweep->entries[i];
+		if (state->batch->n == BATCH_ENTRIES)
+			remove_batch(state);
+	}
 }
 
 /*
@@ -527,7 +470,7 @@ remove_step(VacuumState *state, PmhSweep *sweep)
 
 	state->seen += sweep->n;
 	if (dead > 0)
-		remove_dead(state, sweep);
+		add_to_batch(state, sweep);
 	charge_step(sweep, dead > 0);
 }
 
@@ -697,8 +640,9 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	sweep_table(&state, remove_step);
 	if (state.dead_tids != NULL)
 		dead_tids_free(state.dead_tids);
-	if (state.logged != NULL)
-		state.removed += logged_removal_finish(state.logged);
+	remove_batch(&state);
+	if (state.batch != NULL)
+		pfree(state.batch);
 	PMH_STOP_POINT("vacuum_before_epoch");
 	if (state.file->logged)
 		pmhash_log_bulk_delete(state.file);
