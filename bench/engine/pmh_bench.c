@@ -756,43 +756,52 @@ op_zipf(void)
 	}
 }
 
+/* Dead entries that VACUUM takes out together. */
+#define REMOVED_TOGETHER	65536
+
 /* A sweep over everything; takes out the values divisible by 'remove', if any. */
 static void
 sweep_table(const char *name, uint64_t remove)
 {
 	PmhTable   *t = open_table();
+	PmhEntry   *dead = malloc(REMOVED_TOGETHER * sizeof(PmhEntry));
 	PmhSweep	sweep;
 	PmhResult	result;
-	uint8_t    *dead = NULL;
 	uint64_t	seen = 0;
 	uint64_t	removed = 0;
 	uint64_t	begin;
+	size_t		ndead = 0;
+	size_t		n;
 
+	if (dead == NULL)
+	{
+		fprintf(stderr, "pmh_bench: out of memory\n");
+		exit(1);
+	}
 	if (opt.prefault)
 		prefault(t);
 	begin = clock_ns();
 	must(t, pmh_sweep_begin(t, &sweep), "sweep");
 	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
 	{
-		size_t		n;
-
 		seen += sweep.n;
-		if (remove == 0)
-			continue;
-		dead = realloc(dead, sweep.n + 1);
-		if (dead == NULL)
+		for (size_t i = 0; i < sweep.n && remove != 0; i++)
 		{
-			fprintf(stderr, "pmh_bench: out of memory\n");
-			exit(1);
+			if (sweep.entries[i].value % remove != 0)
+				continue;
+			dead[ndead++] = sweep.entries[i];
+			if (ndead < REMOVED_TOGETHER)
+				continue;
+			must(t, pmh_delete_group(t, dead, ndead, &n), "removal");
+			removed += n;
+			ndead = 0;
 		}
-		for (size_t i = 0; i < sweep.n; i++)
-			dead[i] = sweep.entries[i].value % remove == 0;
-		must(t, pmh_sweep_remove(t, &sweep, dead, &n), "removal");
-		removed += n;
 	}
 	if (result != PMH_DONE)
 		must(t, result, "sweep");
 	pmh_sweep_end(t, &sweep);
+	must(t, pmh_delete_group(t, dead, ndead, &n), "removal");
+	removed += n;
 	printf("%-14s %llu entries in %.3f s, %llu removed\n", name, (unsigned long long) seen,
 		   (double) (clock_ns() - begin) / 1e9, (unsigned long long) removed);
 	free(dead);

@@ -4,8 +4,8 @@
  *	  Bulk delete and vacuum cleanup.
  *
  * Bulk delete sweeps the table a segment at a time.  Each step is copied out
- * by the engine and looked at here with no lock held, and its dead entries are
- * taken out together.  What VACUUM has found dead is known beforehand; where there is no
+ * by the engine and looked at here with no lock held; the dead entries of many steps
+ * are taken out together.  What VACUUM has found dead is known beforehand; where there is no
  * memory for that, and for other callers, the callback is asked.
  * Every entry that was there when the sweep began is judged
  * (CREATE INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.
@@ -250,20 +250,21 @@ tid_is_dead(const PmhashDeadTids *set, uint64 value)
 }
 
 /*
- * Bulk delete of an index whose entries are logged.
+ * Removal of what is dead.
  *
- * The record of a removal is on disk before the entry goes (rule P3 of
- * src/README).  A flush for each step of a sweep would be thousands, so the dead
- * entries of many steps are collected, logged, flushed and then removed together.
- * They come in the order of the sweep, which is that of hashes, so neighbours are
- * removed together, too.
+ * All WAL that made the rows dead is on disk before the first entry goes, or a crash
+ * would revive rows that have lost their entries; of an index whose entries are logged,
+ * the record of the removal as well (rule P3 of src/README).  A flush for each step of a
+ * sweep would be thousands, so the dead entries of many steps are collected, logged,
+ * flushed and then removed together.  They come in the order of the sweep, which is that
+ * of hashes, so neighbours are removed together, too.
  *
  * An entry that waits here stays what it is: its row is dead, VACUUM does not give
  * its TID away before bulk delete has returned, and that another process may remove
  * it meanwhile does not matter.
  */
 
-/* Entries logged together: one flush, 1 MiB of memory here, 0.9 MiB of WAL. */
+/* Entries removed together: one flush, 1 MiB of memory here, 0.9 MiB of WAL. */
 #define BATCH_ENTRIES	65536
 
 /* Pieces of pmh_removal_step, some 10 us each, between two looks at interrupts. */
@@ -276,7 +277,7 @@ typedef struct VacuumState
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
 	PmhashDeadTids *dead_tids;	/* NULL: the callback is asked */
-	PmhEntry   *batch;			/* dead entries that wait for their WAL, or NULL */
+	PmhEntry   *batch;			/* dead entries that wait, or NULL */
 	int			nbatch;
 	bool		barrier_passed; /* removal may begin: WAL is on disk */
 	uint8	   *dead;			/* which entries of a step are */
@@ -294,13 +295,25 @@ check_result(const VacuumState *state, PmhResult result)
 		pmhash_engine_error(state->index, state->file, result);
 }
 
-/* Take out what has been logged. */
+/*
+ * Remove the entries that wait.  ERROR if that fails, or is cancelled: what has not been
+ * removed then is left to the next bulk delete, which logs it once more.  Rows of
+ * unlogged and temporary tables cannot be revived: there is nothing to wait for.
+ */
 static void
-remove_logged(VacuumState *state)
+remove_batch(VacuumState *state)
 {
 	PmhRemoval	removal;
 	PmhResult	result;
 
+	Assert(state->nbatch > 0 && state->nbatch <= BATCH_ENTRIES);
+	if (state->file->logged)
+		pmhash_log_dead(state->file, state->batch, state->nbatch);
+	else if (!state->barrier_passed && state->file->journaled)
+		pmhash_removal_barrier(state->index);
+	state->barrier_passed = true;
+
+	PMH_STOP_POINT("vacuum_before_removal");
 	check_result(state, pmh_removal_begin(state->file->table, state->batch, state->nbatch,
 										  true, &removal));
 	PG_TRY();
@@ -320,18 +333,6 @@ remove_logged(VacuumState *state)
 		pmh_removal_end(&removal);
 	}
 	PG_END_TRY();
-}
-
-/*
- * Remove what waits.  ERROR if that fails, or is cancelled: what has not been removed
- * then is left to the next bulk delete, which logs it once more.
- */
-static void
-log_and_remove(VacuumState *state)
-{
-	Assert(state->nbatch > 0 && state->nbatch <= BATCH_ENTRIES);
-	pmhash_log_dead(state->file, state->batch, state->nbatch);
-	remove_logged(state);
 	state->nbatch = 0;
 }
 
@@ -368,40 +369,20 @@ judge_step(VacuumState *state, const PmhSweep *sweep)
 	return dead;
 }
 
-/*
- * Take the dead entries of a step out.  Before the first of them all WAL that
- * made tuples dead must be on disk, or a crash would revive rows that have
- * lost their entries (design rule: removal waits for WAL).  Rows of unlogged
- * and temporary tables cannot be revived.  If the index is logged they only are
- * collected here.
- */
+/* The dead entries of a step are to be removed. */
 static void
-remove_dead(VacuumState *state, PmhSweep *sweep)
+add_to_batch(VacuumState *state, const PmhSweep *sweep)
 {
-	size_t		removed;
-
-	if (state->file->logged)
+	if (state->batch == NULL)
+		state->batch = palloc(BATCH_ENTRIES * sizeof(PmhEntry));
+	for (size_t i = 0; i < sweep->n; i++)
 	{
-		if (state->batch == NULL)
-			state->batch = palloc(BATCH_ENTRIES * sizeof(PmhEntry));
-		for (size_t i = 0; i < sweep->n; i++)
-		{
-			if (!state->dead[i])
-				continue;
-			state->batch[state->nbatch++] = sweep->entries[i];
-			if (state->nbatch == BATCH_ENTRIES)
-				log_and_remove(state);
-		}
-		return;
+		if (!state->dead[i])
+			continue;
+		state->batch[state->nbatch++] = sweep->entries[i];
+		if (state->nbatch == BATCH_ENTRIES)
+			remove_batch(state);
 	}
-	if (!state->barrier_passed && state->file->journaled)
-		pmhash_removal_barrier(state->index);
-	state->barrier_passed = true;
-
-	PMH_STOP_POINT("vacuum_before_removal");
-	check_result(state, pmh_sweep_remove(state->file->table, sweep, state->dead, &removed));
-	state->removed += removed;
-	pmhash_count(state->file, PMHASH_VACUUM_REMOVED, removed);
 }
 
 /*
@@ -438,7 +419,7 @@ sweep_steps(VacuumState *state, PmhSweep *sweep, bool removes)
 			dead = judge_step(state, sweep);
 		state->seen += sweep->n;
 		if (dead > 0)
-			remove_dead(state, sweep);
+			add_to_batch(state, sweep);
 		charge_step(sweep, dead > 0);
 	}
 }
@@ -589,7 +570,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 		pfree(state.dead_tids);
 	}
 	if (state.nbatch > 0)
-		log_and_remove(&state);
+		remove_batch(&state);
 	if (state.batch != NULL)
 		pfree(state.batch);
 	PMH_STOP_POINT("vacuum_before_epoch");

@@ -199,25 +199,4 @@ pmh_line_value(const PmhValueLine *line, unsigned i)
 	return low | (uint64_t) pm_load(pmh_cell_high(line, i)) << 32;
 }
 
-/* Where in a buffer a value stands: line and cell of the line. */
-#define PMH_NO_CELL	UINT16_MAX
-
-static inline uint16_t
-pmh_make_cell(uint32_t line, unsigned i)
-{
-	return (uint16_t) (line * 16 + i);
-}
-
-static inline uint32_t
-pmh_cell_line(uint16_t cell)
-{
-	return cell / 16;
-}
-
-static inline uint32_t
-pmh_cell_mask(uint16_t cell)
-{
-	return UINT32_C(1) << (cell % 16);
-}
-
 #endif							/* PMH_BUFFER_H */

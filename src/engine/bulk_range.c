@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "bulkload.h"
-#include "entry.h"
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
@@ -25,118 +24,8 @@
  */
 #define LIST_MIN		4
 
-/* Entries that are looked at, or moved, until it is asked whether to go on. */
+/* Values that are copied until it is asked whether to go on. */
 #define AT_ONCE			32768
-
-/* Entries are dealt out by so many bits at a time. */
-#define DIGIT_BITS		8
-#define DIGITS			(1 << DIGIT_BITS)
-
-/* ---- entries in the order of their hashes ---- */
-
-/* Has so much been done that it is to be asked, and is the load called off then? */
-static inline bool
-is_called_off(size_t done)
-{
-	return done % AT_ONCE == 0 && pmh_wait_cancelled();
-}
-
-/*
- * Deal the entries of a range out by the next 'bits' hash bits, where they stand;
- * start[d] .. start[d + 1] are those of digit d.  False: called off, one may be missing.
- */
-static bool
-deal(const PmhBulkRange *range, uint32_t bits, size_t *start)
-{
-	uint32_t	shift = 64 - range->depth - bits;
-	uint32_t	digits = UINT32_C(1) << bits;
-	PmhEntry   *entry = range->entry;
-	size_t		next[DIGITS] = {0};
-	size_t		moved = 0;
-
-	for (size_t i = 0; i < range->n; i++)
-	{
-		if (is_called_off(i))
-			return false;
-		next[entry[i].hash >> shift & (digits - 1)]++;
-	}
-	start[0] = 0;
-	for (uint32_t d = 0; d < digits; d++)
-	{
-		start[d + 1] = start[d] + next[d];
-		next[d] = start[d];
-	}
-	for (uint32_t d = 0; d < digits; d++)
-	{
-		while (next[d] < start[d + 1])
-		{
-			PmhEntry	e = entry[next[d]];
-			uint32_t	to = (uint32_t) (e.hash >> shift) & (digits - 1);
-
-			while (to != d)
-			{
-				PmhEntry	other = entry[next[to]];
-
-				if (is_called_off(++moved))
-					return false;
-				entry[next[to]++] = e;
-				e = other;
-				to = (uint32_t) (e.hash >> shift) & (digits - 1);
-			}
-			entry[next[d]++] = e;
-			if (is_called_off(++moved))
-				return false;
-		}
-	}
-	return true;
-}
-
-/* How many of their first bits do all hashes have in common?  False: called off. */
-static bool
-common_bits(const PmhEntry *entry, size_t n, uint32_t *bits)
-{
-	uint64_t	differing = 0;
-
-	for (size_t i = 1; i < n; i++)
-	{
-		if (is_called_off(i))
-			return false;
-		differing |= entry[i].hash ^ entry[0].hash;
-	}
-	*bits = differing == 0 ? 64 : (uint32_t) __builtin_clzll(differing);
-	return true;
-}
-
-/*
- * Sort entries by hash, and those of one hash by value unless there are more than
- * AT_ONCE of them.  False: called off, one may be missing.
- */
-static bool
-sort_entries(PmhEntry *entry, size_t n)
-{
-	PmhBulkRange range = {.entry = entry, .n = n};
-	size_t		start[DIGITS + 1];
-	uint32_t	bits;
-
-	if (n <= AT_ONCE)
-	{
-		qsort(entry, n, sizeof(PmhEntry), pmh_compare_entries);
-		return true;
-	}
-	if (!common_bits(entry, n, &range.depth))
-		return false;
-	if (range.depth == 64)
-		return true;
-	bits = range.depth > 64 - DIGIT_BITS ? 64 - range.depth : DIGIT_BITS;
-	if (!deal(&range, bits, start))
-		return false;
-	for (uint32_t d = 0; d < UINT32_C(1) << bits; d++)
-	{
-		if (!sort_entries(entry + start[d], start[d + 1] - start[d]))
-			return false;
-	}
-	return true;
-}
 
 /* ---- keys with many values ---- */
 
@@ -179,12 +68,11 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 		return pmh_bulk_no_memory(bulk);
 	for (size_t i = 0; i < n; i++)
 	{
-		if (is_called_off(i + 1))
+		if (i % AT_ONCE == AT_ONCE - 1 && pmh_wait_cancelled())
 			return pmh_fail_cancelled(t);
+		PMH_ASSERT(entry[i].hash == entry->hash);
 		bulk->values[i] = entry[i].value;
 	}
-	if (n > AT_ONCE && !pmh_sort_numbers_until(bulk->values, n, pmh_wait_cancelled))
-		return pmh_fail_cancelled(t);
 	while ((result = pmh_list_make(t, entry->hash, bulk->values, n, 0,
 								   &made)) == PMH_NEED)
 	{
@@ -206,7 +94,7 @@ make_lists(PmhBulk *bulk, PmhBulkRange *range)
 	size_t		kept = 0;
 	size_t		n;
 
-	if (!sort_entries(entry, range->n))
+	if (!pmh_sort_entries(entry, range->n, pmh_wait_cancelled))
 		return pmh_fail_cancelled(bulk->table);
 	for (size_t i = 0; i < range->n; i += n)
 	{
@@ -296,7 +184,7 @@ digit_bits(const PmhBulk *bulk, const PmhBulkRange *range)
 {
 	uint32_t	bits = 1;
 
-	while (bits < DIGIT_BITS && range->depth + bits < bulk->depth &&
+	while (bits < PMH_DEAL_BITS && range->depth + bits < bulk->depth &&
 		   range->n >> bits > bulk->most)
 		bits++;
 	return bits;
@@ -305,7 +193,7 @@ digit_bits(const PmhBulk *bulk, const PmhBulkRange *range)
 PmhResult
 pmh_bulk_build_range(PmhBulk *bulk, PmhBulkRange *range)
 {
-	size_t		start[DIGITS + 1];
+	size_t		start[PMH_DEAL_DIGITS + 1];
 	PmhBulkRange		whole;
 	uint32_t	bits;
 	PmhResult	result;
@@ -326,7 +214,8 @@ pmh_bulk_build_range(PmhBulk *bulk, PmhBulkRange *range)
 		return pmh_bulk_write_range(bulk, range);
 
 	bits = digit_bits(bulk, range);
-	if (!deal(range, bits, start))
+	if (!pmh_deal_entries(range->entry, range->n, 64 - range->depth - bits, bits, start,
+						  pmh_wait_cancelled))
 		return pmh_fail_cancelled(bulk->table);
 	result = build_parts(bulk, range, start, bits, 0, UINT32_C(1) << bits,
 						 range->depth, &whole);

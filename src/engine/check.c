@@ -324,10 +324,11 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 	}
 }
 
-/* Walk a list from pos on.  PMH_RETRY: the buffer it had come to has left it. */
+/* Check a list from pos on.  As pmh_list_visit has it. */
 static PmhResult
-walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
+check_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 {
+	PmhCheck   *c = arg;
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListCircle circle = {0};
 
@@ -339,17 +340,16 @@ walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
 		uint32_t	n;
 		PmhResult	result;
 
-		if (c->exclusive &&
-			pmh_check_region_of(c, offset, pmh_class_bytes(class)) == NULL)
+		if (c->exclusive && !pmh_check_in_region(c, offset, pmh_class_bytes(class)))
 		{
 			pmh_check_finding(c, offset,
 							  "The value buffer at offset %llu is in no value region.",
 							  (unsigned long long) offset);
 			return PMH_OK;
 		}
-		if (pmh_list_is_circle(c->t, &circle, &pos))
-			return pmh_list_circle(c->t, payload);
-		result = pmh_list_whole(c->t, hash, &pos, value, &n);
+		if (pmh_list_is_circle(t, &circle, &pos))
+			return pmh_list_circle(t, payload);
+		result = pmh_list_whole(t, hash, &pos, value, &n);
 		if (result != PMH_OK)
 			return result;
 		if (n == 0)
@@ -359,50 +359,6 @@ walk_list(PmhCheck *c, uint64_t hash, PmhListPosition pos)
 			check_buffer_alone(c, payload);
 	}
 	return PMH_OK;
-}
-
-/* Check the list of a pointer slot found in the copy.  PMH_RETRY as walk_list. */
-static PmhResult
-check_copied(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
-			 uint64_t payload)
-{
-	PmhTable   *t = c->t;
-	PmhResult	result;
-
-	do
-	{
-		uint64_t	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
-
-		result = pmh_buffer_check_span(t, payload);
-		if (!pmh_snapshot_current(t, snap, bucket))
-			return PMH_RETRY;
-		if (result == PMH_OK)
-			result = walk_list(c, hash, pmh_list_at(t, payload, version));
-	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
-	return result;
-}
-
-/*
- * The same, or the list that the key has by now.  One whose buffers leave it time
- * and again before it has been walked has a writer at work on it: the rest of it is
- * passed over.
- */
-static PmhResult
-check_pointer(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
-			  uint64_t payload)
-{
-	PmhResult	result = check_copied(c, snap, bucket, hash, payload);
-
-	for (unsigned i = 1; result == PMH_RETRY && i < MOST_WALKS; i++)
-	{
-		PmhProbe	probe;
-
-		result = pmh_probe(c->t, hash, &probe);
-		if (result == PMH_OK)
-			result = walk_list(c, hash,
-							   pmh_list_at(c->t, probe.list, probe.list_version));
-	}
-	return result == PMH_RETRY ? PMH_OK : pmh_check_absorb(c, result);
 }
 
 /* ---- buckets ---- */
@@ -473,6 +429,7 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 	uint64_t	offset = pmh_bucket_offset(&snap->place, bucket);
 	const char *wrong = misplaced(c, snap, bucket, hash);
+	PmhResult	result;
 
 	if (wrong != NULL)
 		pmh_check_finding(c, offset,
@@ -489,7 +446,14 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 						  "Slot %u of the bucket at offset %llu is the second pointer "
 						  "of its key.",
 						  slot, (unsigned long long) offset);
-	return check_pointer(c, snap, bucket, hash, pmh_word_payload(word));
+
+	/*
+	 * A list whose buffers leave it time and again before it has been walked has a writer
+	 * at work on it: the rest of it is passed over.
+	 */
+	result = pmh_list_visit(c->t, snap, bucket, hash, pmh_word_payload(word), MOST_WALKS,
+							check_list, c);
+	return result == PMH_RETRY ? PMH_OK : pmh_check_absorb(c, result);
 }
 
 /* Check the segment at a position, and go on to the one after it. */

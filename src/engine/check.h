@@ -10,13 +10,8 @@
 
 #include "bucket.h"
 #include "error.h"
+#include "region.h"
 #include "table.h"
-
-typedef struct PmhCheckRegion
-{
-	uint64_t	from;			/* offsets of its first and past its last line */
-	uint64_t	to;
-} PmhCheckRegion;
 
 typedef struct PmhCheck
 {
@@ -32,7 +27,7 @@ typedef struct PmhCheck
 	PmhBucket  *copy;			/* of a segment */
 	uint64_t   *keys;			/* hashes of pointer slots of a segment */
 	size_t		nkeys;
-	PmhCheckRegion *region;			/* ascending */
+	PmhRegionSpan *region;		/* ascending */
 	size_t		nregions;
 } PmhCheck;
 
@@ -50,14 +45,13 @@ extern void pmh_check_claim_units(PmhCheck *c, uint64_t block, uint32_t mask,
 extern void pmh_check_claim_extent(PmhCheck *c, uint64_t block, uint64_t nblocks,
 								const char *what);
 
-/* The value region that holds all of [offset, offset + len), or NULL. */
-extern const PmhCheckRegion *pmh_check_region_of(const PmhCheck *c, uint64_t offset,
-												 uint64_t len);
+/* Do [offset, offset + len) lie in one value region? */
+extern bool pmh_check_in_region(const PmhCheck *c, uint64_t offset, uint64_t len);
 
 /* Claim the bytes of a buffer; false if some of them are claimed already. */
 extern bool pmh_check_claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len);
 
-/* Read the list of value regions; none is allocated meanwhile. */
+/* Read and claim the value regions; none is allocated meanwhile. */
 extern PmhResult pmh_check_regions(PmhCheck *c);
 
 /* Everything about space, after the walk that has claimed what is in use. */

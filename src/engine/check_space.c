@@ -5,18 +5,14 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
-
 #include "buffer.h"
 #include "check.h"
 #include "error.h"
 #include "fail.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "pm.h"
 #include "reclaim.h"
-#include "recover.h"
 #include "space.h"
 #include "table.h"
 
@@ -43,25 +39,13 @@ pmh_check_claim_extent(PmhCheck *c, uint64_t block, uint64_t nblocks, const char
 		pmh_check_claim_units(c, block + i, 0xff, what);
 }
 
-const PmhCheckRegion *
-pmh_check_region_of(const PmhCheck *c, uint64_t offset, uint64_t len)
+bool
+pmh_check_in_region(const PmhCheck *c, uint64_t offset, uint64_t len)
 {
-	size_t		low = 0;
-	size_t		high = c->nregions;
+	const PmhRegionSpan *region = pmh_region_of(c->region, c->nregions, offset);
 
-	while (low < high)
-	{
-		size_t		middle = (low + high) / 2;
-
-		if (c->region[middle].to <= offset)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == c->nregions || offset < c->region[low].from ||
-		offset + len > c->region[low].to)
-		return NULL;
-	return &c->region[low];
+	return region != NULL && offset >= region->from + PMH_LINE &&
+		offset + len <= region->to;
 }
 
 /*
@@ -94,55 +78,20 @@ pmh_check_claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len)
 	return free;
 }
 
-static int
-compare_regions(const void *a, const void *b)
-{
-	uint64_t	x = ((const PmhCheckRegion *) a)->from;
-	uint64_t	y = ((const PmhCheckRegion *) b)->from;
-
-	return (x > y) - (x < y);
-}
-
 PmhResult
 pmh_check_regions(PmhCheck *c)
 {
-	PmhTable   *t = c->t;
-	uint64_t	block = pmh_newest_region(t);
-	size_t		capacity = 0;
+	PmhResult	result = pmh_regions(c->t, PMH_NEWEST_REGION, &c->region, &c->nregions);
 
-	for (; block != 0;)
+	if (result != PMH_OK)
 	{
-		const PmhRegion *region;
-		PmhResult	result = pmh_region_check(t, block, c->blocks);
-
-		if (result != PMH_OK)
-			return pmh_check_absorb(c, result);
-		if (c->nregions > c->blocks)
-		{
-			pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
-							  "The list of value regions runs in a circle.");
-			return PMH_OK;
-		}
-		if (c->nregions == capacity)
-		{
-			PmhCheckRegion	   *larger;
-
-			capacity = capacity ? 2 * capacity : 64;
-			larger = realloc(c->region, capacity * sizeof(PmhCheckRegion));
-			if (larger == NULL)
-				return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-								"There is no memory for the check.");
-			c->region = larger;
-		}
-		region = pmh_at(t, block << PMH_BLOCK_SHIFT);
-		c->region[c->nregions].from = (block << PMH_BLOCK_SHIFT) + PMH_LINE;
-		c->region[c->nregions].to = (block + region->blocks) << PMH_BLOCK_SHIFT;
-		c->nregions++;
-		pmh_check_claim_extent(c, block, region->blocks, "A value region");
-		block = region->next;
+		c->nregions = 0;
+		return pmh_check_absorb(c, result);
 	}
-	if (c->nregions > 0)
-		qsort(c->region, c->nregions, sizeof(PmhCheckRegion), compare_regions);
+	for (size_t i = 0; i < c->nregions; i++)
+		pmh_check_claim_extent(c, c->region[i].from >> PMH_BLOCK_SHIFT,
+							   (c->region[i].to - c->region[i].from) >> PMH_BLOCK_SHIFT,
+							   "A value region");
 	return PMH_OK;
 }
 
@@ -154,7 +103,7 @@ check_free_list(PmhCheck *c, uint32_t class)
 	while (offset != 0)
 	{
 		if (!pmh_class_may_be_free_at(class, offset) ||
-			pmh_check_region_of(c, offset, pmh_class_bytes(class)) == NULL)
+			!pmh_check_in_region(c, offset, pmh_class_bytes(class)))
 		{
 			pmh_check_finding(c, offset,
 							  "A free value buffer of class %u at offset %llu is in no "
@@ -184,7 +133,7 @@ check_region_rest(PmhCheck *c)
 	if (next == end)
 		return;
 	if (next > end || next % PMH_VALUE_LINE != 0 ||
-		pmh_check_region_of(c, next, end - next) == NULL)
+		!pmh_check_in_region(c, next, end - next))
 		pmh_check_finding(c, PMH_RUN_OFFSET,
 						  "The unused part of the newest value region is impossible.");
 	else if (!pmh_check_claim_bytes(c, next, end - next))
@@ -204,7 +153,8 @@ check_lost_values(PmhCheck *c)
 		uint64_t	end = c->region[i].to / PMH_GRAIN;
 		uint64_t	n;
 
-		for (uint64_t grain = c->region[i].from / PMH_GRAIN; grain < end; grain += n)
+		for (uint64_t grain = (c->region[i].from + PMH_LINE) / PMH_GRAIN; grain < end;
+			 grain += n)
 		{
 			uint64_t	left = grain_bits(grain, end, &n) & ~c->grains[grain / 64];
 

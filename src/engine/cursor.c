@@ -117,23 +117,17 @@ end_walk(PmhCursor *cursor)
 }
 
 static inline void
-keep(PmhCursor *cursor, size_t i, uint16_t *cell)
+keep(PmhCursor *cursor, size_t i)
 {
-	PmhValues  *batch = &cursor->batch;
-
-	batch->value[batch->n] = batch->value[i];
-	if (cell != NULL)
-		cell[batch->n] = cell[i];
-	batch->n++;
+	cursor->batch.value[cursor->batch.n++] = cursor->batch.value[i];
 }
 
 /*
- * Of batch[from ..] (and of cell[], if not NULL) keep what has not been seen yet, and
- * remember it, in a set of so many entries; what it has no room for is left out, and
- * comes in the ranges.
+ * Of batch[from ..] keep what has not been seen yet, and remember it, in a set of so many
+ * entries; what it has no room for is left out, and comes in the ranges.
  */
 static PmhResult
-keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell, size_t most)
+keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, size_t most)
 {
 	PmhValues  *batch = &cursor->batch;
 	size_t		end = batch->n;
@@ -157,14 +151,14 @@ keep_unseen(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell, size_t 
 			return PMH_OK;
 		}
 		if (fresh)
-			keep(cursor, i, cell);
+			keep(cursor, i);
 	}
 	return PMH_OK;
 }
 
-/* Of batch[from ..] (and of cell[], if not NULL) drop what has been seen. */
+/* Of batch[from ..] drop what has been seen. */
 static void
-drop_seen(PmhCursor *cursor, size_t from, uint16_t *cell)
+drop_seen(PmhCursor *cursor, size_t from)
 {
 	size_t		end = cursor->batch.n;
 
@@ -174,7 +168,7 @@ drop_seen(PmhCursor *cursor, size_t from, uint16_t *cell)
 	for (size_t i = from; i < end; i++)
 	{
 		if (!pmh_set_has(&cursor->seen, cursor->batch.value[i]))
-			keep(cursor, i, cell);
+			keep(cursor, i);
 	}
 }
 
@@ -208,9 +202,9 @@ collect(PmhTable *t, PmhCursor *cursor, size_t from)
 	return PMH_OK;
 }
 
-/* Of batch[from ..] (and of cell[], if not NULL) keep what is still to be given. */
+/* Of batch[from ..] keep what is still to be given. */
 static void
-keep_owed(PmhCursor *cursor, size_t from, uint16_t *cell)
+keep_owed(PmhCursor *cursor, size_t from)
 {
 	PmhValues  *batch = &cursor->batch;
 	size_t		end = batch->n;
@@ -223,7 +217,7 @@ keep_owed(PmhCursor *cursor, size_t from, uint16_t *cell)
 		if (in_range(cursor, value) && pmh_set_take(&cursor->owed, value))
 		{
 			cursor->nowed--;
-			keep(cursor, i, cell);
+			keep(cursor, i);
 		}
 	}
 }
@@ -307,7 +301,7 @@ read_plain(PmhTable *t, PmhCursor *cursor)
  * pmh_list_step, but maps further by itself.
  */
 static PmhResult
-read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell)
+read_on(PmhTable *t, PmhCursor *cursor, size_t want)
 {
 	PmhListPosition pos = position(cursor);
 	uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(cursor->chunk));
@@ -320,8 +314,7 @@ read_on(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell)
 		result = pmh_values_reserve(t, &cursor->batch, most + PMH_VALUES_PER_LINE);
 		if (result == PMH_OK)
 			result = pmh_list_step(t, cursor->hash, &pos, most,
-								   cursor->batch.value + cursor->batch.n,
-								   cell, &n);
+								   cursor->batch.value + cursor->batch.n, &n);
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	if (result != PMH_OK)
 		return result;
@@ -357,7 +350,7 @@ find_back(PmhTable *t, PmhCursor *cursor)
 
 /* What has been read is in batch[from ..]: keep of it what is to be given. */
 static PmhResult
-take_values(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
+take_values(PmhTable *t, PmhCursor *cursor, size_t from)
 {
 	PmhResult	result = PMH_OK;
 
@@ -365,15 +358,15 @@ take_values(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
 		return PMH_OK;
 	if (cursor->repeats)
 	{
-		drop_seen(cursor, from, cell);
+		drop_seen(cursor, from);
 		return PMH_OK;
 	}
 	if (cursor->stage == CURSOR_REMEMBERING)
-		return keep_unseen(t, cursor, from, cell, most_groups(cursor));
+		return keep_unseen(t, cursor, from, most_groups(cursor));
 	if (cursor->stage == CURSOR_COLLECTING)
 		result = collect(t, cursor, from);
 	else
-		keep_owed(cursor, from, cell);
+		keep_owed(cursor, from);
 	if (result == PMH_OK &&
 		(cursor->state == CURSOR_AT_END ||
 		 (cursor->stage == CURSOR_GIVING && cursor->nowed == 0)))
@@ -382,8 +375,7 @@ take_values(PmhTable *t, PmhCursor *cursor, size_t from, uint16_t *cell)
 }
 
 PmhResult
-pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell,
-				uint64_t *payload)
+pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint64_t *payload)
 {
 	size_t		from = cursor->batch.n;
 	uint64_t	chunk = cursor->chunk;
@@ -393,23 +385,18 @@ pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want, uint16_t *cell,
 	if (cursor->stage != CURSOR_REMEMBERING)
 		want = PMH_STEP_MAX;	/* there may be little in it that is to be given */
 	if (cursor->state == CURSOR_FRESH)
-	{
 		result = read_plain(t, cursor);
-		for (size_t i = from; cell != NULL && i < cursor->batch.n; i++)
-			cell[i] = PMH_NO_CELL;
-	}
 	else
 	{
-		result = read_on(t, cursor, want, cell == NULL ? NULL : cell + from);
+		result = read_on(t, cursor, want);
 		if (result == PMH_RETRY)
 			return find_back(t, cursor);
 		*payload = chunk;
 	}
 	if (result != PMH_OK)
 		return result;
-	if (cell == NULL)
-		leave_out(cursor, from);
-	return take_values(t, cursor, from, cell);
+	leave_out(cursor, from);
+	return take_values(t, cursor, from);
 }
 
 bool
@@ -462,7 +449,7 @@ start(PmhTable *t, PmhCursor *cursor, size_t want)
 		first = want;
 		if (is_small_list(t, cursor->chunk))
 			first = pmh_class_capacity(PMH_CHAIN_CLASS) + 1;
-		result = read_on(t, cursor, first, NULL);
+		result = read_on(t, cursor, first);
 	} while (result == PMH_RETRY);
 	if (result == PMH_OK)
 		leave_out(cursor, 0);
@@ -507,7 +494,7 @@ stream(PmhTable *t, PmhCursor *cursor, size_t want)
 		size_t		before = cursor->batch.n;
 		uint64_t	payload;
 
-		result = pmh_cursor_step(t, cursor, want - before, NULL, &payload);
+		result = pmh_cursor_step(t, cursor, want - before, &payload);
 		/* (A step that wants little may not come to the end of its buffer.) */
 		fruitless += cursor->batch.n == before &&
 			(payload == 0 || cursor->chunk != payload);
@@ -560,7 +547,7 @@ go_on(PmhTable *t, PmhCursor *cursor, size_t want)
 
 	/* (There has to be room for what the caller has had already.) */
 	if (cursor->first_batch && !cursor->repeats)
-		result = keep_unseen(t, cursor, 0, NULL, SIZE_MAX);
+		result = keep_unseen(t, cursor, 0, SIZE_MAX);
 	if (result != PMH_OK)
 		return result;
 	cursor->first_batch = false;

@@ -21,15 +21,12 @@ extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,
 /*
  * One step of a streaming cursor: the plain entries, or about 'want' values of
  * one buffer, are put after batch.n, unsorted, without those seen already
- * (that may be all).  If cell is not NULL, it has room for the whole batch
- * (PMH_STEP_MAX, with an empty batch), cell[i] tells where batch.value[i]
- * stands in the buffer *payload (PMH_NO_CELL: a plain entry).  *payload is 0
- * if no buffer was read.
+ * (that may be all).  *payload: the buffer, 0 if none was read.
  */
 #define PMH_STEP_MAX \
 	(PMH_MAX_LINES * PMH_VALUES_PER_LINE + PMH_VALUES_PER_LINE + PMH_PROBE_MAX)
 extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, size_t want,
-								 uint16_t *cell, uint64_t *payload);
+								 uint64_t *payload);
 
 /*
  * Buffers that add nothing to a batch, and positions lost, until the caller has a

@@ -7,6 +7,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,6 @@
 #include "list_write.h"
 #include "live.h"
 #include "lock.h"
-#include "lookup.h"
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
@@ -48,20 +48,19 @@ typedef struct SegmentCount
 	uint64_t	list_bytes;
 } SegmentCount;
 
-/* Count a list from its first buffer on.  As pmh_list_read. */
+/* Count a list from its first buffer on; what has been counted counts when it is through. */
 static PmhResult
-count_list(PmhTable *t, uint64_t hash, uint64_t payload,
-		   uint64_t version, SegmentCount *count)
+count_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 {
+	SegmentCount *count = arg;
 	uint64_t	value[PMH_STEP_MAX];
-	PmhListPosition pos = pmh_list_at(t, payload, version);
 	PmhListCircle circle = {0};
 	uint64_t	entries = 0;
 	uint64_t	bytes = 0;
 
 	while (pos.payload != 0)
 	{
-		uint32_t	class = pmh_pointer_class(pos.payload);
+		uint64_t	payload = pos.payload;
 		uint32_t	n;
 		PmhResult	result;
 
@@ -71,7 +70,7 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload,
 		if (result != PMH_OK)
 			return result;
 		entries += n;
-		bytes += pmh_class_bytes(class);
+		bytes += pmh_class_bytes(pmh_pointer_class(payload));
 	}
 	count->lists++;
 	count->list_entries += entries;
@@ -84,21 +83,19 @@ count_list(PmhTable *t, uint64_t hash, uint64_t payload,
  * are taken to be full, and as many as when it was made.
  */
 static PmhResult
-guess_list(PmhTable *t, uint64_t hash, uint64_t payload,
-		   uint64_t version, SegmentCount *count)
+guess_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 {
+	SegmentCount *count = arg;
 	uint64_t	value[PMH_STEP_MAX];
-	PmhListPosition pos = {payload, version, 0, 0, 0};
-	uint32_t	class = pmh_pointer_class(payload);
+	uint32_t	class = pmh_pointer_class(pos.payload);
 	uint64_t	bytes = pmh_class_bytes(class);
 	uint64_t	list_bytes = bytes;
 	uint32_t	n;
 	PmhResult	result;
 
 	if (pmh_class_has_header(class))
-		list_bytes = pmh_list_bytes_from(t, payload);
-	result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value,
-						   NULL, &n);
+		list_bytes = pmh_list_bytes_from(t, pos.payload);
+	result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value, &n);
 	if (result != PMH_OK)
 		return result;
 	if (pos.payload == 0 || list_bytes < bytes)
@@ -110,50 +107,6 @@ guess_list(PmhTable *t, uint64_t hash, uint64_t payload,
 	return PMH_OK;
 }
 
-/* How lists are counted; the hash is the key's, to find its list again. */
-typedef PmhResult (*CountList) (PmhTable *t, uint64_t hash,
-								uint64_t payload, uint64_t version,
-								SegmentCount *count);
-
-/*
- * Count the list of a pointer slot found in a copy of its segment; if it is
- * not there any more, the list the key has now.
- */
-static PmhResult
-count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
-			  uint64_t hash, uint64_t payload, CountList how, SegmentCount *count)
-{
-	PmhProbe	probe;
-	PmhResult	result;
-
-	result = pmh_buffer_check_span(t, payload);
-	if (result == PMH_OK)
-	{
-		uint64_t	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
-
-		result = PMH_RETRY;
-		if (pmh_snapshot_current(t, snap, bucket))
-			result = how(t, hash, payload, version, count);
-	}
-	else if (result == PMH_ERR_CORRUPT && !pmh_snapshot_current(t, snap, bucket))
-		result = PMH_RETRY;
-
-	while (result == PMH_NEED || result == PMH_RETRY)
-	{
-		if (result == PMH_NEED)
-		{
-			result = pmh_provide(t);
-			if (result != PMH_OK)
-				break;
-		}
-		result = pmh_probe(t, hash, &probe);
-		if (result != PMH_OK || probe.list == 0)
-			break;
-		result = how(t, hash, probe.list, probe.list_version, count);
-	}
-	return result;
-}
-
 /*
  * Entries with a hash below 'from' are left out: they have been counted, in the
  * first half of a split whose second half the directory does not name yet, or in
@@ -161,7 +114,7 @@ count_pointer(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
  */
 static PmhResult
 count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
-			 uint32_t bucket, uint64_t from, CountList how, SegmentCount *count)
+			 uint32_t bucket, uint64_t from, PmhVisitList how, SegmentCount *count)
 {
 	uint32_t	hashing = snap->place.hashing;
 	uint32_t	plain;
@@ -183,8 +136,8 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
 		count->elsewhere += pmh_home_bucket(hash, hashing) != bucket;
 		count->stash += bucket >= hashing;
 		if (result == PMH_OK && pmh_word_is_pointer(word))
-			result = count_pointer(t, snap, bucket, hash, pmh_word_payload(word),
-								   how, count);
+			result = pmh_list_visit(t, snap, bucket, hash, pmh_word_payload(word),
+									UINT_MAX, how, count);
 	}
 	return result;
 }
@@ -196,7 +149,7 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
  */
 static PmhResult
 count_segment(PmhTable *t, uint64_t hash, uint64_t from,
-			  PmhBucket *copy, CountList how, uint64_t *elem, SegmentCount *count)
+			  PmhBucket *copy, PmhVisitList how, uint64_t *elem, SegmentCount *count)
 {
 	PmhSnapshot snap;
 	PmhResult	result;
@@ -264,7 +217,7 @@ segment_copy(PmhTable *t)
 
 /* Walk all segments. */
 static PmhResult
-walk(PmhTable *t, CountList how, PmhStats *stats)
+walk(PmhTable *t, PmhVisitList how, PmhStats *stats)
 {
 	PmhBucket  *copy = segment_copy(t);
 	PmhPosition at = {0};
@@ -363,7 +316,7 @@ add_weighted(PmhFill *fill, double weight, const SegmentCount *count)
 
 /* Count the segments at equal distances, for all. */
 static PmhResult
-sample(PmhTable *t, CountList how, PmhFill *fill)
+sample(PmhTable *t, PmhVisitList how, PmhFill *fill)
 {
 	PmhBucket  *copy = segment_copy(t);
 	uint64_t	point = 0;
@@ -387,7 +340,7 @@ sample(PmhTable *t, CountList how, PmhFill *fill)
 
 /* A sample of a large table; all of a small one. */
 static PmhResult
-estimate(PmhTable *t, CountList how, PmhFill *fill)
+estimate(PmhTable *t, PmhVisitList how, PmhFill *fill)
 {
 	uint32_t	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
 	PmhStats	stats;

@@ -24,7 +24,6 @@
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
-#include "group.h"
 #include "handle.h"
 #include "home.h"
 #include "layout.h"
@@ -33,6 +32,7 @@
 #include "pm.h"
 #include "read_ahead.h"
 #include "segment.h"
+#include "sort.h"
 #include "space.h"
 #include "table.h"
 
@@ -479,7 +479,7 @@ pmh_removal_begin(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
 	p->wait = wait;
 	if (n > 0)
 		memcpy(p->entry, entries, n * sizeof(PmhEntry));
-	qsort(p->entry, n, sizeof(PmhEntry), pmh_compare_entries);
+	(void) pmh_sort_entries(p->entry, n, NULL);
 	return PMH_OK;
 }
 
@@ -556,26 +556,19 @@ pmh_removal_end(PmhRemoval *removal)
 
 /* All of it at once. */
 PmhResult
-pmh_delete_many(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
+pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
+				 size_t *removed)
 {
 	PmhRemoval	removal;
 	PmhResult	result;
 
 	*removed = 0;
-	if (n == 0)
-		return PMH_OK;
-	result = pmh_removal_begin(t, entries, n, true, &removal);
-	if (result != PMH_OK)
-		return result;
-	result = removal_on(t, &removal, SIZE_MAX);
-	*removed = removal.removed;
-	pmh_removal_end(&removal);
-	return result == PMH_DONE ? PMH_OK : result;
-}
-
-PmhResult
-pmh_delete_group(PmhTable *table, const PmhEntry *entries, size_t n,
-				 size_t *removed)
-{
-	return pmh_conclude(table, pmh_delete_many(table, entries, n, removed));
+	result = pmh_removal_begin(table, entries, n, true, &removal);
+	if (result == PMH_OK)
+	{
+		result = removal_on(table, &removal, SIZE_MAX);
+		*removed = removal.removed;
+		pmh_removal_end(&removal);
+	}
+	return pmh_conclude(table, result == PMH_DONE ? PMH_OK : result);
 }

@@ -11,6 +11,7 @@
 
 #include "buffer.h"
 #include "compiler.h"
+#include "directory.h"
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
@@ -91,10 +92,11 @@ unpack_line(const uint64_t word[4], uint64_t value[PMH_VALUES_PER_LINE])
 }
 
 uint32_t
-pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value, uint32_t *mask)
+pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value)
 {
 	uint64_t	word[4];
 	uint64_t	all[PMH_VALUES_PER_LINE];
+	uint32_t	mask;
 	uint32_t	n = 0;
 
 	/* The state is the low part of the first word. */
@@ -104,15 +106,15 @@ pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value, uint32_
 		PMH_STOP_POINT("value_between_halves");
 		word[i] = pm_load(&line->word[i]);
 	}
-	*mask = (uint32_t) word[0] & cells;
-	if (likely(*mask == PMH_LINE_OCCUPIED))
+	mask = (uint32_t) word[0] & cells;
+	if (likely(mask == PMH_LINE_OCCUPIED))
 	{
 		unpack_line(word, value);
 		return PMH_VALUES_PER_LINE;
 	}
 	unpack_line(word, all);
-	for (uint32_t left = *mask; left != 0; left &= left - 1)
-		value[n++] = all[__builtin_ctz(left)];
+	for (; mask != 0; mask &= mask - 1)
+		value[n++] = all[__builtin_ctz(mask)];
 	return n;
 }
 
@@ -207,7 +209,7 @@ pmh_list_pass(PmhTable *t, uint64_t hash, const PmhListPosition *at,
 
 PmhResult
 pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
-			  uint64_t *value, uint16_t *cell, uint32_t *n)
+			  uint64_t *value, uint32_t *n)
 {
 	uint32_t	class = pmh_pointer_class(pos->payload);
 	uint32_t	first = pmh_class_first_line(class);
@@ -232,14 +234,9 @@ pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 	{
 		uint32_t	turned = line + turn;
 		uint32_t	at = turned < lines ? turned : turned - (lines - first);
-		uint32_t	mask;
-		uint32_t	k = pmh_line_read(pmh_buffer_line(t, pos->payload, at),
-									  pmh_line_cells(pos->payload, at),
-									  value + found, &mask);
 
-		for (; cell != NULL && mask != 0; mask &= mask - 1)
-			*cell++ = pmh_make_cell(at, (unsigned) __builtin_ctz(mask));
-		found += k;
+		found += pmh_line_read(pmh_buffer_line(t, pos->payload, at),
+							   pmh_line_cells(pos->payload, at), value + found);
 	}
 	result = pmh_list_pass(t, hash, pos, &next);
 	if (result != PMH_OK)
@@ -352,7 +349,7 @@ pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 
 	do
 	{
-		result = pmh_list_step(t, hash, pos, capacity + 1, value, NULL, n);
+		result = pmh_list_step(t, hash, pos, capacity + 1, value, n);
 		if (result == PMH_OK)
 			break;
 		if (result == PMH_RETRY)
@@ -390,5 +387,33 @@ pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload,
 	}
 	if (result != PMH_OK)
 		values->n = before;
+	return result;
+}
+
+PmhResult
+pmh_list_visit(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
+			   uint64_t payload, unsigned most, PmhVisitList visit, void *arg)
+{
+	PmhProbe	probe;
+	PmhResult	result = pmh_buffer_check_span(t, payload);
+
+	if (result != PMH_NEED)
+	{
+		uint64_t	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
+
+		if (!pmh_snapshot_current(t, snap, bucket))
+			result = PMH_RETRY;
+		else if (result == PMH_OK)
+			result = visit(t, hash, pmh_list_at(t, payload, version), arg);
+	}
+	while ((result == PMH_RETRY && --most > 0) || result == PMH_NEED)
+	{
+		if (result == PMH_NEED && (result = pmh_provide(t)) != PMH_OK)
+			break;
+		result = pmh_probe(t, hash, &probe);
+		if (result != PMH_OK || probe.list == 0)
+			break;
+		result = visit(t, hash, pmh_list_at(t, probe.list, probe.list_version), arg);
+	}
 	return result;
 }

@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "layout.h"
+#include "place.h"
 #include "table.h"
 
 /*
@@ -23,12 +24,11 @@ extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash,
 
 /*
  * Reader: the values of a line to value[] (room for PMH_VALUES_PER_LINE).  cells:
- * those that it has (pmh_line_cells); *mask tells which of them the values came from.
- * Returns their number.  To be believed only after validating the buffer: a cell may
- * have been given to another value meanwhile.
+ * those that it has (pmh_line_cells).  Returns how many.  To be believed only after
+ * validating the buffer: a cell may have been given to another value meanwhile.
  */
 extern uint32_t pmh_line_read(const PmhValueLine *line, uint32_t cells,
-							  uint64_t *value, uint32_t *mask);
+							  uint64_t *value);
 
 /* Can this be a pointer at all?  As pmh_check_span, for a whole buffer. */
 extern PmhResult pmh_buffer_check_span(PmhTable *t, uint64_t payload);
@@ -89,16 +89,15 @@ extern bool pmh_list_is_circle(const PmhTable *t, PmhListCircle *circle,
 /*
  * Reader: the values of one buffer from pos on, up to the end of the line
  * with which there are 'want' or more, to value[] (room for 'want' +
- * PMH_VALUES_PER_LINE); where they stand to cell[] if it is not NULL.  *n: how
- * many.  pos moves on, at the end of the buffer to the next one.  pos->line counts the
- * lines of a buffer from pos->start on, round to there again.
+ * PMH_VALUES_PER_LINE).  *n: how many.  pos moves on, at the end of the buffer to the
+ * next one.  pos->line counts the lines of a buffer from pos->start on, round to there
+ * again.
  *
  * PMH_OK; PMH_RETRY: the buffer has changed since pos was taken; PMH_NEED;
  * PMH_ERR_CORRUPT.  Other than with PMH_OK pos is unchanged.
  */
 extern PmhResult pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos,
-							   uint32_t want, uint64_t *value, uint16_t *cell,
-							   uint32_t *n);
+							   uint32_t want, uint64_t *value, uint32_t *n);
 
 /*
  * Reader, after all that it has read of a buffer: was it all right, and where
@@ -136,6 +135,18 @@ extern PmhResult pmh_list_find_again(PmhTable *t, uint64_t hash,
  */
 extern PmhResult pmh_list_whole(PmhTable *t, uint64_t hash,
 								PmhListPosition *pos, uint64_t *value, uint32_t *n);
+
+/*
+ * Reader, holding no lock, that has found a pointer slot in a copy of a segment: have its
+ * list visited, or the one that the key has by now, if it was not there any more or visit()
+ * says so (PMH_RETRY), which is called anew then, so many times in all.  Maps further if
+ * it says PMH_NEED.
+ */
+typedef PmhResult (*PmhVisitList) (PmhTable *t, uint64_t hash, PmhListPosition pos,
+								   void *arg);
+extern PmhResult pmh_list_visit(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket,
+								uint64_t hash, uint64_t payload, unsigned most,
+								PmhVisitList visit, void *arg);
 
 /* Report a list that runs in a circle; returns PMH_ERR_CORRUPT. */
 extern PmhResult pmh_list_circle(PmhTable *t, uint64_t payload);

@@ -100,11 +100,9 @@ pmh_list_rewrite(PmhTable *t, const PmhPlace *place, const PmhListSlot *at,
 		 p = pmh_buffer_next(t, p))
 	{
 		uint32_t	old = pmh_pointer_class(p);
-		uint32_t	mask;
 
 		for (uint32_t i = pmh_class_first_line(old); i < pmh_class_lines(old); i++)
-			n += pmh_line_read(pmh_buffer_line(t, p, i), pmh_line_cells(p, i), values + n,
-							   &mask);
+			n += pmh_line_read(pmh_buffer_line(t, p, i), pmh_line_cells(p, i), values + n);
 	}
 	if (stretch->after != 0)
 		list_bytes += pmh_list_bytes_from(t, stretch->after);

@@ -320,12 +320,8 @@ append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
 		return result;
 	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class);
 		 line++)
-	{
-		uint32_t	mask;
-
 		n += pmh_line_read(pmh_buffer_line(t, payload, line),
-						   pmh_line_cells(payload, line), values + n, &mask);
-	}
+						   pmh_line_cells(payload, line), values + n);
 	values[n++] = value;
 	list_bytes = pmh_list_bytes_from(t, payload) + pmh_class_bytes(larger) -
 		pmh_class_bytes(class);

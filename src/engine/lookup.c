@@ -494,7 +494,7 @@ collect_short(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *valu
 		return result;
 	memcpy(values->value, probe->value, probe->n * sizeof(uint64_t));
 	result =
-		pmh_list_step(t, hash, &pos, capacity + 1, values->value + probe->n, NULL, &n);
+		pmh_list_step(t, hash, &pos, capacity + 1, values->value + probe->n, &n);
 	if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
 		result = PMH_RETRY;
 	if (result != PMH_OK)

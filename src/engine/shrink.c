@@ -428,21 +428,6 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 
 /* ---- the public face ---- */
 
-/* Sum of the lengths of the value regions. */
-static PmhResult
-region_bytes(PmhTable *t, double *bytes)
-{
-	PmhRegionSpan *region;
-	size_t		n;
-	PmhResult	result = pmh_regions(t, PMH_NEWEST_REGION, &region, &n);
-
-	*bytes = 0;
-	for (size_t i = 0; result == PMH_OK && i < n; i++)
-		*bytes += (double) (region[i].to - region[i].from);
-	free(region);
-	return result;
-}
-
 /* Would a shrink come to anything? */
 static PmhResult
 look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
@@ -463,10 +448,9 @@ look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 	free_bytes = (double) free_units * (double) PMH_UNIT_SIZE;
 	much = (double) (blocks << PMH_BLOCK_SHIFT) * MUCH_FREE;
 	result = pmh_estimate_fill(t, &fill);
-	if (result == PMH_OK)
-		result = region_bytes(t, &regions);
 	if (result != PMH_OK)
 		return result;
+	regions = (double) (pm_load(&pmh_run(t)->value_blocks) << PMH_BLOCK_SHIFT);
 	lists = fill.lists * PMH_VALUE_LINE + fill.list_entries *
 		(1 + 1.0 / PMH_HEAD_ROOM) * PMH_VALUE_LINE / PMH_VALUES_PER_LINE;
 	*pays = (fill.segments > 1 &&
@@ -526,21 +510,15 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 	if (p->phase == PMH_SHRINK_FINISHED)
 		return PMH_DONE;
 	if (p->key < p->nkeys)
-	{
-		uint64_t	before = p->list_bytes + p->walk_bytes;
-		uint64_t	after;
-
 		result = pmh_shrink_list_step(table, p);
-		after = p->list_bytes + p->walk_bytes;	/* less, if a list is begun anew */
-		shrink->bytes_seen += sizeof(PmhBucket) + (after > before ? after - before : 0);
-	}
 	else
 	{
 		result = p->at.through ? end_walk(table, p) :
 			p->phase == PMH_SHRINK_MERGING ? merge_step(table, p) :
 			pmh_shrink_segment_step(table, p);
-		shrink->bytes_seen += SEGMENT_STEP_BYTES;
+		p->bytes_seen += SEGMENT_STEP_BYTES;
 	}
+	shrink->bytes_seen = p->bytes_seen;
 	shrink->steps++;
 	shrink->bytes_after = file_bytes(table);
 	return pmh_conclude(table, result);

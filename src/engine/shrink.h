@@ -35,6 +35,7 @@ struct PmhShrinkPrivate
 	bool		regions_settled;	/* sparse regions have been emptied */
 	uint64_t	limit;			/* blocks to be kept, when emptying; or 0 */
 	uint64_t	list_bytes;		/* that lists occupy */
+	uint64_t	bytes_seen;		/* by all steps so far */
 	PmhRegionSpan *region;		/* value regions, and how full they are */
 	size_t		nregions;
 	PmhReclaim	reclaim;

@@ -142,6 +142,7 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 		p->walk.before = made;
 	}
 	p->walk_bytes += pmh_class_bytes(pmh_pointer_class(p->walk.before));
+	p->bytes_seen += pmh_class_bytes(pmh_pointer_class(p->walk.before));
 	note_live(p, p->walk.before);
 	*payload = stretch->after;
 	return PMH_OK;
@@ -201,8 +202,10 @@ pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	bool		done;
 	PmhResult	result = pmh_segment_lock(t, p->keys[p->key], &place);
 
+	PMH_ASSERT(p->key < p->nkeys);
 	if (result != PMH_OK)
 		return result;
+	p->bytes_seen += sizeof(PmhBucket);
 	result = tidy_list(t, p, &place, &done);
 	pmh_segment_unlock(&place);
 	if (result == PMH_NEED)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sort.c
- *	  Sorting numbers: values of a key, TIDs, hashes.
+ *	  Sorting numbers (values of a key, TIDs, hashes) and entries.
  *
  * Without memory of its own, by the highest bits in which the numbers differ,
  * eight at a time (P. M. McIlroy, K. Bostic, M. D. McIlroy, Engineering Radix Sort,
@@ -11,6 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "compiler.h"
 #include "sort.h"
 
 /* So many and fewer are sorted by insertion. */
@@ -19,8 +20,8 @@
 /* Numbers that are looked at, or moved, until it is asked whether to go on. */
 #define AT_ONCE		32768
 
-#define DIGIT_BITS	8
-#define DIGITS		(1 << DIGIT_BITS)
+#define DIGIT_BITS	PMH_DEAL_BITS
+#define DIGITS		PMH_DEAL_DIGITS
 
 bool
 pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves)
@@ -230,6 +231,119 @@ pmh_sort_numbers_until(uint64_t *number, size_t n, bool (*stop) (void))
 	{
 		if (end[d] - start > 1 &&
 			!pmh_sort_numbers_until(number + start, end[d] - start, stop))
+			return false;
+	}
+	return true;
+}
+
+/* ---- entries ---- */
+
+static inline bool
+precedes(const PmhEntry *a, const PmhEntry *b)
+{
+	return a->hash != b->hash ? a->hash < b->hash : a->value < b->value;
+}
+
+/* As pmh_deal_entries, by hash or by value. */
+static inline bool __attribute__((always_inline))
+deal(PmhEntry *entry, size_t n, bool by_value, uint32_t shift, uint32_t bits,
+	 size_t *start, bool (*stop) (void))
+{
+#define DIGIT(e) ((by_value ? (e).value : (e).hash) >> shift & (digits - 1))
+	uint32_t	digits = UINT32_C(1) << bits;
+	size_t		next[DIGITS] = {0};
+	size_t		moved = 0;
+
+	PMH_ASSERT(bits <= DIGIT_BITS && shift + bits <= 64);
+	for (size_t i = 0; i < n; i++)
+	{
+		if (is_stopped(stop, i))
+			return false;
+		next[DIGIT(entry[i])]++;
+	}
+	start[0] = 0;
+	for (uint32_t d = 0; d < digits; d++)
+	{
+		start[d + 1] = start[d] + next[d];
+		next[d] = start[d];
+	}
+	PMH_ASSERT(start[digits] == n);
+	for (uint32_t d = 0; d < digits; d++)
+	{
+		while (next[d] < start[d + 1])
+		{
+			PmhEntry	e = entry[next[d]];
+			uint64_t	to;
+
+			while ((to = DIGIT(e)) != d)
+			{
+				PmhEntry	other = entry[next[to]];
+
+				entry[next[to]++] = e;
+				e = other;
+				if (is_stopped(stop, ++moved))
+				{
+					entry[next[d]] = e;
+					return false;
+				}
+			}
+			entry[next[d]++] = e;
+			if (is_stopped(stop, ++moved))
+				return false;
+		}
+	}
+	return true;
+#undef DIGIT
+}
+
+bool
+pmh_deal_entries(PmhEntry *entry, size_t n, uint32_t shift, uint32_t bits, size_t *start,
+				 bool (*stop) (void))
+{
+	return deal(entry, n, false, shift, bits, start, stop);
+}
+
+bool
+pmh_sort_entries(PmhEntry *entry, size_t n, bool (*stop) (void))
+{
+	size_t		start[DIGITS + 1];
+	uint64_t	hashes = 0;		/* bits in which they differ */
+	uint64_t	values = 0;
+	bool		in_order = true;
+	uint32_t	top;
+	uint32_t	shift;
+
+	if (n <= FEW)
+	{
+		for (size_t i = 1; i < n; i++)
+		{
+			PmhEntry	e = entry[i];
+			size_t		j = i;
+
+			for (; j > 0 && precedes(&e, &entry[j - 1]); j--)
+				entry[j] = entry[j - 1];
+			entry[j] = e;
+		}
+		return true;
+	}
+	for (size_t i = 1; i < n; i++)
+	{
+		if (is_stopped(stop, i))
+			return false;
+		hashes |= entry[i].hash ^ entry[0].hash;
+		values |= entry[i].value ^ entry[0].value;
+		in_order &= !precedes(&entry[i], &entry[i - 1]);
+	}
+	if (in_order)
+		return true;
+	top = 64 - (uint32_t) __builtin_clzll(hashes != 0 ? hashes : values);
+	shift = top > DIGIT_BITS ? top - DIGIT_BITS : 0;
+	if (!deal(entry, n, hashes == 0, shift, DIGIT_BITS, start, stop))
+		return false;
+	for (unsigned d = 0; d < DIGITS; d++)
+	{
+		if (start[d + 1] - start[d] > 1 &&
+			!pmh_sort_entries(entry + start[d], start[d + 1] - start[d], stop))
 			return false;
 	}
 	return true;

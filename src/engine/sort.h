@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sort.h
- *	  Sorting numbers (sort.c).  Plain C11.
+ *	  Sorting numbers and entries (sort.c).  Plain C11.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "table.h"
 
 /*
  * Sort n numbers, where they stand and without memory of its own.  No errors, no locks.
@@ -36,5 +38,17 @@ extern bool pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves);
  * one before, in two passes.  False: they do not, and are left as they are.
  */
 extern bool pmh_sort_backward_pieces(uint64_t *number, size_t n);
+
+/* Sort entries by hash and value, as pmh_sort_numbers_until; stop may be NULL. */
+extern bool pmh_sort_entries(PmhEntry *entry, size_t n, bool (*stop) (void));
+
+/*
+ * Deal entries out by 'bits' bits of the hash, from bit 'shift' on, where they stand;
+ * start[d] .. start[d + 1] are those of digit d.  False: stopped.
+ */
+#define PMH_DEAL_BITS	8
+#define PMH_DEAL_DIGITS	(1 << PMH_DEAL_BITS)
+extern bool pmh_deal_entries(PmhEntry *entry, size_t n, uint32_t shift, uint32_t bits,
+							 size_t *start, bool (*stop) (void));
 
 #endif							/* PMH_SORT_H */

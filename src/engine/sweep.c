@@ -9,7 +9,7 @@
  * there.
  *
  * A sweep that begins while the free map of the value space is unknown also
- * finds out what is free (reclaim.c).  sweep_remove.c takes dead entries out.
+ * finds out what is free (reclaim.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +31,6 @@
 #include "reclaim.h"
 #include "segment.h"
 #include "stop_point.h"
-#include "sweep.h"
 #include "table.h"
 
 /*
@@ -43,8 +42,32 @@
 /* Steps that have no entries, until the caller has a word. */
 #define EMPTY_STEPS		32
 
-PmhResult
-pmh_sweep_no_memory(PmhTable *t)
+/* A list to be streamed, and what its key has given already. */
+typedef struct PmhSweepQueued
+{
+	uint64_t	hash;
+	uint64_t	value;			/* meaningful if given */
+	bool		given;			/* else: stream this hash */
+} PmhSweepQueued;
+
+struct PmhSweepPrivate
+{
+	PmhPosition segment;		/* where the next segment begins */
+	PmhSnapshot snap;			/* of the last one, and ... */
+	PmhBucket  *copy;			/* ... its buckets */
+	size_t		capacity;		/* of entries[] */
+	PmhSweepQueued *queue;		/* lists first, then what they have given */
+	size_t		queued;			/* all in it */
+	size_t		queued_lists;
+	size_t		queue_next;
+	size_t		queue_capacity;
+	bool		cursor_busy;
+	PmhCursor	cursor;
+	PmhReclaim	reclaim;
+};
+
+static PmhResult
+no_memory(PmhTable *t)
 {
 	return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
 					"There is no memory for the entries of a segment.");
@@ -56,7 +79,6 @@ reserve_entries(PmhTable *t, PmhSweep *sweep, size_t n)
 	struct PmhSweepPrivate *p = sweep->priv;
 	size_t		capacity = p->capacity ? p->capacity : 2048;
 	PmhEntry   *entries;
-	PmhSweepOrigin *origin;
 
 	if (sweep->n + n <= p->capacity)
 		return PMH_OK;
@@ -64,23 +86,17 @@ reserve_entries(PmhTable *t, PmhSweep *sweep, size_t n)
 		capacity *= 2;
 	entries = realloc(sweep->entries, capacity * sizeof(PmhEntry));
 	if (entries == NULL)
-		return pmh_sweep_no_memory(t);
+		return no_memory(t);
 	sweep->entries = entries;
-	origin = realloc(p->origin, capacity * sizeof(PmhSweepOrigin));
-	if (origin == NULL)
-		return pmh_sweep_no_memory(t);
-	p->origin = origin;
 	p->capacity = capacity;
 	return PMH_OK;
 }
 
 static void
-add_entry(PmhSweep *sweep, uint64_t hash, uint64_t value, PmhSweepOrigin origin)
+add_entry(PmhSweep *sweep, uint64_t hash, uint64_t value)
 {
-	sweep->entries[sweep->n].hash = hash;
-	sweep->entries[sweep->n].value = value;
-	sweep->priv->origin[sweep->n] = origin;
-	sweep->n++;
+	PMH_ASSERT(sweep->n < sweep->priv->capacity && value <= PMH_VALUE_MAX);
+	sweep->entries[sweep->n++] = (PmhEntry) {hash, value};
 }
 
 static PmhResult
@@ -92,7 +108,7 @@ enqueue(PmhTable *t, struct PmhSweepPrivate *p, PmhSweepQueued item)
 		PmhSweepQueued *queue = realloc(p->queue, capacity * sizeof(PmhSweepQueued));
 
 		if (queue == NULL)
-			return pmh_sweep_no_memory(t);
+			return no_memory(t);
 		p->queue = queue;
 		p->queue_capacity = capacity;
 	}
@@ -105,31 +121,30 @@ enqueue(PmhTable *t, struct PmhSweepPrivate *p, PmhSweepQueued item)
  * if it is small and still there, else it is put into the queue.
  */
 static PmhResult
-take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, PmhSweepOrigin origin)
+take_list(PmhTable *t, PmhSweep *sweep, uint32_t bucket, uint64_t hash, uint64_t payload)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
 	uint64_t	value[PMH_STEP_MAX];
-	uint16_t	cell[PMH_STEP_MAX];
-	PmhListPosition pos = {origin.payload, 0, 0, 0, 0};
+	PmhListPosition pos = {payload, 0, 0, 0, 0};
 	uint32_t	n = 0;
 	PmhResult	result;
 
 	do
-		result = pmh_buffer_check_span(t, origin.payload);
+		result = pmh_buffer_check_span(t, payload);
 	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	if (result != PMH_OK && result != PMH_ERR_CORRUPT)
 		return result;
 	PMH_STOP_POINT("sweep_before_list");
-	pos.version = pmh_buffer_version(t, pmh_pointer_offset(origin.payload));
-	if (!pmh_snapshot_current(t, &p->snap, origin.bucket))
+	pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
+	if (!pmh_snapshot_current(t, &p->snap, bucket))
 		return enqueue(t, p, (PmhSweepQueued) {.hash = hash});
 	if (result != PMH_OK)
 		return result;
-	if (pmh_pointer_class(origin.payload) > PMH_CHAIN_CLASS ||
+	if (pmh_pointer_class(payload) > PMH_CHAIN_CLASS ||
 		sweep->n > STEP_ENTRIES)
 		return enqueue(t, p, (PmhSweepQueued) {.hash = hash});
 	result = pmh_list_step(t, hash, &pos,
-						   pmh_class_capacity(PMH_CHAIN_CLASS) + 1, value, cell, &n);
+						   pmh_class_capacity(PMH_CHAIN_CLASS) + 1, value, &n);
 	if (result == PMH_RETRY || result == PMH_NEED ||
 		(result == PMH_OK && pos.payload != 0))
 		return enqueue(t, p, (PmhSweepQueued) {.hash = hash});
@@ -137,12 +152,9 @@ take_list(PmhTable *t, PmhSweep *sweep, uint64_t hash, PmhSweepOrigin origin)
 		result = reserve_entries(t, sweep, n);
 	if (result != PMH_OK)
 		return result;
-	pmh_reclaim_mark(t, &p->reclaim, origin.payload);
+	pmh_reclaim_mark(t, &p->reclaim, payload);
 	for (uint32_t i = 0; i < n; i++)
-	{
-		origin.cell = cell[i];
-		add_entry(sweep, hash, value[i], origin);
-	}
+		add_entry(sweep, hash, value[i]);
 	return PMH_OK;
 }
 
@@ -167,9 +179,7 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 
 		if (hash >= sweep->priv->segment.next)
-			add_entry(sweep, hash, pmh_word_payload(word),
-					  (PmhSweepOrigin) {0, PMH_NO_CELL, (uint16_t) bucket,
-					  (uint8_t) slot});
+			add_entry(sweep, hash, pmh_word_payload(word));
 	}
 	for (; result == PMH_OK && pointers != 0; pointers &= pointers - 1)
 	{
@@ -178,9 +188,7 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 
 		if (hash >= sweep->priv->segment.next)
-			result = take_list(t, sweep, hash,
-							   (PmhSweepOrigin) {pmh_word_payload(word), PMH_NO_CELL,
-							   (uint16_t) bucket, (uint8_t) slot});
+			result = take_list(t, sweep, bucket, hash, pmh_word_payload(word));
 	}
 	return result;
 }
@@ -228,7 +236,6 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result;
 
-	p->streaming = false;
 	p->queued = p->queued_lists = p->queue_next = 0;
 	if (p->reclaim.mark != 0)
 	{
@@ -267,7 +274,6 @@ open_list(PmhTable *t, const PmhSweep *sweep)
 	pmh_cursor_open(t, &p->cursor, hash);
 	p->cursor.memory = sweep->memory;
 	p->cursor.repeats = sweep->repeats;
-	memset(&p->at, 0, sizeof(p->at));
 	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
 	{
 		if (p->queue[i].hash == hash)
@@ -285,14 +291,9 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	uint64_t	payload;
 	PmhResult	result;
 
-	p->streaming = true;
 	p->cursor.batch.n = 0;
-	if (p->at.payload != 0 && p->at.payload != p->cursor.chunk)
-		p->before = p->at;
-	p->at = (PmhListPosition) {p->cursor.chunk, p->cursor.chunk_version,
-		p->cursor.chunk_birth, 0, 0};
 	result = pmh_cursor_step(t, &p->cursor, PMH_MAX_LINES * PMH_VALUES_PER_LINE,
-							 p->cell, &payload);
+							 &payload);
 	if (result != PMH_OK)
 		return result;
 	if (payload != 0)
@@ -301,8 +302,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	p->cursor_busy = !pmh_cursor_at_end(&p->cursor);
 	result = reserve_entries(t, sweep, p->cursor.batch.n);
 	for (size_t i = 0; result == PMH_OK && i < p->cursor.batch.n; i++)
-		add_entry(sweep, p->cursor.hash, p->cursor.batch.value[i],
-				  (PmhSweepOrigin) {payload, p->cell[i], 0, 0});
+		add_entry(sweep, p->cursor.hash, p->cursor.batch.value[i]);
 	return result;
 }
 
@@ -317,7 +317,7 @@ pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep)
 	if (p == NULL || p->copy == NULL)
 	{
 		free(p);
-		return pmh_sweep_no_memory(table);
+		return no_memory(table);
 	}
 	sweep->priv = p;
 	return PMH_OK;
@@ -401,7 +401,6 @@ pmh_sweep_end(PmhTable *table, PmhSweep *sweep)
 			pmh_reclaim_abandon(table, &p->reclaim);
 		pmh_cursor_free(&p->cursor);
 		free(p->copy);
-		free(p->origin);
 		free(p->queue);
 		free(p);
 	}

@@ -437,9 +437,7 @@ extern void pmh_cursor_free(PmhCursor *cursor);
  * when it returns.  Long lists come in several steps.  There may be none, if what it
  * comes by is empty, or has been given before: so the caller sees whether the sweep is
  * still wanted.  PMH_DONE at the end.
- * The caller decides, then takes the dead ones out with pmh_sweep_remove,
- * which knows where they stand: one commit store per bucket that loses some.
- * dead[i] != 0 means entries[i] is to go.
+ * The caller decides, and takes the dead of many steps out together (PmhRemoval).
  *
  * If the free map of the value space is unknown (after a crash), a complete
  * sweep finds out which value buffers nothing points to and frees them, and
@@ -468,8 +466,6 @@ extern PmhResult pmh_sweep_begin(PmhTable *table, PmhSweep *sweep);
 extern bool pmh_sweep_reclaims(const PmhSweep *sweep);
 extern PmhResult pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep);
 extern PmhResult pmh_sweep_next(PmhTable *table, PmhSweep *sweep);
-extern PmhResult pmh_sweep_remove(PmhTable *table, PmhSweep *sweep,
-								  const uint8_t *dead, size_t *removed);
 extern void pmh_sweep_end(PmhTable *table, PmhSweep *sweep);
 
 /* ---- shrink ---- */

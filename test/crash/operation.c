@@ -15,6 +15,7 @@
 #include "layout.h"
 #include "table.h"
 #include "segment_resize.h"
+#include "../engine/sweeps.h"
 
 #define LOCK_STRIPES	64
 
@@ -282,8 +283,8 @@ op_sweep(bool (*dead) (const PmhEntry *entry))
 			deleting(sweep.entries[i].hash, sweep.entries[i].value);
 			crash.focus = sweep.entries[i].hash;
 		}
-		must_be(pmh_sweep_remove(crash.table, &sweep, flags, &removed), PMH_OK,
-				"pmh_sweep_remove");
+		must_be(sweep_remove(crash.table, &sweep, flags, &removed), PMH_OK,
+				"sweep_remove");
 		for (size_t i = 0; i < sweep.n; i++)
 		{
 			if (flags[i])

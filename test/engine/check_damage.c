@@ -391,12 +391,8 @@ delete_damaged(PmhTable *t)
 
 	REQUIRE(value != NULL && saved != 0);
 	for (uint32_t line = 1; line < pmh_class_lines(pmh_pointer_class(payload)); line++)
-	{
-		uint32_t	mask;
-
 		n += pmh_line_read(pmh_buffer_line(t, payload, line), pmh_line_cells(payload, line),
-						   value + n, &mask);
-	}
+						   value + n);
 	while (n > 1)
 		CHECK(pmh_delete(t, s.hash, value[--n]) == PMH_OK);
 	for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++)
@@ -450,13 +446,12 @@ unlink_damaged(PmhTable *t)
 	PmhBufferHeader saved_head = *head;
 	char	   *saved = malloc(bytes);
 	uint64_t	value[PMH_VALUES_PER_LINE];
-	uint32_t	mask;
 
 	REQUIRE(saved != NULL && second != 0 && header->next != 0);
 	memcpy(saved, header, bytes);
 	for (uint32_t i = 1; i < pmh_class_lines(pmh_pointer_class(second)); i++)
 		pmh_buffer_line(t, second, i)->state = i == 1;
-	REQUIRE(pmh_line_read(pmh_buffer_line(t, second, 1), 1, value, &mask) == 1);
+	REQUIRE(pmh_line_read(pmh_buffer_line(t, second, 1), 1, value) == 1);
 	header->next = pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS);
 	CHECK(pmh_delete(t, s.hash, value[0]) == PMH_ERR_CORRUPT);
 	CHECK(head->next == saved_head.next && head->list_lines == saved_head.list_lines);

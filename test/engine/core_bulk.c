@@ -137,7 +137,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 
 	for (uint64_t i = 0; i < n; i++)
 		entry[i] = generate(i, n);
-	qsort(entry, n, sizeof(PmhEntry), pmh_compare_entries);
+	qsort(entry, n, sizeof(PmhEntry), fixture_compare_entries);
 	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	load(t, entry, n, expected, fill);
 	check_found(t, entry, n);
@@ -166,7 +166,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 	}
 	for (uint64_t i = 0; i < more; i++)
 		REQUIRE(pmh_delete(t, entry[i].hash, entry[i].value) == PMH_OK);
-	qsort(entry + more, n, sizeof(PmhEntry), pmh_compare_entries);
+	qsort(entry + more, n, sizeof(PmhEntry), fixture_compare_entries);
 	check_found(t, entry + more, n);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);

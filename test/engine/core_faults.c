@@ -272,16 +272,21 @@ sweep(void)
 {
 	PmhSweep	s;
 	PmhResult	result = pmh_sweep_begin(table, &s);
-	static uint8_t dead[KEYS * LIST];
+	static PmhEntry dead[KEYS * LIST];
 	size_t		removed;
 
 	if (result != PMH_OK)
 		return result;
 	while ((result = pmh_sweep_next(table, &s)) == PMH_OK)
 	{
+		size_t		n = 0;
+
 		for (size_t i = 0; i < s.n; i++)
-			dead[i] = (s.entries[i].value & 1) != 0;
-		result = pmh_sweep_remove(table, &s, dead, &removed);
+		{
+			if ((s.entries[i].value & 1) != 0)
+				dead[n++] = s.entries[i];
+		}
+		result = pmh_delete_group(table, dead, n, &removed);
 		if (result != PMH_OK)
 			break;
 	}

@@ -29,7 +29,7 @@ make_entries(uint64_t n, uint64_t keys)
 	REQUIRE(entry != NULL);
 	for (uint64_t i = 0; i < n; i++)
 		entry[i] = (PmhEntry) {fixture_hash(i % keys), i};
-	qsort(entry, n, sizeof(PmhEntry), pmh_compare_entries);
+	qsort(entry, n, sizeof(PmhEntry), fixture_compare_entries);
 	return entry;
 }
 

@@ -296,4 +296,16 @@ fixture_no_lock_held(void)
 	return true;
 }
 
+/* For qsort: pairs by hash, then by value. */
+static inline int
+fixture_compare_entries(const void *a, const void *b)
+{
+	const PmhEntry *x = a;
+	const PmhEntry *y = b;
+
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	return (x->value > y->value) - (x->value < y->value);
+}
+
 #endif							/* PMH_FIXTURE_H */

@@ -449,7 +449,7 @@ load(const Pattern *p, const char *path, uint32_t bits)
 
 	for (uint64_t i = 0; i < count_of(p); i++)
 		entries[i] = (PmhEntry) {hash_of(p, i), i};
-	qsort(entries, count_of(p), sizeof(PmhEntry), pmh_compare_entries);
+	qsort(entries, count_of(p), sizeof(PmhEntry), fixture_compare_entries);
 	REQUIRE(pmh_bulk_begin(t, count_of(p), 90, &depth, &bulk) == PMH_OK);
 	if (bits > depth)
 		bits = depth;

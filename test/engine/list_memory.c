@@ -17,6 +17,7 @@
 #include "fixture.h"
 #include "list_read.h"
 #include "rewritten.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -186,7 +187,7 @@ test_sweep(bool repeats)
 			note(&sweep.entries[i].value, 1);
 			dead[i] = INDEX(sweep.entries[i].value) % 3 == 0;
 		}
-		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+		REQUIRE(sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
 		sum += removed;
 		if (taken > most && taken < SIZE_MAX / 2)
 			most = taken;
@@ -224,7 +225,7 @@ change_buffer(PmhTable *t, const PmhCursor *cursor)
 	size_t		done;
 
 	if (cursor->chunk == 0 ||
-		pmh_list_step(t, hash, &pos, PMH_STEP_MAX, value, NULL, &n) != PMH_OK)
+		pmh_list_step(t, hash, &pos, PMH_STEP_MAX, value, &n) != PMH_OK)
 		return;
 	for (uint32_t i = 0; i < n; i++)
 	{

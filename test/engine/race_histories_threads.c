@@ -441,7 +441,7 @@ sweep_remove_one(Self *self, PmhSweep *sweep, uint8_t *dead, size_t i)
 	size_t		removed;
 
 	dead[i] = 1;
-	REQUIRE(pmh_sweep_remove(self->t, sweep, dead, &removed) == PMH_OK);
+	REQUIRE(sweep_remove(self->t, sweep, dead, &removed) == PMH_OK);
 	dead[i] = 0;
 	if (removed == 0)
 		return;
@@ -950,12 +950,6 @@ crowded_hash(uint64_t i)
 	return ((fixture_hash(round_number) >> 8) & ~UINT64_C(0x00ff0000000000ff)) | i << 48 | i;
 }
 
-static int
-compare_entries(const void *a, const void *b)
-{
-	return pmh_compare_entries(a, b);
-}
-
 /* Loaded, so that the last buffers of their lists are full. */
 static void
 load_breathing_keys(PmhTable *t)
@@ -970,7 +964,7 @@ load_breathing_keys(PmhTable *t)
 		for (uint64_t value = 0; value < STAYING_VALUES + FIRST_BREATH; value++)
 			entry[n++] = (PmhEntry) {breathing_hash(0, key), value};
 	}
-	qsort(entry, n, sizeof(*entry), compare_entries);
+	qsort(entry, n, sizeof(*entry), fixture_compare_entries);
 	REQUIRE(pmh_bulk_begin(t, n, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
 	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);

@@ -602,7 +602,7 @@ test_drop_beside_growth(void)
 			continue;
 		REQUIRE(sweep.n <= sizeof(dead));
 		add_values_beyond(handle[0], handle[1]);
-		REQUIRE(pmh_sweep_remove(handle[1], &sweep, dead, &removed) == PMH_OK);
+		REQUIRE(sweep_remove(handle[1], &sweep, dead, &removed) == PMH_OK);
 		CHECK(removed == n);
 		drops += n == sweep.n;
 	}

@@ -20,6 +20,7 @@
 #include "place.h"
 #include "segment.h"
 #include "segment_resize.h"
+#include "sweeps.h"
 #include "table.h"
 #include "table_alone.h"
 #include "rewritten.h"
@@ -54,7 +55,7 @@ test_sweep_and_merge(void)
 			seen[sweep.entries[i].value]++;
 			dead[i] = sweep.entries[i].value % 32 != 0;
 		}
-		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+		REQUIRE(sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
 		removed_all += removed;
 	}
 	pmh_sweep_end(t, &sweep);
@@ -159,7 +160,7 @@ test_sweep_and_rewrite(void)
 	REQUIRE(dead != NULL);
 	for (size_t i = 0; i < n; i++)
 		dead[i] = sweep.entries[i].value % 2 == 0;
-	REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+	REQUIRE(sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
 	CHECK(removed == n / 2 - 4);
 	pmh_sweep_end(t, &sweep);
 	free(dead);

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * sort.c
- *	  pmh_sort_numbers against qsort, on what is hard for a sort by digits; runs
- *	  that follow each other backward.
+ *	  pmh_sort_numbers and pmh_sort_entries against qsort, on what is hard for a sort by
+ *	  digits; runs that follow each other backward.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "fixture.h"
 #include "sort.h"
 #include "unit.h"
 
@@ -172,6 +173,36 @@ test_until(Maker make, size_t n)
 	}
 }
 
+/* ---- entries ---- */
+
+static PmhEntry entry[MOST];
+static PmhEntry wanted_entry[MOST];
+static PmhEntry made_entry[MOST];
+
+/* Hashes of the one kind and values of the other; also stopped, if there are many. */
+static void
+test_entries(Maker hash, Maker value, size_t n)
+{
+	unsigned	asks;
+
+	for (size_t i = 0; i < n; i++)
+		wanted_entry[i] = entry[i] = made_entry[i] = (PmhEntry) {hash(i), value(i)};
+	qsort(wanted_entry, n, sizeof(PmhEntry), fixture_compare_entries);
+	asked = stop_at = 0;
+	CHECK(pmh_sort_entries(entry, n, n % 2 == 0 ? stop : NULL));
+	asks = asked;
+	CHECK(n == 0 || memcmp(entry, wanted_entry, n * sizeof(PmhEntry)) == 0);
+	for (unsigned at = 1; at <= asks; at += 1 + asks / 7)
+	{
+		memcpy(entry, made_entry, n * sizeof(PmhEntry));
+		asked = 0;
+		stop_at = at;
+		CHECK(!pmh_sort_entries(entry, n, stop) && asked == at);
+		qsort(entry, n, sizeof(PmhEntry), fixture_compare_entries);
+		CHECK(memcmp(entry, wanted_entry, n * sizeof(PmhEntry)) == 0);
+	}
+}
+
 /* Is what consists of such pieces sorted, and all else left as it is? */
 static void
 test_pieces(Maker make, size_t n, bool is_sorted_so)
@@ -197,6 +228,14 @@ main(void)
 		test_sort(maker[m], MOST);
 		test_until(maker[m], 1000);
 		test_until(maker[m], MOST);
+		for (size_t k = 0; k < sizeof(maker) / sizeof(maker[0]); k++)
+		{
+			for (size_t n = 0; n < 60; n++)
+				test_entries(maker[m], maker[k], n);
+			test_entries(maker[m], maker[k], 1001);
+		}
+		test_entries(maker[m], any, MOST);
+		test_entries(all_equal, maker[m], MOST);
 	}
 	for (size_t n = 0; n < 300; n++)
 	{

@@ -568,12 +568,6 @@ put_in_and_take_out(Found *found)
 
 /* ---- episodes ---- */
 
-static int
-compare_entries(const void *a, const void *b)
-{
-	return pmh_compare_entries(a, b);
-}
-
 /* What stays is loaded: lists of one buffer, of two, and of several. */
 static void
 make_table(void)
@@ -598,7 +592,7 @@ make_table(void)
 	}
 	for (uint64_t i = 0; i < LONG_VALUES; i++)
 		entry[n++] = (PmhEntry) {fixture_hash(LONG_KEY), value_of(KEYS, i, OTHER)};
-	qsort(entry, n, sizeof(*entry), compare_entries);
+	qsort(entry, n, sizeof(*entry), fixture_compare_entries);
 	REQUIRE(pmh_bulk_begin(others, n, 90, &depth, &bulk) == PMH_OK);
 	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);

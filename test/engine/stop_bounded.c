@@ -111,7 +111,7 @@ empty_buffer(PmhTable *t, const PmhCursor *cursor)
 	size_t		removed;
 	uint32_t	n;
 
-	REQUIRE(pmh_list_step(t, fixture_hash(0), &pos, PMH_STEP_MAX, value, NULL, &n) == PMH_OK);
+	REQUIRE(pmh_list_step(t, fixture_hash(0), &pos, PMH_STEP_MAX, value, &n) == PMH_OK);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		entry[i] = (PmhEntry) {fixture_hash(0), value[i]};
@@ -583,6 +583,13 @@ wait_is_given_up(PmhTable *t, uint64_t *lock, PmhResult (*call) (PmhTable *t))
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 }
 
+/* The check that looks at space, too, reads the list of value regions. */
+static PmhResult
+check_alone(PmhTable *t)
+{
+	return pmh_check(t, true, fixture_report, NULL);
+}
+
 static PmhResult
 find_free_space(PmhTable *t)
 {
@@ -637,7 +644,7 @@ waits_are_given_up(void)
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
 	for (uint64_t i = 0; i < LIST_VALUES; i++)
 		REQUIRE(pmh_insert(t, fixture_hash(i % SEGMENTS), i, false) == PMH_OK);
-	wait_is_given_up(t, &t->file_lock->grow, fixture_begin_shrink);
+	wait_is_given_up(t, &t->file_lock->grow, check_alone);
 	wait_is_given_up(t, &t->file_lock->grow, find_free_space);
 	wait_is_given_up(t, &t->file_lock->directory, fixture_check);
 	wait_is_given_up(t, &t->file_lock->directory, double_directory);
@@ -835,7 +842,7 @@ main(void)
 	TEST(list_is_loaded_once());
 	TEST(load_is_given_up(1));
 	TEST(load_is_given_up(4));
-	TEST(sorting_is_given_up(1, false, 3));
+	TEST(sorting_is_given_up(1, false, 2));
 	TEST(sorting_is_given_up(1, true, 5));
 	TEST(sorting_is_given_up(20, true, 3));
 	TEST(sampled_once());

@@ -18,6 +18,7 @@
 #include "fixture.h"
 #include "place.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -129,7 +130,7 @@ sweep_some_out(PmhTable *t, uint64_t hash)
 
 		REQUIRE(dead != NULL);
 		dead[sweep.n / 2] = 1;
-		REQUIRE(pmh_sweep_remove(t, &sweep, dead, &removed) == PMH_OK &&
+		REQUIRE(sweep_remove(t, &sweep, dead, &removed) == PMH_OK &&
 				removed == (sweep.n > 0));
 		free(dead);
 	}

@@ -165,9 +165,8 @@ buffer_becomes_head(uint64_t hash, uint64_t payload, uint64_t *next_value)
 	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class); line++)
 	{
 		uint64_t	value[PMH_VALUES_PER_LINE];
-		uint32_t	mask;
 		uint32_t	k = pmh_line_read(pmh_buffer_line(others, payload, line),
-										  pmh_line_cells(payload, line), value, &mask);
+										  pmh_line_cells(payload, line), value);
 
 		for (uint32_t i = 0; i < k; i++)
 			entry[n++] = (PmhEntry) {hash, value[i]};

@@ -419,13 +419,13 @@ static const Work work[] = {
 		"repoint_after_word unpoint_after_clear list_before_free "
 		"value_free_locked"},
 	{"sweep", false, plan_sweep,
-		"sweep_remove_group clear_before_commit clear_after_commit "
+		"clear_before_commit clear_after_commit "
 		"line_clear_before_state line_clear_after_state unlink_before_next "
 		"unlink_after_next repoint_before_word repoint_after_word "
 		"unpoint_after_clear list_before_free value_free_locked"},
 	{"growing lists, then a sweep, after a crash", true, plan_growth_and_sweep,
 		"compact_before_word repoint_before_word value_free_locked "
-		"sweep_remove_group sweep_next_locked line_clear_before_state "
+		"sweep_next_locked line_clear_before_state "
 		"unlink_after_next"},
 	{"shrink", false, plan_shrink,
 		"merge_before_publish merge_before_retire "

@@ -27,6 +27,26 @@
 #include "error.h"
 #include "table.h"
 
+/* Take those entries of a step out for which dead[] is set, as VACUUM does. */
+static inline PmhResult
+sweep_remove(PmhTable *t, const PmhSweep *sweep, const uint8_t *dead, size_t *removed)
+{
+	PmhEntry   *entries = malloc((sweep->n + 1) * sizeof(PmhEntry));
+	size_t		n = 0;
+	PmhResult	result;
+
+	if (entries == NULL)
+		abort();
+	for (size_t i = 0; i < sweep->n; i++)
+	{
+		if (dead[i])
+			entries[n++] = sweep->entries[i];
+	}
+	result = pmh_delete_group(t, entries, n, removed);
+	free(entries);
+	return result;
+}
+
 typedef struct Sweeper
 {
 	PmhTable   *table;
@@ -61,7 +81,7 @@ sweeper_step(Sweeper *s)
 	size_t		removed = 0;
 
 	if (s->dead != NULL)
-		s->result = pmh_sweep_remove(s->table, &s->sweep, s->dead, &removed);
+		s->result = sweep_remove(s->table, &s->sweep, s->dead, &removed);
 	s->removed += removed;
 	if (s->result == PMH_OK)
 		s->result = pmh_sweep_next(s->table, &s->sweep);

@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "fuzz.h"
+#include "sweeps.h"
 #include "table.h"
 #include "value_array.h"
 
@@ -453,7 +454,7 @@ sweep_out(PmhTable *t, Seen *seen)
 			abort();
 		for (size_t i = 0; i < sweep.n; i++)
 			dead[i] = goes_by_sweep(&sweep.entries[i]);
-		result = pmh_sweep_remove(t, &sweep, dead, &removed);
+		result = sweep_remove(t, &sweep, dead, &removed);
 		free(dead);
 		if (result != PMH_OK)
 			break;

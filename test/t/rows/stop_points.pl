@@ -358,7 +358,6 @@ my %writing = (
 	repoint_before_word => $list,
 	repoint_after_word => $list,
 	append_before_state => $list,
-	sweep_remove_group => 'VACUUM t',
 	line_clear_before_state => 'VACUUM t',
 	clear_after_commit => 'VACUUM t');
 my $crash = 0;
