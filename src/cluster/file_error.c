@@ -17,37 +17,41 @@
 #include "cluster/shared.h"
 #include "cluster/worker.h"
 
-static int
-sqlstate_of(const PmhError *error)
+/* What the engine's results mean; a wait that was given up raises what has come. */
+static const struct
 {
-	switch (error->code)
-	{
-		case PMH_ERR_NO_SPACE:
-			return ERRCODE_DISK_FULL;
-		case PMH_ERR_NO_MEMORY:
-			return ERRCODE_OUT_OF_MEMORY;
-		case PMH_ERR_NO_DESCRIPTOR:
-			return ERRCODE_INSUFFICIENT_RESOURCES;
-		case PMH_ERR_TOO_LARGE:
-			return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
-		case PMH_ERR_FORMAT:
-		case PMH_ERR_CORRUPT:
-			return ERRCODE_INDEX_CORRUPTED;
-		case PMH_ERR_VERSION:
-		case PMH_ERR_NO_FILE:
-			return ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-		case PMH_CANCELLED:
-			return ERRCODE_QUERY_CANCELED;
-		case PMH_OK:
-		case PMH_NOT_FOUND:
-		case PMH_DONE:
-		case PMH_ERR_EXISTS:
-		case PMH_ERR_IO:
-		case PMH_ERR_LOST:
-		case PMH_ERR_OUTDATED:
-			break;
-	}
-	return ERRCODE_IO_ERROR;
+	int			sqlstate;
+	PmhashReason reason;		/* that the file is not to be used, at opening it */
+	bool		rebuild;		/* helps */
+	const char *hint;			/* else */
+}			meanings[] = {
+	[PMH_ERR_NO_FILE] = {ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, PMHASH_REASON_MISSING, true},
+	[PMH_ERR_IO] = {ERRCODE_IO_ERROR, PMHASH_REASON_UNREADABLE},
+	[PMH_ERR_NO_SPACE] = {ERRCODE_DISK_FULL, .hint = "Free space on the file system of the pmhash directory."},
+	[PMH_ERR_NO_MEMORY] = {ERRCODE_OUT_OF_MEMORY, .hint = "Memory is short, or the system limits the mappings of a process (vm.max_map_count): a transaction needs one for each pmhash index that it uses."},
+	[PMH_ERR_FORMAT] = {ERRCODE_INDEX_CORRUPTED, PMHASH_REASON_DAMAGED, true},
+	[PMH_ERR_VERSION] = {ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, PMHASH_REASON_VERSION, true},
+	[PMH_ERR_CORRUPT] = {ERRCODE_INDEX_CORRUPTED, PMHASH_REASON_DAMAGED, true},
+	[PMH_ERR_TOO_LARGE] = {ERRCODE_PROGRAM_LIMIT_EXCEEDED},
+	[PMH_ERR_LOST] = {ERRCODE_IO_ERROR, PMHASH_REASON_UNREADABLE, true},
+	[PMH_ERR_OUTDATED] = {ERRCODE_IO_ERROR, PMHASH_REASON_OUTDATED},
+	[PMH_ERR_NO_DESCRIPTOR] = {ERRCODE_INSUFFICIENT_RESOURCES},
+	[PMH_CANCELLED] = {ERRCODE_QUERY_CANCELED}
+};
+
+StaticAssertDecl(lengthof(meanings) == PMH_CANCELLED + 1, "the last result of the engine");
+
+/*
+ * What an error of the engine at opening a file says about the file.  Want of
+ * descriptors, of memory or of mappings says nothing.
+ */
+PmhashReason
+pmhash_reason_of(const PmhError *error)
+{
+	if (error->code == PMH_ERR_IO &&
+		(error->sys_errno == EINTR || error->sys_errno == EAGAIN))
+		return PMHASH_REASON_NONE;
+	return meanings[error->code].reason;
 }
 
 /* Is there no place for a new file, as what was the pool is not there now? */
@@ -103,35 +107,6 @@ pmhash_rebuild_hint(Relation index)
 		"No background worker of pmhash can run to rebuild it (see max_worker_processes); REINDEX INDEX makes a new file.";
 }
 
-static const char *
-hint_for(Relation index, const PmhError *error)
-{
-	switch (error->code)
-	{
-		case PMH_ERR_FORMAT:
-		case PMH_ERR_VERSION:
-		case PMH_ERR_CORRUPT:
-		case PMH_ERR_NO_FILE:
-		case PMH_ERR_LOST:
-			return pmhash_rebuild_hint(index);
-		case PMH_ERR_NO_SPACE:
-			return "Free space on the file system of the pmhash directory.";
-		case PMH_ERR_NO_MEMORY:
-			return "Memory is short, or the system limits the mappings of a process (vm.max_map_count): a transaction needs one for each pmhash index that it uses.";
-		case PMH_OK:
-		case PMH_NOT_FOUND:
-		case PMH_DONE:
-		case PMH_ERR_EXISTS:
-		case PMH_ERR_IO:
-		case PMH_ERR_TOO_LARGE:
-		case PMH_ERR_OUTDATED:
-		case PMH_ERR_NO_DESCRIPTOR:
-		case PMH_CANCELLED:
-			break;
-	}
-	return NULL;
-}
-
 /*
  * The engine has given a wait up because a cancel or a termination has come
  * (engine_hooks.c), which CHECK_FOR_INTERRUPTS raises.
@@ -165,7 +140,9 @@ pg_noreturn void
 pmhash_file_error(Relation index, const char *path, const char *what,
 				  const PmhError *error)
 {
-	const char *hint = hint_for(index, error);
+	const char *hint = meanings[error->code].rebuild ? pmhash_rebuild_hint(index) :
+		meanings[error->code].hint;
+	int			sqlstate = meanings[error->code].sqlstate;
 	const char *shown;
 	const char *detail = error->detail;
 
@@ -176,7 +153,7 @@ pmhash_file_error(Relation index, const char *path, const char *what,
 		detail = psprintf("%s (offset %llu)", detail,
 						  (unsigned long long) error->offset);
 	ereport(ERROR,
-			(errcode(sqlstate_of(error)),
+			(errcode(sqlstate != 0 ? sqlstate : ERRCODE_IO_ERROR),
 			 errmsg("could not %s file \"%s\" of index \"%s\"%s%s",
 					what, shown, RelationGetRelationName(index),
 					error->sys_errno != 0 ? ": " : "",

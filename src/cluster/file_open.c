@@ -21,6 +21,7 @@
 #include "cluster/failed_writes.h"
 #include "cluster/file_cache.h"
 #include "cluster/file_create.h"
+#include "cluster/file_error.h"
 #include "cluster/file_open.h"
 #include "cluster/first_use.h"
 #include "cluster/identity.h"

@@ -201,7 +201,7 @@ pmhash_raise_trouble(Relation index, const PmhashTrouble *trouble)
 pg_noreturn void
 pmhash_raise_younger(Relation index, bool fit)
 {
-	pmhash_forget_plans(index->rd_index->indrelid);
+	pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid, true);
 	if (fit)
 		pmhash_require_pool_present();	/* else we have no more of it than is mapped */
 	ereport(ERROR,
@@ -215,62 +215,26 @@ pmhash_raise_younger(Relation index, bool fit)
 			 errhint("Try again: the statement is planned anew.")));
 }
 
-/*
- * What an error of the engine at opening a file says about the file.  Want of
- * descriptors, of memory or of mappings says nothing.
- */
-PmhashReason
-pmhash_reason_of(const PmhError *error)
-{
-	switch (error->code)
-	{
-		case PMH_ERR_NO_FILE:
-			return PMHASH_REASON_MISSING;
-		case PMH_ERR_FORMAT:
-		case PMH_ERR_CORRUPT:
-			return PMHASH_REASON_DAMAGED;
-		case PMH_ERR_VERSION:
-			return PMHASH_REASON_VERSION;
-		case PMH_ERR_NO_DESCRIPTOR:
-		case PMH_ERR_NO_MEMORY:
-			break;
-		case PMH_ERR_IO:
-			if (error->sys_errno == EINTR || error->sys_errno == EAGAIN)
-				return PMHASH_REASON_NONE;
-			return PMHASH_REASON_UNREADABLE;
-		case PMH_ERR_LOST:
-			return PMHASH_REASON_UNREADABLE;
-		case PMH_ERR_OUTDATED:
-			return PMHASH_REASON_OUTDATED;
-		case PMH_OK:
-		case PMH_NOT_FOUND:
-		case PMH_DONE:
-		case PMH_ERR_EXISTS:
-		case PMH_ERR_NO_SPACE:
-		case PMH_ERR_TOO_LARGE:
-		case PMH_CANCELLED:
-			break;
-	}
-	return PMHASH_REASON_NONE;
-}
-
 /* ---- marking ---- */
 
 /*
- * Plans that use an index of the table are to be made anew, in all sessions and
+ * Plans that use an index of the table are to be made anew, here or everywhere, and
  * at once, as stub_generation works at once: what CacheInvalidateRelcache does
  * comes at the end of the transaction, and not at all if that aborts.
  */
 void
-pmhash_forget_plans(Oid table)
+pmhash_forget_plans(Oid database, Oid table, bool everywhere)
 {
 	SharedInvalidationMessage message;
 
 	memset(&message, 0, sizeof(message));
 	message.rc.id = SHAREDINVALRELCACHE_ID;
-	message.rc.dbId = MyDatabaseId;
+	message.rc.dbId = database;
 	message.rc.relId = table;
-	SendSharedInvalidMessages(&message, 1);
+	if (everywhere)
+		SendSharedInvalidMessages(&message, 1);
+	else
+		LocalExecuteInvalidationMessage(&message);
 }
 
 /*
@@ -314,7 +278,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 		 * even if this transaction does not.
 		 */
 		XLogFlush(pmhash_insert_end());
-		pmhash_forget_plans(index->rd_index->indrelid);
+		pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid, true);
 		pmhash_counters_add(RelationGetRelid(index), PMHASH_INVALIDATIONS, 1);
 	}
 	pmhash_rebuild_wanted(RelationGetRelid(index));

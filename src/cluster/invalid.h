@@ -24,7 +24,6 @@ typedef struct PmhashTrouble
 	char		path[MAXPGPATH];	/* of the file, or empty */
 } PmhashTrouble;
 
-extern PmhashReason pmhash_reason_of(const PmhError *error);
 extern bool pmhash_enforces_constraint(Relation index);
 pg_noreturn extern void pmhash_raise_trouble(Relation index,
 											 const PmhashTrouble *trouble);
@@ -34,6 +33,6 @@ extern void pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_l
 								PmhashReason reason);
 extern void pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble);
 extern const char *pmhash_reason_text(PmhashReason reason);
-extern void pmhash_forget_plans(Oid table);
+extern void pmhash_forget_plans(Oid database, Oid table, bool everywhere);
 
 #endif							/* PMHASH_INVALID_H */

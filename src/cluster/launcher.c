@@ -355,8 +355,6 @@ pmhash_launcher_main(Datum arg)
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
 
-	if (!RecoveryInProgress())
-		pmhash_pool_ready();
 	before_shmem_exit(launcher_exit, (Datum) 0);
 	pmhash_set_launcher(MyLatch);
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",

@@ -387,32 +387,15 @@ may_be_owned(const Owners *owners, const char *path)
 {
 	PmhashIdentity id;
 	PmhError	error;
+	PmhResult	result;
 
 	if (owners->unknown == 0)
 		return false;
-	switch (pmh_read_identity(path, &id, &error))
-	{
-		case PMH_OK:
-			return !has_id(&owners->known, id.index_oid);
-		case PMH_ERR_FORMAT:
-		case PMH_ERR_VERSION:
-		case PMH_ERR_CORRUPT:
-			return false;
-		case PMH_NOT_FOUND:
-		case PMH_DONE:
-		case PMH_ERR_EXISTS:
-		case PMH_ERR_NO_FILE:
-		case PMH_ERR_IO:
-		case PMH_ERR_NO_SPACE:
-		case PMH_ERR_NO_MEMORY:
-		case PMH_ERR_TOO_LARGE:
-		case PMH_ERR_LOST:
-		case PMH_ERR_OUTDATED:
-		case PMH_ERR_NO_DESCRIPTOR:
-		case PMH_CANCELLED:		/* that means nothing */
-			break;
-	}
-	return true;
+	result = pmh_read_identity(path, &id, &error);
+	if (result == PMH_OK)
+		return !has_id(&owners->known, id.index_oid);
+	return result != PMH_ERR_FORMAT && result != PMH_ERR_VERSION &&
+		result != PMH_ERR_CORRUPT;
 }
 
 /* Returns how many cannot be judged. */

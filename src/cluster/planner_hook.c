@@ -32,6 +32,7 @@
 
 #include "cluster/am_callbacks.h"
 #include "cluster/file_open.h"
+#include "cluster/invalid.h"
 #include "cluster/life_cycle.h"
 #include "cluster/planner_hook.h"
 #if PG_VERSION_NUM >= 190000
@@ -106,19 +107,12 @@ plan_for_now(PlannerInfo *root, Oid table)
 void
 pmhash_forget_plans_for_now(void)
 {
-	SharedInvalidationMessage message;
 	ListCell   *lc;
 
 	if (likely(planned_for_now == NIL))
 		return;
-	memset(&message, 0, sizeof(message));
-	message.rc.id = SHAREDINVALRELCACHE_ID;
-	message.rc.dbId = MyDatabaseId;
 	foreach(lc, planned_for_now)
-	{
-		message.rc.relId = lfirst_oid(lc);
-		LocalExecuteInvalidationMessage(&message);
-	}
+		pmhash_forget_plans(MyDatabaseId, lfirst_oid(lc), false);
 	list_free(planned_for_now);
 	planned_for_now = NIL;
 }

@@ -31,6 +31,7 @@
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
 #include "cluster/durable.h"
+#include "cluster/invalid.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
 #include "cluster/requests.h"
@@ -190,19 +191,6 @@ pmhash_standby_forget(PmhashStandbyRow *row)
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
 }
 
-/* Plans of queries on the table are made anew: see forget_plans in invalid.c. */
-static void
-forget_plans(const PmhashStandbyRow *row)
-{
-	SharedInvalidationMessage message;
-
-	memset(&message, 0, sizeof(message));
-	message.rc.id = SHAREDINVALRELCACHE_ID;
-	message.rc.dbId = row->database;
-	message.rc.relId = row->heap;
-	SendSharedInvalidMessages(&message, 1);
-}
-
 /* A row has another status from now on; all backends learn of it.  Exclusively. */
 void
 pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
@@ -214,7 +202,7 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 	row->restored = false;
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
 	pmhash_stub_changed();
-	forget_plans(row);
+	pmhash_forget_plans(row->database, row->heap, true);
 }
 
 /* ---- to NONE ---- */

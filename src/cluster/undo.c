@@ -61,29 +61,10 @@ compare_records(const void *a, const void *b)
 static bool
 is_passing(const PmhError *error)
 {
-	switch (error->code)
-	{
-		case PMH_ERR_NO_DESCRIPTOR:
-		case PMH_ERR_NO_MEMORY:
-		case PMH_ERR_NO_SPACE:
-			return true;
-		case PMH_ERR_IO:
-			return error->sys_errno == EINTR || error->sys_errno == EAGAIN;
-		case PMH_OK:
-		case PMH_NOT_FOUND:
-		case PMH_DONE:
-		case PMH_ERR_EXISTS:
-		case PMH_ERR_NO_FILE:
-		case PMH_ERR_FORMAT:
-		case PMH_ERR_VERSION:
-		case PMH_ERR_CORRUPT:
-		case PMH_ERR_TOO_LARGE:
-		case PMH_ERR_LOST:
-		case PMH_ERR_OUTDATED:
-		case PMH_CANCELLED:
-			break;
-	}
-	return false;
+	return error->code == PMH_ERR_NO_DESCRIPTOR || error->code == PMH_ERR_NO_MEMORY ||
+		error->code == PMH_ERR_NO_SPACE ||
+		(error->code == PMH_ERR_IO &&
+		 (error->sys_errno == EINTR || error->sys_errno == EAGAIN));
 }
 
 /* ERROR if that is so.  Nothing of the file is open or mapped. */
