@@ -138,25 +138,6 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 }
 
 /*
- * Is the index's main fork new in this transaction, so that an abort removes
- * it?  If not, ambuild is emptying it in place (ON COMMIT DELETE ROWS), and
- * what it makes has to stay even if the transaction fails after that.
- */
-static bool
-storage_is_new(Relation index)
-{
-	return index->rd_createSubid != InvalidSubTransactionId ||
-		pmhash_node_subid(index) != InvalidSubTransactionId;
-}
-
-/* The flags of a stub whose file is for inserts only and is to be filled. */
-static uint16
-flags_of_filling(Relation index)
-{
-	return PMHASH_STUB_FILLING | (pmhash_wants_wal(index) ? PMHASH_STUB_LOGGED : 0);
-}
-
-/*
  * Make the file of an index that is to be rebuilt beside writers, and let its stub
  * name it: from here on inserts go there (refill.c).  It stays even if this
  * transaction fails.  The caller holds ShareUpdateExclusiveLock on table and
@@ -170,7 +151,7 @@ pmhash_file_begin_filling(Relation index)
 
 	pmhash_require_service(index);
 	new_stub(&stub);
-	stub.flags = flags_of_filling(index);
+	stub.flags = PMHASH_STUB_FILLING | (pmhash_wants_wal(index) ? PMHASH_STUB_LOGGED : 0);
 	file = make_file(index, &stub, true);
 	HOLD_INTERRUPTS();
 	pmhash_stub_fill(index, stub.flags, stub.file_id, stub.seed);
@@ -249,7 +230,9 @@ pmhash_file_create(Relation index)
 {
 	PmhashFile *file;
 	PmhashStub	stub;
-	bool		is_new = storage_is_new(index);
+	/* so that an abort removes it; else it is emptied in place (ON COMMIT DELETE ROWS) */
+	bool		is_new = index->rd_createSubid != InvalidSubTransactionId ||
+		pmhash_node_subid(index) != InvalidSubTransactionId;
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
 	bool		comes_back;
 

@@ -99,14 +99,6 @@ index_state(Relation index, const PmhashStub *stub, bool details)
 	return failed_state(&rebuild, details);
 }
 
-/* What ends that, as the hints of errors say (service.c, pmhash_require_service). */
-static const char *
-until_when(void)
-{
-	return pmhash_shared->usable ? "" :
-		"; when that is repaired the server has to be restarted";
-}
-
 /*
  * "disabled", and why, for those that may know: it can name paths.  The reason is
  * the one that errors give (service.c).
@@ -116,8 +108,10 @@ disabled_state(bool details)
 {
 	if (pmhash_shared == NULL)
 		return "disabled: pmhash is not preloaded";
-	return details ? psprintf("disabled: %s%s", pmhash_why_unavailable(), until_when()) :
-		"disabled";
+	/* what ends that, as the hints of errors say (service.c, pmhash_require_service) */
+	return !details ? "disabled" :
+		psprintf("disabled: %s%s", pmhash_why_unavailable(), pmhash_shared->usable ? "" :
+				 "; when that is repaired the server has to be restarted");
 }
 
 /*

@@ -197,20 +197,14 @@ note_ends(void)
 	}
 }
 
-/* Is there a limit for the job itself that has been reached? */
-static bool
-has_its_worker(PmhashJob job)
-{
-	return (job != PMHASH_JOB_PLAIN || !RecoveryInProgress()) &&
-		at_work(job, InvalidOid) > 0;
-}
-
 /* May it have a worker as soon as it is wanted? */
 static bool
 is_startable(const Task *task)
 {
-	return !has_its_worker(task->job) &&
-		(pmhash_rebuild || task->job == PMHASH_JOB_CLEAN);
+	bool		has_its_worker = (task->job != PMHASH_JOB_PLAIN || !RecoveryInProgress()) &&
+		at_work(task->job, InvalidOid) > 0;
+
+	return !has_its_worker && (pmhash_rebuild || task->job == PMHASH_JOB_CLEAN);
 }
 
 static Rank

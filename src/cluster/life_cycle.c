@@ -483,20 +483,6 @@ log_drops(void)
 /* ---- end of transactions ---- */
 
 /*
- * A transaction has committed that drops this file, after 'before' others.  To unlink
- * thousands takes as long as all else that DROP TABLE does for them: that is for
- * the cleaner, as the server leaves the files of a table to the checkpointer.
- */
-static void
-remove_dropped(const Pending *p, int before)
-{
-	if (before >= REMOVED_AT_COMMIT && pmhash_cleaners_run())
-		pmhash_request_cleaning_at_commit();
-	else
-		pmhash_unlink(p->path);
-}
-
-/*
  * What is noted when the transaction has begun to end (ON COMMIT DROP) has not been
  * verified, and is real.  Raises no error, and allocates nothing.
  */
@@ -517,7 +503,13 @@ pmhash_files_committed(void)
 			continue;
 		}
 		if (p->drop)
-			remove_dropped(p, dropped++);
+		{
+			/* thousands are left to the cleaner, as tables' files to the checkpointer */
+			if (dropped++ >= REMOVED_AT_COMMIT && pmhash_cleaners_run())
+				pmhash_request_cleaning_at_commit();
+			else
+				pmhash_unlink(p->path);
+		}
 		free_pending(p);
 	}
 	if (kept > 0)

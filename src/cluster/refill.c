@@ -153,30 +153,6 @@ pmhash_refill_forget(void)
 	refill.old_file = -1;
 }
 
-/* To the end of step 4, or to the next abort, which releases them too (proc.c,
- * ProcReleaseLocks). */
-static void
-lock_for_session(Relation heap, Relation index)
-{
-	refill.heap_lock = heap->rd_lockInfo.lockRelId;
-	refill.index_lock = index->rd_lockInfo.lockRelId;
-	LockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
-	LockRelationIdForSession(&refill.index_lock, ShareUpdateExclusiveLock);
-}
-
-static void
-unlock_for_session(void)
-{
-	UnlockRelationIdForSession(&refill.index_lock, ShareUpdateExclusiveLock);
-	UnlockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
-}
-
-static void
-report_phase(int64 phase)
-{
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, phase);
-}
-
 /* For pg_stat_progress_create_index. */
 static void
 report_begin(Relation index)
@@ -264,7 +240,11 @@ begin(Oid relid)
 		report_begin(index);
 		remove_old_file(heap, index);
 		refill.file_id = pmhash_file_begin_filling(index);
-		lock_for_session(heap, index);
+		/* to the end of step 4, or to an abort (proc.c, ProcReleaseLocks) */
+		refill.heap_lock = heap->rd_lockInfo.lockRelId;
+		refill.index_lock = index->rd_lockInfo.lockRelId;
+		LockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
+		LockRelationIdForSession(&refill.index_lock, ShareUpdateExclusiveLock);
 		PMH_STOP_POINT("rebuild_marked");
 	}
 	if (index != NULL)
@@ -358,7 +338,7 @@ fill_file(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	heap = table_open(refill.heap, ShareUpdateExclusiveLock);
 	index = relation_open(refill.index, ShareUpdateExclusiveLock);
-	report_phase(PROGRESS_CREATEIDX_PHASE_BUILD);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_BUILD);
 	fill(heap, index);
 	PopActiveSnapshot();
 	refill.filled_by = GetTopFullTransactionId();
@@ -393,7 +373,8 @@ make_valid(void)
 	relation_close(index, NoLock);
 	pgstat_progress_end_command();
 	CommitTransactionCommand();
-	unlock_for_session();
+	UnlockRelationIdForSession(&refill.index_lock, ShareUpdateExclusiveLock);
+	UnlockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
 }
 
 /* ---- in one piece ---- */

@@ -524,16 +524,6 @@ read_rows(char *reason)
 /* ---- start and end ---- */
 
 /*
- * Go on with what the file says: the LIVE files, and *head, of this life now in the file
- * as well.  False if it can't be believed, read, or written.
- */
-static bool
-resume(PmhashStandbyHead *head, char *reason)
-{
-	return read_head(head) && write_head(head, reason) && read_rows(reason);
-}
-
-/*
  * This start will go on with what the file says, and the control file is about to have
  * its server life: so does one copy of the head.  Not the one of the life that the
  * control file has still: if the last start was killed that may be the second.  If that
@@ -570,7 +560,8 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	head.timeline = server->control.checkPointCopy.ThisTimeLineID;
 	if (how == PMHASH_STANDBY_DEMOTED && !pmhash_standby_adopt_files())
 		how = PMHASH_STANDBY_FRESH;
-	if (how == PMHASH_STANDBY_RESUME && !resume(&kept, reason))
+	if (how == PMHASH_STANDBY_RESUME &&
+		!(read_head(&kept) && write_head(&kept, reason) && read_rows(reason)))
 		how = PMHASH_STANDBY_FRESH;
 	if (how == PMHASH_STANDBY_FRESH)
 	{

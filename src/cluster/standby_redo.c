@@ -408,18 +408,6 @@ lose_not_inherited(void)
 }
 
 /*
- * No file has anything of the record that the life before was killed in, and it is of
- * another timeline: builds need not wait for this one to get there.  What can't be stored
- * note_applied sees to.
- */
-static void
-forget_touched(void)
-{
-	pmhash_shared->standby->touched = pmhash_shared->standby->skip_to;
-	(void) pmhash_standby_store_touched(InvalidXLogRecPtr);
-}
-
-/*
  * Before the first record of another timeline than that of `applied`, past it: there
  * is a new primary.  Do our files have what its timeline shares with ours, and no
  * more?  Then the record before was of the timeline of `applied`, and this one, which is
@@ -450,20 +438,17 @@ note_timeline(void)
 	else
 	{
 		pmhash_standby_lose_all(false, 0, NULL);
-		forget_touched();
+
+		/*
+		 * No file has anything of the record that the life before was killed in, and it
+		 * is of another timeline: builds need not wait for this one to get there.  What
+		 * can't be stored note_applied sees to.
+		 */
+		pmhash_shared->standby->touched = pmhash_shared->standby->skip_to;
+		(void) pmhash_standby_store_touched(InvalidXLogRecPtr);
 	}
 	LWLockRelease(pmhash_standby_lock);
 	PMH_STOP_POINT("redo_new_timeline");
-}
-
-/* Before the first record past all that was LIVE: that is reached now. */
-static void
-note_reached(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	if (pg_atomic_read_u32(&standby->reached) == 0 && work.end > standby->touched)
-		pg_atomic_write_u32(&standby->reached, 1);
 }
 
 /* A record has been dealt with: `applied`, unless it was skipped. */
@@ -524,7 +509,9 @@ deal_with(XLogReaderState *record)
 	(void) GetCurrentReplayRecPtr(&work.timeline);
 	PMH_STOP_POINT("redo_record");
 	note_timeline();
-	note_reached();
+	if (pg_atomic_read_u32(&pmhash_shared->standby->reached) == 0 &&
+		work.end > pmhash_shared->standby->touched)	/* past all that was LIVE */
+		pg_atomic_write_u32(&pmhash_shared->standby->reached, 1);
 	verdict = pmhash_wal_decode(record, &work.record);
 	switch (verdict)
 	{
@@ -569,13 +556,6 @@ recover_from_error(MemoryContext context)
 	FreeErrorData(error);
 }
 
-/* Is this the startup process of a standby with a pool? */
-static bool
-is_ours_to_do(void)
-{
-	return AmStartupProcess() && ArchiveRecoveryRequested && pmhash_standby_is_active();
-}
-
 /* The launcher is to learn at once that recovery is over. */
 static void
 startup_exit(int code, Datum arg)
@@ -594,7 +574,7 @@ pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
 	if (AmStartupProcess() && !exit_is_known)
 		before_shmem_exit(startup_exit, (Datum) 0);
 	exit_is_known = true;
-	if (!is_ours_to_do())
+	if (!AmStartupProcess() || !ArchiveRecoveryRequested || !pmhash_standby_is_active())
 		return;
 	PG_TRY();
 	{

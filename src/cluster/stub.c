@@ -186,13 +186,6 @@ pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
 	return found;
 }
 
-/* An index whose page does not tell: may standbys have a file of it? */
-static bool
-may_be_logged(Relation index)
-{
-	return RelationIsPermanent(index) && XLogIsNeeded();
-}
-
 /*
  * Mark a stub: its file is never to be used again.  With file_id only if it names that one.
  * The id stays, so that the file can be removed.  A page that is not one of ours is
@@ -234,7 +227,8 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 		marked = make_stub(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
 						   ours ? stub.seed : (PmhashSeed) {0}, reason);
 		PMH_STOP_POINT("stub_before_mark");
-		if (ours ? pmhash_flags_logged(stub.flags) : may_be_logged(index))
+		if (ours ? pmhash_flags_logged(stub.flags) :
+			RelationIsPermanent(index) && XLogIsNeeded())
 			log_page_and_end(buffer, &marked);
 		else
 			log_page(index, buffer, &marked);
