@@ -154,7 +154,8 @@ static void
 load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uint32 bits,
 				uint64 range, uint64 n)
 {
-	uint64		most = Min(n, load_limit(build));
+	uint64		limit = load_limit(build);
+	uint64		most = Min(n, limit);
 	uint64		at = 0;
 
 	reserve_load(build, most);
@@ -442,6 +443,7 @@ static void
 insert_absent(BuildState *build, PmhashSpool *present, int i)
 {
 	PmhashSpool *spool = build->scan.spool;
+	uint64		limit = load_limit(build);
 	Present		here = {NULL, 0};
 
 	take_present(build, present, i, &here);
@@ -458,7 +460,7 @@ insert_absent(BuildState *build, PmhashSpool *present, int i)
 	/* in the order of the heap, not of the hash: so all segments fill evenly */
 	while (spool->partition_n[i] > 0)
 	{
-		uint64		n = Min(spool->partition_n[i], load_limit(build));
+		uint64		n = Min(spool->partition_n[i], limit);
 
 		reserve_load(build, n);
 		pmhash_spool_take(spool, i, build->load, n);

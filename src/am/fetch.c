@@ -563,11 +563,12 @@ pmhash_fetch_release(PmhashFetch *fetch)
 int
 pmhash_chain_members(Page page, OffsetNumber root, OffsetNumber *member)
 {
-	OffsetNumber last = Min(PageGetMaxOffsetNumber(page), MaxHeapTuplesPerPage);
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
 	OffsetNumber offset = root;
 	TransactionId before = InvalidTransactionId;
 	int			n = 0;
 
+	last = Min(last, MaxHeapTuplesPerPage);
 	if (root < FirstOffsetNumber || root > last)
 		return 0;
 	if (ItemIdIsRedirected(PageGetItemId(page, root)))

@@ -115,15 +115,6 @@ visit_bounds(TypeWalk *walk, Oid range)
 	return visit_type(walk, get_range_subtype(range), get_range_collation(range));
 }
 
-/* array_eq compares elements under the collation that it is called with. */
-static bool
-visit_element(TypeWalk *walk, Oid type, Oid collation)
-{
-	Oid			element = get_element_type(type);
-
-	return OidIsValid(element) && visit_type(walk, element, collation);
-}
-
 /*
  * The type beneath domains; InvalidOid if one is not there.  Notes what is in a temporary
  * schema within a row.
@@ -165,8 +156,11 @@ visit_type(TypeWalk *walk, Oid type, Oid collation)
 		case TYPTYPE_MULTIRANGE:
 			return visit_bounds(walk, get_multirange_range(type));
 		default:
-			return visit_element(walk, type, collation);
+			break;
 	}
+	/* array_eq compares elements under the collation that it is called with */
+	type = get_element_type(type);
+	return OidIsValid(type) && visit_type(walk, type, collation);
 }
 
 /*
@@ -501,19 +495,9 @@ shown_name(Oid relid)
 /* ---- indexes whose keys may have such types ---- */
 
 /*
- * May there be a composite type in the keys of this operator class?  Of a base type that
- * is no array, or of an enum, there is none.
+ * The operator classes of an access method in whose keys there may be a composite type,
+ * added to a list.  Of a base type that is no array, or of an enum, there is none.
  */
-static bool
-may_have_rows(Oid type)
-{
-	char		kind = get_typtype(type);
-
-	return kind != TYPTYPE_ENUM &&
-		(kind != TYPTYPE_BASE || OidIsValid(get_element_type(type)));
-}
-
-/* The operator classes of an access method of which that is true, added to a list. */
 static List *
 add_classes(List *classes, Oid method)
 {
@@ -529,7 +513,10 @@ add_classes(List *classes, Oid method)
 	{
 		Form_pg_opclass form = (Form_pg_opclass) GETSTRUCT(tuple);
 
-		if (may_have_rows(form->opcintype))
+		char		kind = get_typtype(form->opcintype);
+
+		if (kind != TYPTYPE_ENUM &&
+			(kind != TYPTYPE_BASE || OidIsValid(get_element_type(form->opcintype))))
 			classes = lappend_oid(classes, form->oid);
 	}
 	systable_endscan(scan);
@@ -565,36 +552,25 @@ add_indexes(List *indexes, Oid opclass)
 }
 
 /*
- * Our indexes that may have a composite type in their keys, some of them several times.
- * By indexes of catalogs: each ALTER TABLE that adds or drops a column looks for them,
- * and pg_class may be long.
+ * ERROR if one of the altered relations is the row type of a key.  Our indexes that may
+ * have one are found by indexes of catalogs: each ALTER TABLE that adds or drops a column
+ * looks for them, and pg_class may be long.
  */
-static List *
-list_candidates(void)
-{
-	List	   *classes = NIL;
-	List	   *indexes = NIL;
-	ListCell   *lc;
-
-	foreach(lc, pmhash_access_methods())
-		classes = add_classes(classes, lfirst_oid(lc));
-	foreach(lc, classes)
-		indexes = add_indexes(indexes, lfirst_oid(lc));
-	list_free(classes);
-	return indexes;
-}
-
-/* ERROR if one of the altered relations is the row type of a key. */
 static void
 check_altered(void)
 {
-	List	   *indexes;
+	List	   *classes = NIL;
+	List	   *indexes = NIL;	/* some of them several times */
 	ListCell   *lc;
 
 	forget_harmless();
 	if (altered == NIL)
 		return;
-	indexes = list_candidates();
+	foreach(lc, pmhash_access_methods())
+		classes = add_classes(classes, lfirst_oid(lc));
+	foreach(lc, classes)
+		indexes = add_indexes(indexes, lfirst_oid(lc));
+	list_free(classes);
 	foreach(lc, indexes)
 	{
 		Oid			relid = altered_in_keys(lfirst_oid(lc));

@@ -147,16 +147,6 @@ is_data_missing(int sqlstate)
 	return sqlstate == ERRCODE_DATA_CORRUPTED;
 }
 
-/* Is the row fetched last still one that SnapshotDirty sees? */
-static bool
-is_still_there(PmhashRow *row)
-{
-	SnapshotData dirty;
-
-	InitDirtySnapshot(dirty);
-	return table_tuple_satisfies_snapshot(row->heap, row->slot, &dirty);
-}
-
 /*
  * Compute the key of a row whose inserter was in progress when it was fetched.  False
  * if the row is no more: its values in TOAST may have gone then, which nothing keeps that
@@ -173,6 +163,7 @@ static bool
 compute_key_if_there(PmhashRow *row, Datum *values, bool *isnull)
 {
 	Computing	computing = {row, values, isnull};
+	SnapshotData dirty;
 	ErrorData  *error;
 
 	PMH_STOP_POINT("row_key_in_progress");
@@ -187,7 +178,8 @@ compute_key_if_there(PmhashRow *row, Datum *values, bool *isnull)
 	/* What the executor held has gone with the subtransaction. */
 	row->estate = NULL;
 	row->info = NULL;
-	if (is_still_there(row))
+	InitDirtySnapshot(dirty);
+	if (table_tuple_satisfies_snapshot(row->heap, row->slot, &dirty))
 		ReThrowError(error);
 	FreeErrorData(error);
 	return false;
@@ -300,18 +292,6 @@ pmhash_keys_equal(Relation index, const Datum *a, const Datum *b)
  * is compared here.
  */
 
-/* Is NULL among what is looked for? */
-static bool
-wants_null(IndexScanDesc scan)
-{
-	for (int i = 0; i < scan->numberOfKeys; i++)
-	{
-		if (scan->keyData[i].sk_flags & SK_SEARCHNULL)
-			return true;
-	}
-	return false;
-}
-
 /* Does an output plugin of logical decoding read a table as of a place in WAL? */
 bool
 pmhash_scan_is_of_decoding(IndexScanDesc scan)
@@ -336,7 +316,12 @@ pmhash_scan_is_taken_as_is(IndexScanDesc scan)
 bool
 pmhash_scan_wants_table(IndexScanDesc scan)
 {
-	return pmhash_scan_is_of_decoding(scan) || wants_null(scan) ||
+	for (int i = 0; i < scan->numberOfKeys; i++)
+	{
+		if (scan->keyData[i].sk_flags & SK_SEARCHNULL)
+			return true;
+	}
+	return pmhash_scan_is_of_decoding(scan) ||
 		(!scan->indexRelation->rd_index->indisvalid &&
 		 RelationGetIndexPredicate(scan->indexRelation) == NIL);
 }
@@ -353,25 +338,23 @@ pmhash_scan_misses_queued(IndexScanDesc scan, const PmhashScan *so)
 	return pmhash_any_queue(so->file) && !index->indisunique && !index->indisexclusion;
 }
 
-/* Does a key of the scan fit a value of a row? */
-static bool
-key_fits(ScanKey key, Datum value, bool isnull)
-{
-	if (key->sk_flags & SK_SEARCHNULL)
-		return isnull;
-	return !isnull && !(key->sk_flags & SK_ISNULL) &&
-		DatumGetBool(FunctionCall2Coll(&key->sk_func, key->sk_collation, value,
-									   key->sk_argument));
-}
-
+/* Do the values of a row fit all keys of the scan? */
 static bool
 keys_fit(IndexScanDesc scan, const Datum *values, const bool *isnull)
 {
 	for (int i = 0; i < scan->numberOfKeys; i++)
 	{
-		int			column = scan->keyData[i].sk_attno - 1;
+		ScanKey		key = &scan->keyData[i];
+		Datum		value = values[key->sk_attno - 1];
 
-		if (!key_fits(&scan->keyData[i], values[column], isnull[column]))
+		if (key->sk_flags & SK_SEARCHNULL)
+		{
+			if (!isnull[key->sk_attno - 1])
+				return false;
+		}
+		else if (isnull[key->sk_attno - 1] || (key->sk_flags & SK_ISNULL) ||
+				 !DatumGetBool(FunctionCall2Coll(&key->sk_func, key->sk_collation, value,
+												 key->sk_argument)))
 			return false;
 	}
 	return true;
@@ -467,34 +450,6 @@ struct PmhashTableWalk
 	uint64		pages;			/* read by all walks of this scan */
 };
 
-/* May this scan be answered by a walk through the table? */
-static bool
-can_walk(IndexScanDesc scan, const PmhashTableWalk *walk, bool is_taken_as_is)
-{
-	return !scan->xs_want_itup &&
-		RelationGetIndexPredicate(scan->indexRelation) == NIL &&
-		pmhash_is_heap_table(walk->heap) &&
-		(is_taken_as_is ||
-		 (IsMVCCSnapshot(scan->xs_snapshot) && walk->pages <= MAX_PAGES));
-}
-
-/*
- * What a walk for logical decoding cannot do: it knows of the keys of the scan only, and
- * has none to hand out.
- */
-static void
-check_decoding(IndexScanDesc scan)
-{
-	bool		partial = RelationGetIndexPredicate(scan->indexRelation) != NIL;
-
-	if (partial || scan->xs_want_itup)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg(partial ? "partial index \"%s\" cannot be used by logical decoding" :
-						"index-only scan of index \"%s\" cannot be used by logical decoding",
-						RelationGetRelationName(scan->indexRelation))));
-}
-
 /*
  * pmhash_table_walk
  *		Begin to walk through the table of a scan, whose index is invalid, or has
@@ -509,6 +464,8 @@ PmhashTableWalk *
 pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 				  bool is_taken_as_is, MemoryContext context)
 {
+	bool		partial;
+
 	if (walk == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
@@ -518,13 +475,22 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 		walk->access = GetAccessStrategy(BAS_BULKREAD);
 		MemoryContextSwitchTo(old);
 	}
-	if (invalid && !can_walk(scan, walk, is_taken_as_is))
+	partial = RelationGetIndexPredicate(scan->indexRelation) != NIL;
+	if (invalid &&
+		(scan->xs_want_itup || partial || !pmhash_is_heap_table(walk->heap) ||
+		 (!is_taken_as_is &&
+		  (!IsMVCCSnapshot(scan->xs_snapshot) || walk->pages > MAX_PAGES))))
 	{
 		PMH_STOP_POINT("walk_before_error");
 		pmhash_invalid_error(scan->indexRelation, scan->xs_snapshot);
 	}
-	if (pmhash_scan_is_of_decoding(scan))
-		check_decoding(scan);
+	/* a walk for decoding knows of the keys of the scan only, and has none to hand out */
+	if (pmhash_scan_is_of_decoding(scan) && (partial || scan->xs_want_itup))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg(partial ? "partial index \"%s\" cannot be used by logical decoding" :
+						"index-only scan of index \"%s\" cannot be used by logical decoding",
+						RelationGetRelationName(scan->indexRelation))));
 	if (!invalid && !pmhash_is_heap_table(walk->heap))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

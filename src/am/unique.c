@@ -491,22 +491,6 @@ row_counts(PmhashRow *row, uint64 value, Datum *values, bool *isnull)
 		pmhash_row_key(row, &dirty, values, isnull);
 }
 
-/* Leave only the rows in value[0 .. n) that count; returns how many. */
-static size_t
-leave_those_that_count(PmhashRow *row, uint64 *value, size_t n)
-{
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-	size_t		left = 0;
-
-	for (size_t i = 0; i < n; i++)
-	{
-		if (row_counts(row, value[i], values, isnull))
-			value[left++] = value[i];
-	}
-	return left;
-}
-
 /* ERROR if two of the rows at value[0 .. n) have one key; others are rare. */
 static void
 compare_rows(PmhashBuildUnique *unique, PmhashRow *row, PmhashRow *other,
@@ -534,15 +518,22 @@ compare_rows(PmhashBuildUnique *unique, PmhashRow *row, PmhashRow *other,
 static void
 check_rows(PmhashBuildUnique *unique, uint64 *value, size_t n)
 {
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	size_t		left = 0;
 	PmhashRow	row;
 	PmhashRow	other;
 
 	pmhash_row_begin(&row, unique->heap, unique->index);
-	n = leave_those_that_count(&row, value, n);
-	if (n > 1)
+	for (size_t i = 0; i < n; i++)
+	{
+		if (row_counts(&row, value[i], values, isnull))
+			value[left++] = value[i];
+	}
+	if (left > 1)
 	{
 		pmhash_row_begin(&other, unique->heap, unique->index);
-		compare_rows(unique, &row, &other, value, n);
+		compare_rows(unique, &row, &other, value, left);
 		pmhash_row_end(&other);
 	}
 	pmhash_row_end(&row);

@@ -271,8 +271,8 @@ check_entry(CheckState *state, const PmhEntry *entry)
 	bool		live = false;
 	bool		unknown = false;
 
-	if (root < FirstOffsetNumber ||
-		root > Min(PageGetMaxOffsetNumber(page), MaxHeapTuplesPerPage))
+	if (root < FirstOffsetNumber || root > MaxHeapTuplesPerPage ||
+		root > PageGetMaxOffsetNumber(page))
 		return ENTRY_WITHOUT_ROW;
 	if (ItemIdIsDead(PageGetItemId(page, root)))
 		return ENTRY_FITS;
