@@ -266,36 +266,6 @@ pmh_bucket_find(const PmhBucket *b, uint64_t hash, uint32_t *state, int *pointer
 }
 
 /*
- * The entries of a bucket that count: the occupied slots but the shadowed
- * ones.
- */
-static inline uint32_t
-pmh_bucket_live(const PmhBucket *b, uint32_t state)
-{
-	uint32_t	live = state & PMH_STATE_OCCUPIED;
-
-	if ((state & PMH_STATE_POINTERS) == 0)
-		return live;
-	for (uint32_t rest = live; rest != 0; rest &= rest - 1)
-	{
-		unsigned	slot = (unsigned) __builtin_ctz(rest);
-		uint64_t	word = pmh_slot_load_word(b, slot);
-
-		if (pmh_word_is_pointer(word))
-		{
-			uint32_t	now;
-			int			pointer;
-			uint32_t	same = pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word),
-											   &now, &pointer);
-
-			if (pointer >= 0)	/* unless the page has just been lost */
-				live &= ~same | UINT32_C(1) << pointer;
-		}
-	}
-	return live;
-}
-
-/*
  * Put an entry into a bucket of a locked segment that has room.  'version' is that of
  * the bucket; home is the bucket whose filter announces the entry ('announce' bits, 0 if
  * it is this one).  Durable on return; fence_first as for pmh_insert.
@@ -385,6 +355,17 @@ pmh_bucket_kinds(const PmhBucket *b, uint32_t *plain, uint32_t *pointers)
 								   &pointer);
 	}
 	*plain &= ~*pointers;
+}
+
+/* The entries of a bucket that count: the occupied slots but the shadowed ones. */
+static inline uint32_t
+pmh_bucket_live(const PmhBucket *b)
+{
+	uint32_t	plain;
+	uint32_t	pointers;
+
+	pmh_bucket_kinds(b, &plain, &pointers);
+	return plain | pointers;
 }
 
 #endif							/* PMH_BUCKET_H */

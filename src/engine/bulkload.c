@@ -98,14 +98,8 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 	while (bulk->ext_end - bulk->ext_next < units)
 	{
 		uint64_t	offset;
-		PmhResult	result = pmh_space_alloc_extent(t, EXTENSION_BLOCKS, &offset);
+		PmhResult	result = pmh_provide_extent(t, EXTENSION_BLOCKS, &offset);
 
-		if (result == PMH_NEED)
-		{
-			result = pmh_provide(t);
-			if (result == PMH_OK)
-				continue;
-		}
 		if (result != PMH_OK)
 			return result;
 		if (bulk->ext_end == offset / PMH_UNIT_SIZE)
@@ -122,18 +116,7 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 	return PMH_OK;
 }
 
-/* Space for a main part, and units for a small segment or one of few. */
-static PmhResult
-take_block(PmhTable *t, uint64_t *offset)
-{
-	PmhResult	result;
-
-	while ((result = pmh_space_alloc_extent(t, 1, offset)) == PMH_NEED &&
-		   (result = pmh_provide(t)) == PMH_OK)
-		;
-	return result;
-}
-
+/* Units for a small segment, or for one of few. */
 static PmhResult
 take_units(PmhTable *t, uint32_t units, uint64_t *unit)
 {
@@ -162,7 +145,7 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 				 &bulk->segment_room, sizeof(PmhBulkSegment)))
 		return pmh_bulk_no_memory(bulk);
 	if (build->size >= PMH_UNITS_PER_BLOCK)
-		result = take_block(t, &main_offset);
+		result = pmh_provide_extent(t, 1, &main_offset);
 	if (result == PMH_OK && units > 0)
 		result = main_offset != 0 && bulk->depth > FEW_SEGMENTS_DEPTH ?
 			take_extension(bulk, units, &ext_unit) : take_units(t, units, &ext_unit);
@@ -435,12 +418,8 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 	PmhPlace	empty;
 	PmhResult	result = PMH_OK;
 
-	while (nblocks > 0 && (result = pmh_space_alloc_extent(t, nblocks, &to)) == PMH_NEED)
-	{
-		result = pmh_provide(t);
-		if (result != PMH_OK)
-			break;
-	}
+	if (nblocks > 0)
+		result = pmh_provide_extent(t, nblocks, &to);
 	if (result == PMH_OK)
 		result = pmh_segment_lock(t, 0, &empty);
 	if (result != PMH_OK)

@@ -299,3 +299,14 @@ pmh_provide(PmhTable *t)
 		result = pmh_directory_double(t, need.doubling_depth);
 	return result;
 }
+
+PmhResult
+pmh_provide_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
+{
+	PmhResult	result;
+
+	while ((result = pmh_space_alloc_extent(t, nblocks, offset)) == PMH_NEED &&
+		   (result = pmh_provide(t)) == PMH_OK)
+		;
+	return result;
+}

@@ -42,4 +42,7 @@ extern PmhResult pmh_space_cut(PmhTable *t, uint64_t keep);
 extern void pmh_space_set_limit(PmhTable *t, uint64_t limit,
 								uint64_t region_blocks);
 
+/* An extent of blocks, for which the file grows if it has to.  No lock may be held. */
+extern PmhResult pmh_provide_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset);
+
 #endif							/* PMH_FILE_SIZE_H */

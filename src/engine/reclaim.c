@@ -343,13 +343,10 @@ make_mark_map(PmhTable *t, PmhReclaim *r)
 
 	for (r->nextents = 0; r->nextents < extents; r->nextents++)
 	{
-		PmhResult	result;
+		PmhResult	result =
+			pmh_provide_extent(t, mark_extent_blocks(r->covered, r->nextents),
+							   &r->extent[r->nextents]);
 
-		do
-			result =
-				pmh_space_alloc_extent(t, mark_extent_blocks(r->covered, r->nextents),
-										 &r->extent[r->nextents]);
-		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 		if (result != PMH_OK)
 		{
 			free_mark_map(t, r);

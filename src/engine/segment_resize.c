@@ -60,8 +60,7 @@ deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
 	for (uint32_t i = 0; i < place->buckets; i++)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
-		uint32_t	state = pmh_bucket_state(b);
-		uint32_t	live = pmh_bucket_live(b, state);
+		uint32_t	live = pmh_bucket_live(b);
 
 #pragma GCC unroll 18
 		for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
@@ -112,7 +111,7 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 
 		for (unsigned half = 0; half < 2; half++)
 			*(uint32_t *) t->build[half]->bucket[i].bytes |= filters;
-		for (uint32_t live = pmh_bucket_live(b, state); live != 0; live &= live - 1)
+		for (uint32_t live = pmh_bucket_live(b); live != 0; live &= live - 1)
 		{
 			unsigned	slot = (unsigned) __builtin_ctz(live);
 			uint64_t	word = pmh_slot_load_word(b, slot);
@@ -282,11 +281,7 @@ count_live(const PmhTable *t, const PmhPlace *place)
 	uint32_t	n = 0;
 
 	for (uint32_t i = 0; i < place->buckets; i++)
-	{
-		const PmhBucket *b = pmh_bucket(t, place, i);
-
-		n += pmh_mask_count(pmh_bucket_live(b, pmh_bucket_state(b)));
-	}
+		n += pmh_mask_count(pmh_bucket_live(pmh_bucket(t, place, i)));
 	return n;
 }
 
