@@ -65,11 +65,14 @@ END $$;
 SELECT key, value FROM jsonb_each(join_node('SELECT w.id, s.pad FROM wanted w LEFT JOIN stock s ON s.k = w.k AND s.v <> 3 WHERE s.v IS NULL OR w.id > 5'))
 WHERE key NOT LIKE '%Time%' AND key NOT LIKE '%Cost%' AND key NOT LIKE '%Blocks%' AND key NOT LIKE 'Plan%'
 	AND key NOT IN ('Plans', 'Memory Usage', 'Disabled', 'Actual Rows') ORDER BY key COLLATE "C";
--- pages: each one visited is one in BUFFERS; nearly all by their hints, once known
-SELECT (j ->> 'Shared Hit Blocks')::int - (j #>> '{Plans,0,Shared Hit Blocks}')::int = (j ->> 'Heap Blocks')::int AS counted,
+-- pages: each one visited is counted once; nearly all by their hints, once known
+BEGIN;
+SELECT pg_stat_get_xact_blocks_fetched('stock'::regclass) AS before \gset
+SELECT pg_stat_get_xact_blocks_fetched('stock'::regclass) - :before = (j ->> 'Heap Blocks')::int AS counted,
 	(j ->> 'Heap Blocks')::int - (j ->> 'Heap Blocks by Hint')::int <= (SELECT relpages FROM pg_class WHERE oid = 'stock'::regclass) AS hinted,
 	(j ->> 'Heap Blocks')::int > (SELECT relpages FROM pg_class WHERE oid = 'stock'::regclass) AS again
 FROM join_node('SELECT w.id, s.pad FROM wanted w JOIN stock s ON s.k = w.k WHERE w.k < 1000') j;
+COMMIT;
 
 -- ---- memory: work_mem is what it takes at most ----
 
