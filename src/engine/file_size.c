@@ -132,10 +132,16 @@ grow_file(PmhTable *t, uint64_t nblocks, uint64_t seen)
 					   end << PMH_BLOCK_SHIFT, &t->error);
 	if (result == PMH_ERR_NO_SPACE)
 	{
+		uint64_t	reserve = end;
+		PmhError	ignored;
+
 		/* Not enough for a reserve: try with what we must have. */
 		end = growth_target(blocks, nblocks, false);
 		result = pm_extend(&t->file, blocks << PMH_BLOCK_SHIFT,
 						   end << PMH_BLOCK_SHIFT, &t->error);
+		/* ext4 has kept all there was, in vain: others may need it. */
+		(void) pm_punch(&t->file, (result == PMH_OK ? end : blocks) << PMH_BLOCK_SHIFT,
+						reserve << PMH_BLOCK_SHIFT, &ignored);
 	}
 	if (result == PMH_OK)
 		result = pm_raise_bound(&t->file, end << PMH_BLOCK_SHIFT, &t->error);

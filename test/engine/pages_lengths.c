@@ -292,6 +292,32 @@ test_full_disk(void)
 	CHECK(within > 0);
 }
 
+/*
+ * A disk that has not room for a reserve: the file takes what it must have, and keeps from
+ * others no more than that.
+ */
+static void
+test_no_reserve(void)
+{
+	PmhTable   *t = load(10 * UNIQUE_KEYS);
+	uint64_t	key = 10 * UNIQUE_KEYS;
+	unsigned	kept = 0;
+
+	REQUIRE(recorded_length(t) > 2 * 1024 * 1024);
+	for (unsigned i = 0; i < 10; i++)
+	{
+		disk = (off_t) (pmh_whole_pages(recorded_length(t)) + 4 * PAGE);
+		REQUIRE(grow_once(t, &key) == PMH_OK);
+		kept += knows_extents &&
+			first_hole(fixture_file_size(path)) > pmh_whole_pages(recorded_length(t));
+	}
+	disk = 0;
+	CHECK(kept == 0);
+	check(t);
+	check_unique(t, key, 1);
+	pmh_close(t);
+}
+
 /* What a shrink gives back begins with a page; the file grows into it again. */
 static void
 test_shrink(void)
@@ -396,6 +422,7 @@ main(void)
 	TEST(test_load());
 	TEST(test_growth());
 	TEST(test_full_disk());
+	TEST(test_no_reserve());
 	TEST(test_shrink());
 	TEST(test_other_pages(false));
 	TEST(test_other_pages(true));
