@@ -67,8 +67,9 @@ SQL
 sub made_standby
 {
 	my ($primary, $name, $settings, %parameters) = @_;
-	my $backup = "for_$name";
-	my $node = PostgreSQL::Test::Cluster->new($name, %parameters);
+	my $unused = unused_name($name);
+	my $backup = "for_$unused";
+	my $node = PostgreSQL::Test::Cluster->new($unused, %parameters);
 
 	$primary->backup($backup);
 	$node->init_from_backup($primary, $backup, has_streaming => 1);

@@ -20,6 +20,7 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_server
+  unused_name
   install_with_stop_points
   install_changed
   install_extension
@@ -91,12 +92,23 @@ sub init_server
 	return;
 }
 
+# A name for a server: that one, or with a number if a server of this file has it.  (Sections
+# of a file call theirs "second"; two of one name end the whole run.)
+my %names;
+sub unused_name
+{
+	my ($name) = @_;
+	my $n = ++$names{$name};
+
+	return $n == 1 ? $name : "${name}_$n";
+}
+
 # A server that preloads pmhash, not started.  Further settings as a string,
 # parameters for PostgreSQL::Test::Cluster after them.
 sub new_server
 {
 	my ($name, $settings, %parameters) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name, %parameters);
+	my $node = PostgreSQL::Test::Cluster->new(unused_name($name), %parameters);
 
 	init_server($node);
 	$node->append_conf('postgresql.conf', <<CONF);
