@@ -372,6 +372,7 @@ make_valid(void)
 					   pmhash_reason_text(refill.reason))));
 	relation_close(index, NoLock);
 	pgstat_progress_end_command();
+	ForceSyncCommit();			/* a crash would cost the rebuild once more */
 	CommitTransactionCommand();
 	UnlockRelationIdForSession(&refill.index_lock, ShareUpdateExclusiveLock);
 	UnlockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
