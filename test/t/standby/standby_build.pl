@@ -331,7 +331,7 @@ SQL
 CREATE FUNCTION slow_key(t text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
 	IF current_setting('test.slow', true) = 'on' THEN
-		PERFORM pg_sleep(0.01);
+		PERFORM pg_sleep(0.02);
 	END IF;
 	RETURN substr(t, 1, 40);
 END $$;
