@@ -30,7 +30,8 @@ struct PmhShrinkPrivate
 	uint32_t	percent;		/* how full segments may become */
 	unsigned	rounds;			/* of emptying, so far */
 	PmhPosition at;				/* where the next segment begins */
-	bool		no_space;		/* the file system is full: build nothing new */
+	bool		no_space;		/* the file can't grow: merging passes over what does not fit,
+								 * later walks build nothing new */
 	bool		gained;			/* this walk has merged or reduced a segment */
 	bool		regions_settled;	/* sparse regions have been emptied */
 	uint64_t	limit;			/* blocks to be kept, when emptying; or 0 */
@@ -49,10 +50,7 @@ struct PmhShrinkPrivate
 	uint64_t	walk_bytes;		/* after it */
 };
 
-/*
- * Get what PMH_NEED asks for.  A full file system is no error: nothing new is
- * built from then on.
- */
+/* Get what PMH_NEED asks for.  A full file system is no error: p->no_space. */
 extern PmhResult pmh_shrink_provide(PmhTable *t, struct PmhShrinkPrivate *p);
 
 extern PmhResult pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p);

@@ -11,6 +11,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <string.h>
+
 #include "compiler.h"
 #include "sort.h"
 
@@ -130,63 +132,68 @@ find_digit(const uint64_t *number, size_t n, bool (*stop) (void), int *shift)
 }
 
 /*
- * Bring the numbers into the order of a digit; those of d end at end[d].  False: stopped,
- * with all of them there.
+ * Bring elements of so many 'words' into the order of a digit, 'bits' wide, of their word
+ * 'key'; start[d] .. start[d + 1] are those of d.  False: stopped, with all of them there.
+ * (Compiled for each kind of elements.)
  */
 static inline bool __attribute__((always_inline))
-permute(uint64_t *number, size_t n, int shift, bool (*stop) (void), size_t *end)
+permute(uint64_t *word, size_t n, const unsigned words, const unsigned key, uint32_t shift,
+		uint32_t bits, size_t *start, bool (*stop) (void))
 {
+#define DIGIT(number)	((number) >> shift & (digits - 1))
+	const uint32_t digits = UINT32_C(1) << bits;
 	size_t		next[DIGITS] = {0};
-	size_t		at = 0;
 	size_t		moved = 0;
 
+	PMH_ASSERT(bits <= DIGIT_BITS && shift + bits <= 64 && words <= 2 && key < words);
 	for (size_t i = 0; i < n; i++)
 	{
 		if (is_stopped(stop, i))
 			return false;
-		next[number[i] >> shift & (DIGITS - 1)]++;
+		next[DIGIT(word[i * words + key])]++;
 	}
-	for (unsigned d = 0; d < DIGITS; d++)
+	start[0] = 0;
+	for (uint32_t d = 0; d < digits; d++)
 	{
-		size_t		count = next[d];
-
-		next[d] = at;
-		at += count;
-		end[d] = at;
+		start[d + 1] = start[d] + next[d];
+		next[d] = start[d];
 	}
-	for (unsigned d = 0; d < DIGITS; d++)
+	PMH_ASSERT(start[digits] == n);
+	for (uint32_t d = 0; d < digits; d++)
 	{
-		while (next[d] < end[d])
+		while (next[d] < start[d + 1])
 		{
-			uint64_t	v = number[next[d]];
-			unsigned	to = v >> shift & (DIGITS - 1);
+			uint64_t	element[2];
+			uint64_t	to;
 
-			while (to != d)
+			memcpy(element, word + next[d] * words, words * sizeof(uint64_t));
+			while ((to = DIGIT(element[key])) != d)
 			{
-				uint64_t	other = number[next[to]];
+				uint64_t   *place = word + next[to]++ * words;
+				uint64_t	other[2];
 
-				number[next[to]++] = v;
-				v = other;
-				to = v >> shift & (DIGITS - 1);
+				memcpy(other, place, words * sizeof(uint64_t));
+				memcpy(place, element, words * sizeof(uint64_t));
+				memcpy(element, other, words * sizeof(uint64_t));
 				if (is_stopped(stop, ++moved))
 				{
-					number[next[d]] = v;
+					memcpy(word + next[d] * words, element, words * sizeof(uint64_t));
 					return false;
 				}
 			}
-			number[next[d]++] = v;
+			memcpy(word + next[d]++ * words, element, words * sizeof(uint64_t));
 			if (is_stopped(stop, ++moved))
 				return false;
 		}
 	}
 	return true;
+#undef DIGIT
 }
 
 void
 pmh_sort_numbers(uint64_t *number, size_t n)
 {
-	size_t		end[DIGITS];
-	size_t		start = 0;
+	size_t		start[DIGITS + 1];
 	int			shift;
 
 	if (n <= FEW)
@@ -197,21 +204,20 @@ pmh_sort_numbers(uint64_t *number, size_t n)
 	(void) find_digit(number, n, NULL, &shift);
 	if (shift < 0)
 		return;
-	(void) permute(number, n, shift, NULL, end);
+	(void) permute(number, n, 1, 0, (uint32_t) shift, DIGIT_BITS, start, NULL);
 	if (shift == 0)
 		return;
-	for (unsigned d = 0; d < DIGITS; start = end[d++])
+	for (unsigned d = 0; d < DIGITS; d++)
 	{
-		if (end[d] - start > 1)
-			pmh_sort_numbers(number + start, end[d] - start);
+		if (start[d + 1] - start[d] > 1)
+			pmh_sort_numbers(number + start[d], start[d + 1] - start[d]);
 	}
 }
 
 bool
 pmh_sort_numbers_until(uint64_t *number, size_t n, bool (*stop) (void))
 {
-	size_t		end[DIGITS];
-	size_t		start = 0;
+	size_t		start[DIGITS + 1];
 	int			shift;
 
 	if (stop())
@@ -225,12 +231,12 @@ pmh_sort_numbers_until(uint64_t *number, size_t n, bool (*stop) (void))
 		return false;
 	if (shift < 0)
 		return true;
-	if (!permute(number, n, shift, stop, end))
+	if (!permute(number, n, 1, 0, (uint32_t) shift, DIGIT_BITS, start, stop))
 		return false;
-	for (unsigned d = 0; d < DIGITS && shift > 0; start = end[d++])
+	for (unsigned d = 0; d < DIGITS && shift > 0; d++)
 	{
-		if (end[d] - start > 1 &&
-			!pmh_sort_numbers_until(number + start, end[d] - start, stop))
+		if (start[d + 1] - start[d] > 1 &&
+			!pmh_sort_numbers_until(number + start[d], start[d + 1] - start[d], stop))
 			return false;
 	}
 	return true;
@@ -244,63 +250,15 @@ precedes(const PmhEntry *a, const PmhEntry *b)
 	return a->hash != b->hash ? a->hash < b->hash : a->value < b->value;
 }
 
-/* As pmh_deal_entries, by hash or by value. */
-static inline bool __attribute__((always_inline))
-deal(PmhEntry *entry, size_t n, bool by_value, uint32_t shift, uint32_t bits,
-	 size_t *start, bool (*stop) (void))
-{
-#define DIGIT(e) ((by_value ? (e).value : (e).hash) >> shift & (digits - 1))
-	uint32_t	digits = UINT32_C(1) << bits;
-	size_t		next[DIGITS] = {0};
-	size_t		moved = 0;
-
-	PMH_ASSERT(bits <= DIGIT_BITS && shift + bits <= 64);
-	for (size_t i = 0; i < n; i++)
-	{
-		if (is_stopped(stop, i))
-			return false;
-		next[DIGIT(entry[i])]++;
-	}
-	start[0] = 0;
-	for (uint32_t d = 0; d < digits; d++)
-	{
-		start[d + 1] = start[d] + next[d];
-		next[d] = start[d];
-	}
-	PMH_ASSERT(start[digits] == n);
-	for (uint32_t d = 0; d < digits; d++)
-	{
-		while (next[d] < start[d + 1])
-		{
-			PmhEntry	e = entry[next[d]];
-			uint64_t	to;
-
-			while ((to = DIGIT(e)) != d)
-			{
-				PmhEntry	other = entry[next[to]];
-
-				entry[next[to]++] = e;
-				e = other;
-				if (is_stopped(stop, ++moved))
-				{
-					entry[next[d]] = e;
-					return false;
-				}
-			}
-			entry[next[d]++] = e;
-			if (is_stopped(stop, ++moved))
-				return false;
-		}
-	}
-	return true;
-#undef DIGIT
-}
+/* An entry is two words, the hash and the value. */
+_Static_assert(sizeof(PmhEntry) == 2 * sizeof(uint64_t) && offsetof(PmhEntry, hash) == 0,
+			   "entries are sorted as pairs of words");
 
 bool
 pmh_deal_entries(PmhEntry *entry, size_t n, uint32_t shift, uint32_t bits, size_t *start,
 				 bool (*stop) (void))
 {
-	return deal(entry, n, false, shift, bits, start, stop);
+	return permute((uint64_t *) entry, n, 2, 0, shift, bits, start, stop);
 }
 
 bool
@@ -338,7 +296,8 @@ pmh_sort_entries(PmhEntry *entry, size_t n, bool (*stop) (void))
 		return true;
 	top = 64 - (uint32_t) __builtin_clzll(hashes != 0 ? hashes : values);
 	shift = top > DIGIT_BITS ? top - DIGIT_BITS : 0;
-	if (!deal(entry, n, hashes == 0, shift, DIGIT_BITS, start, stop))
+	if (!(hashes != 0 ? permute((uint64_t *) entry, n, 2, 0, shift, DIGIT_BITS, start, stop) :
+		  permute((uint64_t *) entry, n, 2, 1, shift, DIGIT_BITS, start, stop)))
 		return false;
 	for (unsigned d = 0; d < DIGITS; d++)
 	{
