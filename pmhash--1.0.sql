@@ -3,6 +3,16 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION pmhash" to load this file. \quit
 
+-- The access method's function and the operator classes are in pg_catalog, as those of
+-- the server's own methods are, so that a class is found by its name with any
+-- search_path.  All else is in a schema of its own, where no tool takes it for a part
+-- of an application's schema; what it is for says who may use it.
+CREATE SCHEMA pmhash;
+GRANT USAGE ON SCHEMA pmhash TO PUBLIC;
+
+COMMENT ON SCHEMA pmhash IS
+'functions and views about pmhash indexes';
+
 -- Access method
 
 CREATE FUNCTION pmhash_handler(internal)
@@ -198,7 +208,7 @@ CREATE OPERATOR CLASS aclitem_ops DEFAULT FOR TYPE aclitem USING pmhash AS
 -- using it meanwhile.  For those that may SELECT from the table and for members
 -- of pg_stat_scan_tables (and so of pg_monitor); to those that are neither the owner
 -- of the index nor in pg_monitor the file's path begins in the pool.
-CREATE FUNCTION pmhash_stats(index regclass,
+CREATE FUNCTION pmhash.stats(index regclass,
 	OUT file text,
 	OUT durability text,
 	OUT bytes bigint,
@@ -227,35 +237,35 @@ RETURNS record
 AS 'MODULE_PATHNAME', 'pmhash_stats'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION pmhash_stats(regclass) IS
+COMMENT ON FUNCTION pmhash.stats(regclass) IS
 'statistics of a pmhash index';
 
 -- Bytes of one index on its storage, file and stub page together.  For
 -- all users, as pg_relation_size is.
-CREATE FUNCTION pmhash_size(index regclass)
+CREATE FUNCTION pmhash.size(index regclass)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'pmhash_size'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION pmhash_size(regclass) IS
+COMMENT ON FUNCTION pmhash.size(regclass) IS
 'disk space used by a pmhash index, in bytes';
 
 -- Is the file sound, and does the index have exactly the rows of its table?  An
 -- ERROR with the first findings if not.  For superusers and whom they grant it
 -- to, as the functions of amcheck: it may keep the machine busy.
-CREATE FUNCTION pmhash_check(index regclass, heapallindexed boolean DEFAULT true)
+CREATE FUNCTION pmhash.check(index regclass, heapallindexed boolean DEFAULT true)
 RETURNS void
 AS 'MODULE_PATHNAME', 'pmhash_check'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
-REVOKE ALL ON FUNCTION pmhash_check(regclass, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pmhash.check(regclass, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION pmhash_check(regclass, boolean) IS
+COMMENT ON FUNCTION pmhash.check(regclass, boolean) IS
 'check the file of a pmhash index, and the index against its table';
 
 -- The files that belong to pmhash indexes of this database.  For all users; where
 -- a file is, for the owner of the index and for pg_monitor.
-CREATE FUNCTION pmhash_files(
+CREATE FUNCTION pmhash.files(
 	OUT index regclass,
 	OUT file text,
 	OUT durability text,
@@ -265,10 +275,10 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pmhash_files'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION pmhash_files() IS
+COMMENT ON FUNCTION pmhash.files() IS
 'files of the pmhash indexes of this database';
 
-CREATE VIEW pmhash_indexes AS
+CREATE VIEW pmhash.indexes AS
 	SELECT n.nspname AS schema,
 		   t.relname AS "table",
 		   c.relname AS index,
@@ -281,16 +291,16 @@ CREATE VIEW pmhash_indexes AS
 		 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		 JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
 		 JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
-		 LEFT JOIN pmhash_files() f ON f.index::pg_catalog.oid = c.oid
+		 LEFT JOIN pmhash.files() f ON f.index::pg_catalog.oid = c.oid
 	WHERE a.amname = 'pmhash' AND c.relkind = 'i';
 
-COMMENT ON VIEW pmhash_indexes IS
+COMMENT ON VIEW pmhash.indexes IS
 'all pmhash indexes of this database and the state they are in';
 
-GRANT SELECT ON pmhash_indexes TO PUBLIC;
+GRANT SELECT ON pmhash.indexes TO PUBLIC;
 
 -- On a standby: how far it is with logged indexes.  NULL elsewhere.
-CREATE FUNCTION pmhash_standby(
+CREATE FUNCTION pmhash.standby(
 	OUT applied_lsn pg_lsn,
 	OUT timeline integer,
 	OUT replayed_lsn pg_lsn,
@@ -303,13 +313,13 @@ RETURNS record
 AS 'MODULE_PATHNAME', 'pmhash_standby'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION pmhash_standby() IS
+COMMENT ON FUNCTION pmhash.standby() IS
 'how far a standby has applied the records of logged pmhash indexes';
 
 -- Cumulative counters
 
 -- Of the pmhash indexes of this database that have been used; see the view.
-CREATE FUNCTION pmhash_stat_index_counters(
+CREATE FUNCTION pmhash.stat_index_counters(
 	OUT index oid,
 	OUT lookups bigint,
 	OUT group_lookups bigint,
@@ -333,11 +343,11 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pmhash_stat_index_counters'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION pmhash_stat_index_counters() IS
+COMMENT ON FUNCTION pmhash.stat_index_counters() IS
 'cumulative counters of the pmhash indexes of this database';
 
 -- Of this server; see the view.
-CREATE FUNCTION pmhash_stat_server(
+CREATE FUNCTION pmhash.stat_server(
 	OUT state text,
 	OUT directory text,
 	OUT directory_free_bytes bigint,
@@ -370,12 +380,12 @@ RETURNS record
 AS 'MODULE_PATHNAME', 'pmhash_stat_server'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION pmhash_stat_server() IS
+COMMENT ON FUNCTION pmhash.stat_server() IS
 'state and cumulative counters of pmhash in this server';
 
 -- For all users, as pg_stat_all_indexes is.  Counted since stats_reset; NULL there: not
--- used yet.  bytes and state are those of pmhash_indexes.
-CREATE VIEW pmhash_stat_indexes AS
+-- used yet.  bytes and state are those of pmhash.indexes.
+CREATE VIEW pmhash.stat_indexes AS
 	SELECT c.oid AS indexrelid,
 		   n.nspname AS schema,
 		   t.relname AS "table",
@@ -405,59 +415,59 @@ CREATE VIEW pmhash_stat_indexes AS
 		 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		 JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
 		 JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
-		 LEFT JOIN pmhash_files() f ON f.index::pg_catalog.oid = c.oid
-		 LEFT JOIN pmhash_stat_index_counters() s ON s.index = c.oid
+		 LEFT JOIN pmhash.files() f ON f.index::pg_catalog.oid = c.oid
+		 LEFT JOIN pmhash.stat_index_counters() s ON s.index = c.oid
 	WHERE a.amname = 'pmhash' AND c.relkind = 'i';
 
-COMMENT ON VIEW pmhash_stat_indexes IS
+COMMENT ON VIEW pmhash.stat_indexes IS
 'cumulative counters of the pmhash indexes of this database';
 
-GRANT SELECT ON pmhash_stat_indexes TO PUBLIC;
+GRANT SELECT ON pmhash.stat_indexes TO PUBLIC;
 
 -- For all users; directory, directory_free_bytes and disabled_reason for pg_monitor.
-CREATE VIEW pmhash_stat AS
-	SELECT * FROM pmhash_stat_server();
+CREATE VIEW pmhash.stat AS
+	SELECT * FROM pmhash.stat_server();
 
-COMMENT ON VIEW pmhash_stat IS
+COMMENT ON VIEW pmhash.stat IS
 'state and cumulative counters of pmhash in this server';
 
-GRANT SELECT ON pmhash_stat TO PUBLIC;
+GRANT SELECT ON pmhash.stat TO PUBLIC;
 
 -- As pg_stat_reset and pg_stat_reset_shared, for superusers and whom they grant it to.
-CREATE FUNCTION pmhash_stat_reset(index regclass DEFAULT NULL)
+CREATE FUNCTION pmhash.stat_reset(index regclass DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'pmhash_stat_reset'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-REVOKE ALL ON FUNCTION pmhash_stat_reset(regclass) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pmhash.stat_reset(regclass) FROM PUBLIC;
 
-COMMENT ON FUNCTION pmhash_stat_reset(regclass) IS
+COMMENT ON FUNCTION pmhash.stat_reset(regclass) IS
 'set the counters of a pmhash index, or of all of this database, to zero';
 
-CREATE FUNCTION pmhash_stat_reset_shared()
+CREATE FUNCTION pmhash.stat_reset_shared()
 RETURNS void
 AS 'MODULE_PATHNAME', 'pmhash_stat_reset_shared'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-REVOKE ALL ON FUNCTION pmhash_stat_reset_shared() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pmhash.stat_reset_shared() FROM PUBLIC;
 
-COMMENT ON FUNCTION pmhash_stat_reset_shared() IS
+COMMENT ON FUNCTION pmhash.stat_reset_shared() IS
 'set the counters of pmhash in this server to zero';
 
 -- pg_total_relation_size and the files of the pmhash indexes.  For all users, as that.
-CREATE FUNCTION pmhash_total_relation_size(relation regclass)
+CREATE FUNCTION pmhash.total_relation_size(relation regclass)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'pmhash_total_relation_size'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION pmhash_total_relation_size(regclass) IS
+COMMENT ON FUNCTION pmhash.total_relation_size(regclass) IS
 'disk space used by a table with its indexes, files of pmhash included, in bytes';
 
 -- For those that may SELECT from the table, as pg_prewarm.
-CREATE FUNCTION pmhash_prewarm(index regclass)
+CREATE FUNCTION pmhash.prewarm(index regclass)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'pmhash_prewarm'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION pmhash_prewarm(regclass) IS
+COMMENT ON FUNCTION pmhash.prewarm(regclass) IS
 'read the file of a pmhash index into the page cache; returns bytes read';

@@ -184,7 +184,7 @@ make_tables()
 			END LOOP;
 		END $$;
 	SQL
-	index_mb=$(sql -c "SELECT pmhash_size('i_pmhash') / 1048576")
+	index_mb=$(sql -c "SELECT pmhash.size('i_pmhash') / 1048576")
 }
 
 # The ways of btree and hash are nested loops.

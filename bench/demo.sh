@@ -149,7 +149,7 @@ crash()
 	echo "answer through pmhash in $(elapsed "$ready" "$first") s.  Answers of pmhash and of sequential scans alike:"
 	run_lib crash.sql -v keys_lost="$keys_lost"
 	sql -c "SELECT format('  %s? %s', question, answer) FROM bench.crash_question JOIN bench.answer USING (question)"
-	sql -c "SELECT format('  pmhash_check: all %s indexes are sound', count(*)) FROM pmhash_indexes WHERE state = 'valid'"
+	sql -c "SELECT format('  pmhash.check: all %s indexes are sound', count(*)) FROM pmhash.indexes WHERE state = 'valid'"
 }
 
 report()

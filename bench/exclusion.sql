@@ -46,7 +46,7 @@ DECLARE
 BEGIN
 	EXECUTE command;
 	ms := extract(epoch FROM clock_timestamp() - since) * 1000;
-	SELECT CASE time_it.method WHEN 'pmhash' THEN pmhash_size(indexrelid)
+	SELECT CASE time_it.method WHEN 'pmhash' THEN pmhash.size(indexrelid)
 		ELSE pg_relation_size(indexrelid) END
 		INTO STRICT size FROM pg_index WHERE indrelid = 'page'::regclass;
 	INSERT INTO figure VALUES (bytes, operation, method, ms,

@@ -152,7 +152,7 @@ measure()
 	timed query-again "$all $count;" "$count"
 	answer_is 1
 	if [ "$method" = pmhash ]; then
-		timed catalog '' "SELECT count(*) FILTER (WHERE state <> 'valid') FROM pmhash_indexes"
+		timed catalog '' "SELECT count(*) FILTER (WHERE state <> 'valid') FROM pmhash.indexes"
 		answer_is 0
 	else
 		timed catalog '' "SELECT count(*) FILTER (WHERE pg_relation_size(indexrelid) < 0) FROM pg_index"

@@ -95,7 +95,7 @@ entries()					# method
 			SELECT pg_sleep(0.3);
 		SQL
 	done
-	sql -c "SELECT entries FROM pmhash_stats('job_status')"
+	sql -c "SELECT entries FROM pmhash.stats('job_status')"
 }
 
 one_queue()					# method synchronous_commit autovacuum
@@ -164,7 +164,7 @@ for method in $methods; do
 		-c "CREATE INDEX flip_k ON flip USING $method (k)" -c "CALL flips($flips)" >/dev/null
 	for n in $(seq 1 300); do echo "CALL look_up($n);"; done | sql >/dev/null
 	count=-
-	[ "$method" != pmhash ] || count=$(sql -c "SELECT entries FROM pmhash_stats('flip_k')")
+	[ "$method" != pmhash ] || count=$(sql -c "SELECT entries FROM pmhash.stats('flip_k')")
 	sql -F ' | ' -c "SELECT '| $method', (array_agg(round(ms::numeric, 3) ORDER BY n))[1], (array_agg(tids ORDER BY n))[1],
 		round(percentile_cont(0.5) WITHIN GROUP (ORDER BY ms)::numeric, 3),
 		percentile_disc(0.5) WITHIN GROUP (ORDER BY tids), '$count |' FROM looked_up"

@@ -62,11 +62,11 @@ rebuild()
 {
 	local file
 
-	file=$(sql -c "SELECT file FROM pmhash_indexes WHERE index = 'item_k'")
+	file=$(sql -c "SELECT file FROM pmhash.indexes WHERE index = 'item_k'")
 	begun=$(now)
 	as_account dd if=/dev/zero of="$file" bs=64 count=1 conv=notrunc status=none
 	sql -c 'INSERT INTO item (k) VALUES (0)'
-	until [ "$(sql -c "SELECT state FROM pmhash_indexes WHERE index = 'item_k'")" = valid ]; do
+	until [ "$(sql -c "SELECT state FROM pmhash.indexes WHERE index = 'item_k'")" = valid ]; do
 		sleep 0.1
 	done
 	ended=$(now)
@@ -113,7 +113,7 @@ measure()						# rows
 	progress "$1 rows: writing, rebuilding, writing"
 	run_load "$1"
 	note_latencies "$1"
-	sql -c "SELECT pmhash_check('item_k')" >/dev/null
+	sql -c "SELECT pmhash.check('item_k')" >/dev/null
 }
 
 make_results

@@ -129,11 +129,11 @@ rebuild_seconds()
 {
 	local file start
 
-	file=$(sql -c "SELECT file FROM pmhash_indexes WHERE index = 'item_k'")
+	file=$(sql -c "SELECT file FROM pmhash.indexes WHERE index = 'item_k'")
 	as_account rm "$file"
 	start=$(now)
 	sql -c "EXPLAIN SELECT count(*) FROM item WHERE k = 1" >/dev/null
-	until [ "$(sql -c "SELECT state FROM pmhash_indexes WHERE index = 'item_k'")" = valid ]; do
+	until [ "$(sql -c "SELECT state FROM pmhash.indexes WHERE index = 'item_k'")" = valid ]; do
 		sleep 0.05
 	done
 	elapsed "$start" "$(now)"
@@ -146,13 +146,13 @@ measure_size()					# rows
 
 	progress "loading $1 rows"
 	load_table "$1"
-	bytes=$(sql -c "SELECT pg_size_pretty(pmhash_size('item_k'))")
+	bytes=$(sql -c "SELECT pg_size_pretty(pmhash.size('item_k'))")
 	sql -c "EXPLAIN SELECT count(*) FROM item WHERE k = hashint8extended(1, 0)" | grep -q item_k ||
 		die "the plan does not use the index"
 	progress "killing it $kills times with pmhash"
 	measure "SELECT count(*) FROM item WHERE k = hashint8extended(1, 0)" 1 true >"$work/with"
 	progress "checking the index"
-	sql -c "SELECT pmhash_check('item_k')" >/dev/null
+	sql -c "SELECT pmhash.check('item_k')" >/dev/null
 	rebuild=$(rebuild_seconds)
 	sql -c "DROP INDEX item_k"
 	preload ''

@@ -4,7 +4,7 @@
 #
 # A table with a unique bigint column, a column with few different values and a
 # text column, with a pmhash index on each.  Prints for each index what
-# pmhash_size says and what its file occupies (st_blocks), and how long DELETE
+# pmhash.size says and what its file occupies (st_blocks), and how long DELETE
 # and VACUUM took; before that, whether look-ups that went on during the VACUUM
 # found just the rows that stay.
 #
@@ -42,14 +42,14 @@ sql >/dev/null <<-SQL
 	VACUUM ANALYZE thing;
 SQL
 
-# name of the index, pmhash_size, bytes that its file occupies
+# name of the index, pmhash.size, bytes that its file occupies
 sizes()
 {
 	local name size path
 
 	sql -At -F ' ' <<-SQL |
-		SELECT c.relname, pmhash_size(c.oid), f.file
-		FROM pg_class c JOIN pmhash_files() f ON f.index = c.oid
+		SELECT c.relname, pmhash.size(c.oid), f.file
+		FROM pg_class c JOIN pmhash.files() f ON f.index = c.oid
 		WHERE c.relname LIKE 'thing\\_%' ORDER BY 1
 	SQL
 	while read -r name size path; do
@@ -93,7 +93,7 @@ fi
 after=$(sizes)
 
 for index in id kind name; do
-	sql -c "SELECT pmhash_check('thing_$index')" >/dev/null
+	sql -c "SELECT pmhash.check('thing_$index')" >/dev/null
 done
 [ "$(sql -At -c "SELECT count(*) FROM thing
 	WHERE id = ANY (ARRAY(SELECT generate_series(1, $rows)))")" = $((rows / 10)) ] ||

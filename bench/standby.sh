@@ -85,7 +85,7 @@ catch_up()
 
 wait_for_index()				# index
 {
-	until [ "$(on_standby -c "SELECT state FROM pmhash_indexes WHERE index = '$1'")" = valid ]; do
+	until [ "$(on_standby -c "SELECT state FROM pmhash.indexes WHERE index = '$1'")" = valid ]; do
 		sleep 0.05
 	done
 }
@@ -212,7 +212,7 @@ measure_lag()
 # What b_k is on the standby.
 state_of_b()
 {
-	on_standby -c "SELECT state FROM pmhash_indexes WHERE index = 'b_k'"
+	on_standby -c "SELECT state FROM pmhash.indexes WHERE index = 'b_k'"
 }
 
 # Percent of a rate that another is.

@@ -40,7 +40,7 @@ BEGIN
 		EXECUTE format('CREATE INDEX foreign_%s ON %I USING %I (%s)', n, split_part(keys, ':', 1), method,
 			split_part(keys, ':', 2));
 		EXECUTE format('INSERT INTO tpch.size SELECT %L, %L, %s(''foreign_%s''), count(*) FROM %I', method, keys,
-			CASE method WHEN 'pmhash' THEN 'pmhash_size' ELSE 'pg_relation_size' END, n, split_part(keys, ':', 1));
+			CASE method WHEN 'pmhash' THEN 'pmhash.size' ELSE 'pg_relation_size' END, n, split_part(keys, ':', 1));
 	END LOOP;
 END $$;
 

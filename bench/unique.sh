@@ -77,7 +77,7 @@ measure()
 	[ "$method" = none ] || [ "$(sql -c "SET enable_indexscan = off; SET enable_indexonlyscan = off; SELECT count(*) || ' ' || count(DISTINCT k) FROM u")" = \
 		"$((before + 3 * more)) $((before + 3 * more))" ] || die "$method: a key is missing or there twice"
 	print_row "$method" "$type" $bulk $single $upsert \
-		"$(sql -c "SELECT coalesce(round((CASE '$method' WHEN 'pmhash' THEN pmhash_size(i) ELSE pg_relation_size(i) END) / 1048576.0)::text, '-') FROM to_regclass('u_k') AS i")"
+		"$(sql -c "SELECT coalesce(round((CASE '$method' WHEN 'pmhash' THEN pmhash.size(i) ELSE pg_relation_size(i) END) / 1048576.0)::text, '-') FROM to_regclass('u_k') AS i")"
 }
 
 print_row()

@@ -66,7 +66,7 @@ COMMIT;
 SELECT count(*) FROM lists WHERE k = ANY (ARRAY(SELECT generate_series(0, 63)));
 VACUUM lists;
 SELECT * FROM by_any;
-SELECT pmhash_check('lists_k');
+SELECT pmhash.check('lists_k');
 DROP VIEW by_any, scan_memory;
 DROP FUNCTION steps_back;
 DROP TABLE lists;

@@ -29,7 +29,7 @@ BEGIN
 		entries := CASE WHEN h.reltuples = b.reltuples THEN 'same'
 						ELSE format('%s, btree %s', h.reltuples, b.reltuples) END;
 		old_snapshots := CASE WHEN h.indcheckxmin = b.indcheckxmin THEN 'same' ELSE 'other' END;
-		PERFORM pmhash_check('bp_h');
+		PERFORM pmhash.check('bp_h');
 		IF h.indcheckxmin OR columns IS NOT NULL THEN
 			lookups := 'none';
 		ELSE

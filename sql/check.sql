@@ -1,5 +1,5 @@
 --
--- pmhash_check: silent where all is well.  What it finds in damaged files is
+-- pmhash.check: silent where all is well.  What it finds in damaged files is
 -- for the TAP test.
 --
 -- One call for each of a table's indexes; both forms.
@@ -11,8 +11,8 @@ BEGIN
 	FOR index IN SELECT i.indexrelid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 				 JOIN pg_am a ON a.oid = c.relam
 				 WHERE i.indrelid = tab AND a.amname = 'pmhash' ORDER BY c.relname LOOP
-		PERFORM pmhash_check(index);
-		PERFORM pmhash_check(index, false);
+		PERFORM pmhash.check(index);
+		PERFORM pmhash.check(index, false);
 		RETURN NEXT index;
 	END LOOP;
 END $$;
@@ -167,7 +167,7 @@ CREATE OR REPLACE FUNCTION ck_lie(i int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsq
 CREATE FUNCTION check_fails(index regclass, OUT message text, OUT detail text, OUT state text)
 LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM pmhash_check(index);
+	PERFORM pmhash.check(index);
 EXCEPTION WHEN index_corrupted THEN
 	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, state = RETURNED_SQLSTATE;
 	SELECT string_agg(regexp_replace(line, '[0-9a-f]{16}', '...'), E'\n' ORDER BY line COLLATE "C")
@@ -188,17 +188,17 @@ CREATE TABLE ck_bad (k int4) PARTITION BY HASH (k);
 CREATE TABLE ck_bad_1 PARTITION OF ck_bad FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 CREATE INDEX ck_bad_k ON ck_bad USING pmhash (k);
 CREATE INDEX ck_bad_btree ON ck_bad_1 (k);
-SELECT pmhash_check('ck_bad_k');
-SELECT pmhash_check('ck_bad_1_k_idx');
-SELECT pmhash_check('ck_bad_btree');
-SELECT pmhash_check('ck_bad_1');
+SELECT pmhash.check('ck_bad_k');
+SELECT pmhash.check('ck_bad_1_k_idx');
+SELECT pmhash.check('ck_bad_btree');
+SELECT pmhash.check('ck_bad_1');
 \set VERBOSITY sqlstate
-SELECT pmhash_check(0);
+SELECT pmhash.check(0);
 \set VERBOSITY default
-SELECT pmhash_check(0);
-SELECT pmhash_check(NULL) IS NULL;
+SELECT pmhash.check(0);
+SELECT pmhash.check(NULL) IS NULL;
 UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ck_bad_1_k_idx'::regclass;
-SELECT pmhash_check('ck_bad_1_k_idx');
+SELECT pmhash.check('ck_bad_1_k_idx');
 DROP TABLE ck_bad;
 
 -- for superusers and whom they grant it to; functions run as the table's owner
@@ -216,14 +216,14 @@ ALTER TABLE ck_owned OWNER TO regress_pmhash_checked;
 INSERT INTO ck_owned SELECT generate_series(1, 10);
 CREATE INDEX ck_owned_k ON ck_owned USING pmhash (ck_who(k));
 SET ROLE regress_pmhash_checker;
-SELECT pmhash_check('ck_owned_k');
+SELECT pmhash.check('ck_owned_k');
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION pmhash_check(regclass, boolean) TO regress_pmhash_checker;
+GRANT EXECUTE ON FUNCTION pmhash.check(regclass, boolean) TO regress_pmhash_checker;
 SET ROLE regress_pmhash_checker;
-SELECT pmhash_check('ck_owned_k');
+SELECT pmhash.check('ck_owned_k');
 SELECT current_user;
 RESET ROLE;
-REVOKE EXECUTE ON FUNCTION pmhash_check(regclass, boolean) FROM regress_pmhash_checker;
+REVOKE EXECUTE ON FUNCTION pmhash.check(regclass, boolean) FROM regress_pmhash_checker;
 DROP TABLE ck_owned;
 DROP ROLE regress_pmhash_checker, regress_pmhash_checked;
 

@@ -17,7 +17,7 @@ DECLARE
 BEGIN
 	FOR i IN 1..500 LOOP
 		EXECUTE query;
-		SELECT s.entries INTO entries FROM pmhash_stats(index) s;
+		SELECT s.entries INTO entries FROM pmhash.stats(index) s;
 		EXIT WHEN entries <= wanted;
 		PERFORM pg_sleep(0.02);
 	END LOOP;
@@ -35,7 +35,7 @@ DO $$ BEGIN
 		COMMIT;
 	END LOOP;
 END $$;
-SELECT entries FROM pmhash_stats('dead_k');
+SELECT entries FROM pmhash.stats('dead_k');
 SELECT entries_after_scans('dead_k', 3000, 'SELECT v FROM generate_series(0, 9) g JOIN dead ON k = g');
 SELECT * FROM every_key('dead', 'k', 'dead_k');
 
@@ -50,7 +50,7 @@ SELECT * FROM every_key('dead', 'k', 'dead_k');
 -- rolled back, too
 BEGIN;
 INSERT INTO dead SELECT i % 10, i FROM generate_series(1, 2000) i;
-SELECT entries FROM pmhash_stats('dead_k');
+SELECT entries FROM pmhash.stats('dead_k');
 -- not by one's own transaction: it may go on
 SELECT count(*) FROM generate_series(0, 9) g JOIN dead ON k = g;
 SAVEPOINT s;
@@ -69,7 +69,7 @@ SELECT count(*) FROM dead WHERE k = 4;
 INSERT INTO dead SELECT 4, i FROM generate_series(1, 300) i;
 VACUUM dead;
 INSERT INTO dead SELECT 4, i FROM generate_series(1, 300) i;
-SELECT entries FROM pmhash_stats('dead_k');
+SELECT entries FROM pmhash.stats('dead_k');
 SELECT * FROM every_key('dead', 'k', 'dead_k');
 
 -- unlogged and temporary tables have no WAL to wait for
@@ -98,7 +98,7 @@ BEGIN
 	FOR i IN 1..1000 LOOP
 		before := entries;
 		PERFORM count(v) FROM dead_queue WHERE k = 1;
-		SELECT s.entries INTO entries FROM pmhash_stats('dead_queue_k') s;
+		SELECT s.entries INTO entries FROM pmhash.stats('dead_queue_k') s;
 		-- (others' snapshots, or WAL, may keep them for a while)
 		lookups := lookups + (entries < before)::int;
 		-- No look-up finds more than this; one may remove as well what those

@@ -12,20 +12,20 @@ CREATE VIEW gi_both AS SELECT k.rows, k.by_index, k.by_bitmap, t.by_index AS tex
 BEGIN;
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 2000) i;
 SELECT * FROM gi_both;
-SELECT entries FROM pmhash_stats('gi_k');
+SELECT entries FROM pmhash.stats('gi_k');
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 1000) i;
-SELECT entries FROM pmhash_stats('gi_t');
+SELECT entries FROM pmhash.stats('gi_t');
 COMMIT;
 SELECT * FROM gi_both;
 
 -- read in another statement than the next of this session: applied at commit
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(2001, 2500) i;
-SELECT entries FROM pmhash_stats('gi_k');
+SELECT entries FROM pmhash.stats('gi_k');
 SELECT * FROM gi_both;
 
 -- more than a queue holds
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(10001, 60000) i;
-SELECT entries FROM pmhash_stats('gi_k');
+SELECT entries FROM pmhash.stats('gi_k');
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SELECT count(*) FROM generate_series(10001, 60000) i
@@ -95,12 +95,12 @@ SELECT * FROM gi_both;
 -- what waits when a subtransaction is aborted is dropped: of 500 rows, all but
 -- the first 16, which are inserted at once
 BEGIN;
-SELECT entries AS before FROM pmhash_stats('gi_k') \gset
+SELECT entries AS before FROM pmhash.stats('gi_k') \gset
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 100) i;
 SAVEPOINT a;
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 500) i;
 ROLLBACK TO a;
-SELECT entries - :before AS entries FROM pmhash_stats('gi_k');
+SELECT entries - :before AS entries FROM pmhash.stats('gi_k');
 ROLLBACK;
 
 -- what a transaction may do to table and index after an insert
@@ -110,7 +110,7 @@ REINDEX INDEX gi_k;
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 100) i;
 COMMIT;
 SELECT * FROM gi_both;
-SELECT pmhash_check('gi_k'), pmhash_check('gi_t');
+SELECT pmhash.check('gi_k'), pmhash.check('gi_t');
 BEGIN;
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 100) i;
 TRUNCATE gi;
@@ -119,7 +119,7 @@ TRUNCATE gi;
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 200) i;
 COMMIT;
 SELECT * FROM gi_both;
-SELECT entries FROM pmhash_stats('gi_k');
+SELECT entries FROM pmhash.stats('gi_k');
 BEGIN;
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 100) i;
 DROP INDEX gi_t;
@@ -134,7 +134,7 @@ TRUNCATE gi_new;
 INSERT INTO gi_new SELECT generate_series(1, 70);
 COMMIT;
 SELECT * FROM gi_both;
-SELECT pmhash_check('gi_k'), pmhash_check('gi_t'), pmhash_check('gi_new_k_idx');
+SELECT pmhash.check('gi_k'), pmhash.check('gi_t'), pmhash.check('gi_new_k_idx');
 BEGIN;
 INSERT INTO gi_new SELECT generate_series(1, 100);
 DROP TABLE gi_new;
@@ -253,7 +253,7 @@ DROP FUNCTION gi_built, gi_v, gi_read, gi_fill;
 -- never for constraints, nor under SERIALIZABLE; nor when it is off
 CREATE TABLE gi_x (k int8, EXCLUDE USING pmhash (k WITH =));
 INSERT INTO gi_x SELECT i % 100 FROM generate_series(1, 200) i;
-SELECT entries > 16 AS "at once" FROM pmhash_stats('gi_x_k_excl');
+SELECT entries > 16 AS "at once" FROM pmhash.stats('gi_x_k_excl');
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 INSERT INTO gi SELECT i, 'x' || i FROM generate_series(1, 100) i;
 COMMIT;
@@ -271,12 +271,12 @@ INSERT INTO gi_temp SELECT generate_series(1, 100);
 SET LOCAL enable_seqscan = off;
 SELECT count(*) FROM gi_temp WHERE k = 50;
 COMMIT;
-SELECT entries FROM pmhash_stats('gi_temp_k');
+SELECT entries FROM pmhash.stats('gi_temp_k');
 CREATE UNLOGGED TABLE gi_unlogged (k int8);
 CREATE INDEX gi_unlogged_k ON gi_unlogged USING pmhash (k);
 INSERT INTO gi_unlogged SELECT generate_series(1, 100);
-SELECT entries FROM pmhash_stats('gi_unlogged_k');
-SELECT pmhash_check('gi_k'), pmhash_check('gi_t'), pmhash_check('gi_unlogged_k');
+SELECT entries FROM pmhash.stats('gi_unlogged_k');
+SELECT pmhash.check('gi_k'), pmhash.check('gi_t'), pmhash.check('gi_unlogged_k');
 
 -- Which statements' rows wait: entries that are in the table when a statement of
 -- 500 rows is undone before a queue has been applied.  The first 16 are put
@@ -284,13 +284,13 @@ SELECT pmhash_check('gi_k'), pmhash_check('gi_t'), pmhash_check('gi_unlogged_k')
 -- nothing is known of what it does.
 CREATE FUNCTION gi_at_once(statement text, index regclass = 'gi_k') RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
-	before int8 := (SELECT entries FROM pmhash_stats(index));
+	before int8 := (SELECT entries FROM pmhash.stats(index));
 BEGIN
 	BEGIN
 		EXECUTE statement;
 		RAISE 'undo';
 	EXCEPTION WHEN raise_exception THEN
-		RETURN (SELECT entries - before FROM pmhash_stats(index));
+		RETURN (SELECT entries - before FROM pmhash.stats(index));
 	END;
 END $$;
 TRUNCATE gi;
@@ -348,13 +348,13 @@ SELECT bytes BETWEEN 100000 AND 1100000 AS capped FROM gi_memory;
 RELEASE a;
 SELECT bytes < 1100000 AS capped FROM gi_memory;
 -- each partition is read, so none has anything left to wait
-SELECT sum(entries) FROM pg_inherits, pmhash_stats(inhrelid) WHERE inhparent = 'gi_many_k_idx'::regclass;
+SELECT sum(entries) FROM pg_inherits, pmhash.stats(inhrelid) WHERE inhparent = 'gi_many_k_idx'::regclass;
 SELECT bytes < 50000 AS "given back" FROM gi_memory;
 INSERT INTO gi_many SELECT i, i % 64 FROM generate_series(1, 10000) i;
 COMMIT;
 SELECT bytes FROM gi_memory;
 RESET work_mem;
-SELECT sum(entries) AS entries, count(pmhash_check(inhrelid)) AS checked FROM pg_inherits, pmhash_stats(inhrelid) WHERE inhparent = 'gi_many_k_idx'::regclass;
+SELECT sum(entries) AS entries, count(pmhash.check(inhrelid)) AS checked FROM pg_inherits, pmhash.stats(inhrelid) WHERE inhparent = 'gi_many_k_idx'::regclass;
 
 DROP TABLE gi, gi_log, gi_keys, gi_x, gi_temp, gi_unlogged, gi_parts, gi_from, gi_many CASCADE;
 DROP VIEW gi_memory;

@@ -139,7 +139,7 @@ FETCH 1 FROM kept;
 FETCH 1 FROM lost;
 CLOSE ALL;
 
-SELECT pmhash_check('held_k');
+SELECT pmhash.check('held_k');
 RESET ALL;
 DROP TABLE held, held_keys, held_ways, given;
 DROP FUNCTION by_settings, take, open_all, judge;

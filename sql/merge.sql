@@ -124,7 +124,7 @@ SELECT by_way('table');
 SELECT tableoid::regclass, count(*), sum(v), sum(k) FROM parted GROUP BY 1 ORDER BY 1;
 SELECT * FROM every_key('parted', 'k', 'parted_1_k_idx');
 SELECT * FROM every_key('merged', 'k', 'merged_k');
-SELECT pmhash_check('merged_k'), pmhash_check('parted_1_k_idx'), pmhash_check('parted_2_k_idx');
+SELECT pmhash.check('merged_k'), pmhash.check('parted_1_k_idx'), pmhash.check('parted_2_k_idx');
 RESET ALL;
 DROP TABLE merged, source, parted;
 DROP FUNCTION fill, by_way, contents, merge_by_each_way, look;

@@ -433,10 +433,10 @@ CREATE INDEX filled_10 ON filled USING pmhash (k) WITH (fillfactor = 10);
 CREATE INDEX filled_default ON filled USING pmhash (k);
 CREATE INDEX filled_100 ON filled USING pmhash (k) WITH (fillfactor = 100);
 SELECT relname, reloptions FROM pg_class WHERE relname LIKE 'filled\_%' ORDER BY 1;
-SELECT segments > 5 * (SELECT segments FROM pmhash_stats('filled_100')) AS sparse,
+SELECT segments > 5 * (SELECT segments FROM pmhash.stats('filled_100')) AS sparse,
 	   load_factor < 0.2 AS roughly_a_tenth
-FROM pmhash_stats('filled_10');
-SELECT load_factor > 0.85 AS full, entries FROM pmhash_stats('filled_default');
+FROM pmhash.stats('filled_10');
+SELECT load_factor > 0.85 AS full, entries FROM pmhash.stats('filled_default');
 DROP INDEX filled_default, filled_100;
 SELECT * FROM every_key('filled', 'k', 'filled_10');
 INSERT INTO filled SELECT generate_series(20001, 100000);

@@ -236,7 +236,7 @@ DECLARE
 BEGIN
 	FOR i IN 1..500 LOOP
 		PERFORM sum(v) FROM pages_dead WHERE k = 1;
-		SELECT s.entries INTO entries FROM pmhash_stats('pages_dead_k') s;
+		SELECT s.entries INTO entries FROM pmhash.stats('pages_dead_k') s;
 		EXIT WHEN entries <= wanted;
 		PERFORM pg_sleep(0.02);
 	END LOOP;
@@ -280,6 +280,6 @@ SET ROLE pages_guest;
 SELECT plan('SELECT v FROM pages WHERE k = 3 AND tell(v)');
 SELECT count(*), max(v) <= 9500 AS kept FROM pages WHERE k = 3 AND tell(v);
 RESET ROLE;
-SELECT pmhash_check('pages_k'), pmhash_check('narrow_k'), pmhash_check('pages_dead_k');
+SELECT pmhash.check('pages_k'), pmhash.check('narrow_k'), pmhash.check('pages_dead_k');
 DROP TABLE pages_dead, parts, narrow, pages_few, pages CASCADE;
 DROP ROLE pages_guest;

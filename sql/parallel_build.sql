@@ -34,8 +34,8 @@ RESET max_parallel_maintenance_workers;
 RESET client_min_messages;
 
 SELECT index, entries FROM unnest('{pb_k,pb_t,pb_n,pb_two,pb_part,pb_expr,pb_small,pb_dup,pb_unsafe,pb_alone}'::regclass[]) index,
-	pmhash_stats(index);
-SELECT index, pmhash_check(index) FROM unnest('{pb_k,pb_t,pb_n,pb_two,pb_part,pb_expr,pb_small,pb_dup,pb_unsafe,pb_alone}'::regclass[]) index;
+	pmhash.stats(index);
+SELECT index, pmhash.check(index) FROM unnest('{pb_k,pb_t,pb_n,pb_two,pb_part,pb_expr,pb_small,pb_dup,pb_unsafe,pb_alone}'::regclass[]) index;
 DROP INDEX pb_k, pb_small, pb_alone;
 SELECT * FROM every_key('pb', 't', 'pb_t');
 SELECT * FROM every_key('pb', 'n', 'pb_n');
@@ -48,5 +48,5 @@ CREATE INDEX pb_fails ON pb USING pmhash (pb_fails(k));
 ALTER TABLE pb ADD EXCLUDE USING pmhash (dup WITH =);
 ALTER TABLE pb ADD CONSTRAINT pb_excl EXCLUDE USING pmhash (t WITH =);
 INSERT INTO pb VALUES (0, 'text number 7', 0, 0);
-SELECT count(*) FROM pmhash_indexes WHERE "table" = 'pb' AND state <> 'valid';
+SELECT count(*) FROM pmhash.indexes WHERE "table" = 'pb' AND state <> 'valid';
 DROP TABLE pb;

@@ -61,14 +61,14 @@ CREATE INDEX ON refused USING pmhash (ctid);
 
 -- the functions: no index, an index of another kind, a table, NULL
 CREATE INDEX refused_btree ON refused USING btree (k);
-SELECT pmhash_size('refused_btree');
-SELECT pmhash_size('refused');
-SELECT pmhash_size('no_such_index');
-SELECT pmhash_size(0);
-SELECT pmhash_size(NULL);
-SELECT pmhash_stats('refused_btree');
-SELECT pmhash_stats('refused');
-SELECT pmhash_stats(NULL);
+SELECT pmhash.size('refused_btree');
+SELECT pmhash.size('refused');
+SELECT pmhash.size('no_such_index');
+SELECT pmhash.size(0);
+SELECT pmhash.size(NULL);
+SELECT pmhash.stats('refused_btree');
+SELECT pmhash.stats('refused');
+SELECT pmhash.stats(NULL);
 
 -- after all that
 SELECT * FROM every_key('refused', 'k', 'refused_k');

@@ -45,7 +45,7 @@ ALTER TYPE kept.pair ADD ATTRIBUTE c int4;
 ALTER TABLE keyed ADD CONSTRAINT keyed_p EXCLUDE USING pmhash (p WITH =);
 INSERT INTO keyed VALUES (ROW (1, 2, NULL));
 SELECT * FROM answers('SELECT * FROM keyed WHERE p = ROW (1, 2, NULL)::kept.pair', 'keyed_p');
-SELECT pmhash_check('keyed_p');
+SELECT pmhash.check('keyed_p');
 -- rows that become equal: the constraint finds them
 ALTER TABLE keyed DROP CONSTRAINT keyed_p;
 ALTER TYPE kept.pair DROP ATTRIBUTE b;

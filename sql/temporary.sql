@@ -74,7 +74,7 @@ CREATE TABLE refers (i int4 REFERENCES referred DEFERRABLE);
 BEGIN;
 CREATE TEMP TABLE tmp (k int4) ON COMMIT DROP;
 CREATE INDEX tmp_k ON tmp USING pmhash (k);
-SELECT file FROM pmhash_indexes WHERE index = 'tmp_k' \gset
+SELECT file FROM pmhash.indexes WHERE index = 'tmp_k' \gset
 COMMIT;
 BEGIN;
 SAVEPOINT a;
@@ -92,7 +92,7 @@ SELECT count(*) FROM refers;
 SAVEPOINT a;
 CREATE TEMP TABLE tmp (k int4) ON COMMIT DROP;
 CREATE INDEX tmp_k ON tmp USING pmhash (k);
-SELECT file FROM pmhash_indexes WHERE index = 'tmp_k' \gset
+SELECT file FROM pmhash.indexes WHERE index = 'tmp_k' \gset
 RELEASE a;
 COMMIT;
 SELECT subtransactions();
@@ -102,7 +102,7 @@ BEGIN;
 SAVEPOINT a;
 CREATE TEMP TABLE tmp (k int4) ON COMMIT DROP;
 CREATE INDEX tmp_k ON tmp USING pmhash (k);
-SELECT file FROM pmhash_indexes WHERE index = 'tmp_k' \gset
+SELECT file FROM pmhash.indexes WHERE index = 'tmp_k' \gset
 ROLLBACK TO a;
 COMMIT;
 SELECT subtransactions();
@@ -120,7 +120,7 @@ BEGIN;
 INSERT INTO tmp SELECT i FROM generate_series(1, 100) i;
 COMMIT;
 SELECT subtransactions();
-SELECT file FROM pmhash_indexes WHERE index = 'tmp_k' \gset
+SELECT file FROM pmhash.indexes WHERE index = 'tmp_k' \gset
 DISCARD TEMP;
 SELECT subtransactions();
 SELECT pg_stat_file(:'file', true) IS NULL AS removed;
@@ -131,7 +131,7 @@ CREATE CONSTRAINT TRIGGER last AFTER INSERT ON referred DEFERRABLE INITIALLY DEF
 	FOR EACH ROW EXECUTE FUNCTION drop_tmp();
 CREATE TEMP TABLE tmp (k int4);
 CREATE INDEX tmp_k ON tmp USING pmhash (k);
-SELECT file FROM pmhash_indexes WHERE index = 'tmp_k' \gset
+SELECT file FROM pmhash.indexes WHERE index = 'tmp_k' \gset
 INSERT INTO referred VALUES (11);
 SELECT subtransactions();
 SELECT pg_stat_file(:'file', true) IS NULL AS removed;

@@ -324,6 +324,6 @@ ROLLBACK PREPARED 'uniq';
 ROLLBACK;
 \endif
 INSERT INTO uniq VALUES (50000, 'waits');
-SELECT pmhash_check('uniq_id'), pmhash_check('uniq_url');
+SELECT pmhash.check('uniq_id'), pmhash.check('uniq_url');
 SELECT * FROM every_key('uniq', 'id', 'uniq_id');
 DROP TABLE uniq;

@@ -12,18 +12,18 @@ SELECT pg_relation_size('sparse') / current_setting('block_size')::int * 37 > 51
 SET maintenance_work_mem = '1MB';
 DELETE FROM sparse WHERE k % 3 = 0;
 VACUUM sparse;
-SELECT entries FROM pmhash_stats('sparse_k');
+SELECT entries FROM pmhash.stats('sparse_k');
 INSERT INTO sparse SELECT i, repeat('y', 700) FROM generate_series(20001, 24800) i;
-SELECT pmhash_check('sparse_k');
+SELECT pmhash.check('sparse_k');
 SELECT * FROM every_key('sparse', 'k', 'sparse_k');
 
 -- with it
 RESET maintenance_work_mem;
 DELETE FROM sparse WHERE k % 3 = 1;
 VACUUM sparse;
-SELECT entries FROM pmhash_stats('sparse_k');
+SELECT entries FROM pmhash.stats('sparse_k');
 INSERT INTO sparse SELECT i, repeat('z', 700) FROM generate_series(30001, 34800) i;
-SELECT pmhash_check('sparse_k');
+SELECT pmhash.check('sparse_k');
 SELECT * FROM every_key('sparse', 'k', 'sparse_k');
 
 DROP TABLE sparse;

@@ -55,7 +55,7 @@ SELECT bench.ask('pmhash after the crash', question, query, index)
 	FROM bench.crash_question;
 
 -- Each row has one entry, each entry has its row: the product's own check.
-SELECT pmhash_check(format('%I.%I', schema, index)::regclass) FROM pmhash_indexes;
+SELECT pmhash.check(format('%I.%I', schema, index)::regclass) FROM pmhash.indexes;
 
 -- pgbench's own invariant: what was booked is what the accounts have.
 SELECT bench.confirm('the accounts', 'sum of what was booked',

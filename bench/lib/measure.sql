@@ -205,7 +205,7 @@ $$
 BEGIN
 	IF (SELECT a.amname FROM pg_class c JOIN pg_am a ON a.oid = c.relam
 		WHERE c.oid = index) = 'pmhash' THEN
-		RETURN pmhash_size(index);
+		RETURN pmhash.size(index);
 	END IF;
 	RETURN pg_relation_size(index);
 END

@@ -15,7 +15,7 @@ FROM pg_stat_user_tables WHERE schemaname = :'method' AND seq_scan > 0;
 -- Every index against its table; an error tells what is wrong.
 SELECT FROM
 (
-	SELECT CASE amname WHEN 'pmhash' THEN pmhash_check(c.oid)::text
+	SELECT CASE amname WHEN 'pmhash' THEN pmhash.check(c.oid)::text
 		ELSE bt_index_check(c.oid, true)::text END AS checked
 	FROM pg_class AS c JOIN pg_am AS a ON a.oid = c.relam
 	WHERE c.relnamespace = :'method'::regnamespace AND c.relkind = 'i'

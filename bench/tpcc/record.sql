@@ -27,6 +27,6 @@ $$;
 -- Bytes of an index: pmhash keeps only a stub page where PostgreSQL looks.
 CREATE FUNCTION tpcc.index_bytes(index regclass) RETURNS bigint LANGUAGE sql AS
 $$
-	SELECT CASE amname WHEN 'pmhash' THEN pmhash_size(c.oid) ELSE pg_relation_size(c.oid) END
+	SELECT CASE amname WHEN 'pmhash' THEN pmhash.size(c.oid) ELSE pg_relation_size(c.oid) END
 	FROM pg_class AS c JOIN pg_am AS a ON a.oid = c.relam WHERE c.oid = index;
 $$;

@@ -158,7 +158,7 @@ report()
 	as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -v ON_ERROR_STOP=1 \
 		-f - <"$tree/bench/tpcc/report.sql"
 	echo "After each of $((2 * rounds)) rounds: consistency conditions 1 to 10 and 12 hold, every acknowledged"
-	echo "payment is there, every index was used and agrees with its table (pmhash_check, amcheck)."
+	echo "payment is there, every index was used and agrees with its table (pmhash.check, amcheck)."
 	print_load
 	echo "This is no TPC-C result: see bench/README.md."
 }

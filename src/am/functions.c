@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * functions.c
- *	  SQL functions about one index: pmhash_stats, pmhash_size,
- *	  pmhash_total_relation_size, pmhash_prewarm.
+ *	  SQL functions about one index: pmhash.stats, pmhash.size,
+ *	  pmhash.total_relation_size, pmhash.prewarm.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,8 +37,8 @@
 #include "engine/stop_point.h"
 
 /*
- * SQL functions about one index: pmhash_stats, pmhash_size,
- * pmhash_total_relation_size.
+ * SQL functions about one index: pmhash.stats, pmhash.size,
+ * pmhash.total_relation_size.
  */
 
 PG_FUNCTION_INFO_V1(pmhash_stats);
@@ -93,7 +93,7 @@ check_stats_permission(Relation index)
 					   RelationGetRelationName(index));
 }
 
-/* The row of pmhash_stats, in the order of its OUT parameters. */
+/* The row of pmhash.stats, in the order of its OUT parameters. */
 static void
 stats_row(Relation index, const PmhashFile *file, const PmhStats *stats, Datum *value)
 {
@@ -127,7 +127,7 @@ stats_row(Relation index, const PmhashFile *file, const PmhStats *stats, Datum *
 }
 
 /*
- * pmhash_stats(regclass) returns record
+ * pmhash.stats(regclass) returns record
  *
  * Exact figures by walking the whole index, which blocks no other process.  NULL if the
  * index has been dropped.  ERROR if its file cannot be used or the user may
@@ -148,7 +148,7 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE ||
 		tupdesc->natts != STATS_COLUMNS)
-		elog(ERROR, "unexpected result type of pmhash_stats");
+		elog(ERROR, "unexpected result type of pmhash.stats");
 
 	check_stats_permission(index);
 	file = pmhash_open_for_reading(index, NULL);
@@ -163,7 +163,7 @@ pmhash_stats(PG_FUNCTION_ARGS)
 }
 
 /*
- * pmhash_size(regclass) returns bigint
+ * pmhash.size(regclass) returns bigint
  *
  * Bytes that the index takes: its file and the stub in its main fork.  NULL
  * if the index has been dropped, or nothing is known of its file.
@@ -203,7 +203,7 @@ add_file_bytes(Oid relid, int64 *sum)
 }
 
 /*
- * pmhash_total_relation_size(regclass) returns bigint
+ * pmhash.total_relation_size(regclass) returns bigint
  *
  * What pg_total_relation_size says, and the files of the relation's pmhash indexes,
  * or its own if it is one.  NULL if it has been dropped, or nothing is known of one of
@@ -237,7 +237,7 @@ pmhash_total_relation_size(PG_FUNCTION_ARGS)
 
 /*
  * Reading index files into memory, as a whole: by a worker when the server starts,
- * and by pmhash_prewarm.
+ * and by pmhash.prewarm.
  *
  * Sessions have the kernel read a page at a time (engine/map.c), so an index that fits
  * into memory would be slow to come there.  What is built later is in memory already.
@@ -343,7 +343,7 @@ pmhash_warmer_main(Datum arg)
 }
 
 /*
- * pmhash_prewarm(regclass) returns bigint
+ * pmhash.prewarm(regclass) returns bigint
  *
  * Read the file of an index, so that its pages are in the page cache, which the
  * mappings of all sessions share.  Returns the bytes that were read; NULL if the index

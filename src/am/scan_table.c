@@ -409,7 +409,7 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
  * before and is executed after that.  It gets the root of every HOT chain of
  * the table, to be rechecked: slow, but exact, and no statement fails.
  * Without it each such statement would fail, to be tried again, in the moment in which
- * pmhash_check, or a process that cannot read the file, condemns the index, though
+ * pmhash.check, or a process that cannot read the file, condemns the index, though
  * its user has done nothing wrong and the table has all rows.
  *
  * Why it is exact: the snapshot was taken before the walk begins, so what it

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * verify.c
- *	  pmhash_check(): is the file sound, and does the index agree with its
+ *	  pmhash.check(): is the file sound, and does the index agree with its
  *	  table?
  *
  * The method is that of bt_index_check (contrib/amcheck/verify_nbtree.c): only
@@ -87,7 +87,7 @@
 #include "engine/stop_point.h"
 
 /*
- * Does an entry fit the row that it names?  The heap's side of pmhash_check.
+ * Does an entry fit the row that it names?  The heap's side of pmhash.check.
  *
  * The keys of a row's HOT chain have to be read with care, since writers and
  * VACUUM may be at work on the table:
@@ -870,7 +870,7 @@ check_index(Relation heap, Relation index, bool heapallindexed)
 }
 
 /*
- * pmhash_check(index regclass, heapallindexed boolean) returns void
+ * pmhash.check(index regclass, heapallindexed boolean) returns void
  *
  * ERROR with the first findings if the file of the index is damaged or, with
  * heapallindexed, does not have exactly the rows of the table; also if it is
@@ -917,7 +917,7 @@ pmhash_check(PG_FUNCTION_ARGS)
 				 errmsg("cannot compare an index with table \"%s\"",
 						RelationGetRelationName(heap)),
 				 errdetail("Its table access method is not heap."),
-				 errhint("Use pmhash_check(index, false) to check the file alone.")));
+				 errhint("Use pmhash.check(index, false) to check the file alone.")));
 	check_index(heap, index, heapallindexed);
 
 	pmhash_be_caller(&caller);

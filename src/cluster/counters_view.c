@@ -53,7 +53,7 @@ fill_in_counts(const PmhashCounts *counts, Datum *value, int at)
 }
 
 /*
- * pmhash_stat_index_counters(out index oid, counters, out stats_reset): the indexes of
+ * pmhash.stat_index_counters(out index oid, counters, out stats_reset): the indexes of
  * this database that have been counted.  Those that have gone are forgotten.
  */
 Datum
@@ -121,7 +121,7 @@ describe_pool(Datum *value, bool *isnull)
 }
 
 /*
- * pmhash_stat_server(): one row about this server; see the view pmhash_stat.
+ * pmhash.stat_server(): one row about this server; see the view pmhash.stat.
  */
 Datum
 pmhash_stat_server(PG_FUNCTION_ARGS)
@@ -134,7 +134,7 @@ pmhash_stat_server(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE ||
 		tupdesc->natts != SERVER_COLUMNS)
-		elog(ERROR, "unexpected result type of pmhash_stat_server");
+		elog(ERROR, "unexpected result type of pmhash.stat_server");
 	memset(isnull, true, sizeof(isnull));
 	value[0] = CStringGetTextDatum(server_state());
 	isnull[0] = false;
@@ -158,7 +158,7 @@ pmhash_stat_server(PG_FUNCTION_ARGS)
 }
 
 /*
- * pmhash_stat_reset(index regclass): set the counters of an index of this database to
+ * pmhash.stat_reset(index regclass): set the counters of an index of this database to
  * zero, or with NULL those of all.  Which roles may is a matter of GRANT, as for
  * pg_stat_reset.
  */
@@ -179,7 +179,7 @@ pmhash_stat_reset(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* pmhash_stat_reset_shared(): set the sums of the server to zero. */
+/* pmhash.stat_reset_shared(): set the sums of the server to zero. */
 Datum
 pmhash_stat_reset_shared(PG_FUNCTION_ARGS)
 {

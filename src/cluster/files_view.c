@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * files_view.c
- *	  pmhash_files(): which file each pmhash index has, and in what state.
+ *	  pmhash.files(): which file each pmhash index has, and in what state.
  *
  *-------------------------------------------------------------------------
  */
@@ -261,7 +261,7 @@ mind_incomplete(Oid relid, Datum *values)
 
 /*
  * One row.  False if the index has gone meanwhile, or its catalog rows are damaged: the
- * cleaner speaks of those, and pmhash_indexes, a join of catalogs, would not show it.
+ * cleaner speaks of those, and pmhash.indexes, a join of catalogs, would not show it.
  */
 static bool
 file_row(Oid relid, Datum *values, bool *nulls)
@@ -344,7 +344,7 @@ not_ready_row(Oid relid, const char *why, Datum *values, bool *nulls)
 }
 
 /*
- * pmhash_files(out index regclass, out file text, out durability text, out
+ * pmhash.files(out index regclass, out file text, out durability text, out
  * bytes bigint, out state text): the pmhash indexes of this database.  state
  * is "valid", or why queries do without the index.  file is for the index's owner and
  * pg_monitor, and of the error of a failed rebuild others see the SQLSTATE.

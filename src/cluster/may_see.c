@@ -40,7 +40,7 @@ has_right_to_details(Oid user, Oid index)
  *
  * In an operation in the rights of a table's owner two users look on, and both must
  * have the right: the owner, whose functions may put down what they see (ANALYZE by a
- * superuser or autovacuum), and the one outside, which reads the message (pmhash_check).
+ * superuser or autovacuum), and the one outside, which reads the message (pmhash.check).
  */
 bool
 pmhash_may_see_details_of(Oid index)

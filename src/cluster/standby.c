@@ -136,7 +136,7 @@ note_full(void)
 		ereport(LOG,
 				(errmsg("pmhash: no more than %d logged indexes can have files on a standby",
 						PMHASH_STANDBY_FILES),
-				 errdetail("Queries on this standby do without the others, of any database. pmhash_indexes shows which these are."),
+				 errdetail("Queries on this standby do without the others, of any database. pmhash.indexes shows which these are."),
 				 errhint("Indexes that are not needed here need not be logged (storage parameter wal).")));
 }
 

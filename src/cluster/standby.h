@@ -148,7 +148,7 @@ extern PmhashPublishResult pmhash_standby_publish(const PmhashStandbyBuild *buil
 /*
  * A build has failed, or is not to go on: NONE if it is still ours; <id>.new and
  * the delta are removed.  The next try comes after 1, 2, 4, ... 300 s; sqlstate and
- * message are kept for pmhash_indexes.  To be called from PG_CATCH as well, and
+ * message are kept for pmhash.indexes.  To be called from PG_CATCH as well, and
  * before_shmem_exit: takes the lock, allocates nothing.  sqlstate 0: no
  * fault (cancelled by a conflict, shutdown): try again after a second.
  */

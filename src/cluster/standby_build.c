@@ -20,7 +20,7 @@
  *	catch up	with what has come into the delta since, until little is left,
  *	publish	with the rest: replay waits for that.
  *
- * A failure is noted for pmhash_indexes and the next try (pmhash_standby_give_up).
+ * A failure is noted for pmhash.indexes and the next try (pmhash_standby_give_up).
  * A conflict with replay is none, and the build is tried again soon.  An index that can't
  * even be looked at is left out, until the next visit: the others are built all the same.
  *

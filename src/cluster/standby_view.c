@@ -115,7 +115,7 @@ count_files(int *n)
 }
 
 /*
- * pmhash_standby(): how far this server is with the records of logged indexes.  No
+ * pmhash.standby(): how far this server is with the records of logged indexes.  No
  * row unless it is a standby that keeps files.
  */
 Datum

@@ -54,7 +54,7 @@ static bool launcher_registered = false;	/* processes have it from the postmaste
 
 /*
  * Say that no slot is free for a worker of ours, once until there is one again;
- * pmhash_indexes shows it as well.
+ * pmhash.indexes shows it as well.
  */
 static void
 note_worker_slot(bool free)

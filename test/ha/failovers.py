@@ -195,7 +195,7 @@ class Node:
         return self.try_query(
             "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming' "
             "AND sender_port = %d) AND pg_is_in_recovery() AND "
-            "(SELECT count(*) = %d FROM pmhash_indexes WHERE state = 'valid')"
+            "(SELECT count(*) = %d FROM pmhash.indexes WHERE state = 'valid')"
             % (leader.port, len(INDEXES))) == [(True,)]
 
     def is_synchronous(self):
@@ -395,7 +395,7 @@ def differences(leader):
                            % (table, key, index), isolation='REPEATABLE READ')[0]
         if row != ('same', 'same'):
             wrong.append('%s: %s' % (index, row))
-        found = leader.query("SELECT pmhash_check('%s')" % index)
+        found = leader.query("SELECT pmhash.check('%s')" % index)
         wrong += ['%s: %s' % (index, f[0]) for f in found if f[0]]
     return wrong
 
@@ -425,7 +425,7 @@ def fail_over(cluster, leader, name, way, clients):
     before = [len(client.acknowledged) for client in clients]
     new = wait_for('a new leader', lambda: cluster.leader(leader if way is not lose_server else None))
     took = time.monotonic() - begun
-    states = new.query("SELECT index::text, state FROM pmhash_indexes WHERE state <> 'valid'")
+    states = new.query("SELECT index::text, state FROM pmhash.indexes WHERE state <> 'valid'")
     wrong = differences(new)
     lost, n = lost_rows(new, clients, before)
     said = [line for line in new.new_lines().split('\n') if 'pmhash' in line and any(

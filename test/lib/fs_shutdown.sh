@@ -46,7 +46,7 @@ expect()
 {
 	local state answer
 
-	state=$(query "SELECT state FROM pmhash_indexes WHERE index = 't_k'")
+	state=$(query "SELECT state FROM pmhash.indexes WHERE index = 't_k'")
 	answer=$(query "SET enable_seqscan = off; SELECT count(*) FROM generate_series(1, $n) g WHERE EXISTS (SELECT FROM t WHERE k = g OFFSET 0)")
 	if [[ "$state" == $2 && "$answer" = "$n" ]]; then
 		echo "ok $1: $state, $answer rows"
@@ -184,7 +184,7 @@ if make_overlay; then
 	change 20000
 	query "CHECKPOINT"
 	for ((i = 0; i < 100; i++)); do
-		[[ "$(query "SELECT state FROM pmhash_indexes WHERE index = 't_k'")" == invalid* ]] && break
+		[[ "$(query "SELECT state FROM pmhash.indexes WHERE index = 't_k'")" == invalid* ]] && break
 		sleep 0.1
 	done
 	expect "overlay, writes have failed before a checkpoint" 'invalid*'

@@ -93,8 +93,8 @@ answers()
 		-c "ANALYZE key" -c "SET enable_seqscan = off" \
 		-c "$keys (SELECT key.sku AS k, (SELECT count(*) FROM item WHERE item.sku = key.sku) AS n FROM key) s")
 	[ -n "$by_index" ] && [ "$by_index" = "$by_table" ] || fail "answers: $by_index, $by_table"
-	sql -c "SELECT pmhash_check('item_sku'), pmhash_check('item_id')" >/dev/null
-	[ "$(sql -c "SELECT count(*) FROM pmhash_indexes WHERE state = 'valid'")" = 2 ] || fail "not valid"
+	sql -c "SELECT pmhash.check('item_sku'), pmhash.check('item_id')" >/dev/null
+	[ "$(sql -c "SELECT count(*) FROM pmhash.indexes WHERE state = 'valid'")" = 2 ] || fail "not valid"
 }
 
 # A server under load is killed with all its processes, as the end of the step job

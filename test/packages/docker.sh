@@ -78,8 +78,8 @@ try_docker()
 		CREATE INDEX IF NOT EXISTS item_id ON item USING pmhash (id);
 		ANALYZE item;
 		SELECT 1 / (count(*) = 1)::int FROM item WHERE id = 77;
-		SELECT pmhash_check('item_id');
-		SELECT 1 / (state = 'valid')::int FROM pmhash_indexes;
+		SELECT pmhash.check('item_id');
+		SELECT 1 / (state = 'valid')::int FROM pmhash.indexes;
 	SQL
 	check "the container runs, and uses the index" docker_start "$root" 300
 	check "it runs again with its volume" docker_start "$root" 300

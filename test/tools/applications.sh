@@ -33,7 +33,7 @@ made()
 	local table=$1
 
 	shift
-	is "$table: its indexes" "$*" "$(value "SELECT string_agg(\"index\", ' ' ORDER BY \"index\") FROM pmhash_indexes
+	is "$table: its indexes" "$*" "$(value "SELECT string_agg(\"index\", ' ' ORDER BY \"index\") FROM pmhash.indexes
 		WHERE \"table\" = '$table' AND state = 'valid'")"
 }
 
@@ -118,7 +118,7 @@ applied_alembic()
 	made story story_host story_url
 	is_used story_host "story WHERE host = 'a'"
 	check "Alembic: downgrade" "$python" "$scratch/migrate.py" downgrade
-	is "Alembic: the indexes are gone" 0 "$(value "SELECT count(*) FROM pmhash_indexes WHERE \"table\" = 'story'")"
+	is "Alembic: the indexes are gone" 0 "$(value "SELECT count(*) FROM pmhash.indexes WHERE \"table\" = 'story'")"
 }
 
 applied_django()

@@ -58,13 +58,13 @@ DECLARE
 	which record;
 	result text;
 BEGIN
-	FOR which IN SELECT format('%I.%I', schema, index)::regclass AS index, state FROM pmhash_indexes ORDER BY 1 LOOP
+	FOR which IN SELECT format('%I.%I', schema, index)::regclass AS index, state FROM pmhash.indexes ORDER BY 1 LOOP
 		IF which.state <> 'valid' THEN
 			RETURN NEXT format('%s: %s', which.index, which.state);
 			CONTINUE;
 		END IF;
 		BEGIN
-			PERFORM pmhash_check(which.index);
+			PERFORM pmhash.check(which.index);
 			RETURN NEXT compare_index(which.index);
 		EXCEPTION WHEN OTHERS THEN
 			RETURN NEXT format('%s: %s %s', which.index, SQLSTATE, SQLERRM);

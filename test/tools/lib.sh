@@ -174,7 +174,7 @@ same_answers()
 all_valid()
 {
 	check "$1: indexes are valid" until_is 120 0 \
-		"SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'"
+		"SELECT count(*) FROM pmhash.indexes WHERE state <> 'valid'"
 }
 
 # installed EXTENSION: can it be created?  Else a test that fails.

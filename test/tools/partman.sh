@@ -21,13 +21,13 @@ try_partman()
 	sql -c "INSERT INTO event SELECT g, now() + g % 4 * interval '1 day', 'tag ' || g % 77
 		FROM generate_series(1, 10000) g"
 	is "each partition has both indexes" t "$(value "SELECT count(*) = 2 * (SELECT count(*) FROM pg_inherits
-		WHERE inhparent = 'event'::regclass) AND count(*) > 8 FROM pmhash_indexes")"
+		WHERE inhparent = 'event'::regclass) AND count(*) > 8 FROM pmhash.indexes")"
 	same_answers "partitions"
 
 	sql -c "UPDATE partman.part_config SET retention = '1 hour', retention_keep_table = false, premake = 6" \
 		-c "CALL partman.run_maintenance_proc()" || return 1
 	is "maintenance makes further ones, with indexes" t "$(value "SELECT count(*) = 2 * (SELECT count(*)
-		FROM pg_inherits WHERE inhparent = 'event'::regclass) FROM pmhash_indexes")"
+		FROM pg_inherits WHERE inhparent = 'event'::regclass) FROM pmhash.indexes")"
 	check "partition_data_proc: rows of the default partition" partman_default
 	same_answers "after maintenance"
 	stop_server partman

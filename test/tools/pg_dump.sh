@@ -33,7 +33,7 @@ restore_sections()
 		check "pg_restore --section=$section" "$bindir/pg_restore" -e --section=$section \
 			-d sections "$scratch/directory"
 	done
-	is "no index before post-data" 0 "$(value "SELECT count(*) FROM pmhash_indexes")"
+	is "no index before post-data" 0 "$(value "SELECT count(*) FROM pmhash.indexes")"
 	check "pg_restore --section=post-data" "$bindir/pg_restore" -e -j 2 --section=post-data \
 		-d sections "$scratch/directory"
 	same_answers "restored by sections"

@@ -6,7 +6,7 @@
 
 try_sqlsmith()
 {
-	local target scans="SELECT sum(idx_scan) FROM pg_stat_user_indexes JOIN pmhash_indexes
+	local target scans="SELECT sum(idx_scan) FROM pg_stat_user_indexes JOIN pmhash.indexes
 		ON (schemaname, indexrelname) = (schema, index)"
 
 	make_server smith "" "log_min_messages = error" "log_error_verbosity = verbose" "enable_seqscan = off" \

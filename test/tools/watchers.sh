@@ -67,9 +67,9 @@ watched_plpgsql()
 		CREATE FUNCTION sound(wanted text) RETURNS bigint LANGUAGE plpgsql AS $$
 		DECLARE n bigint;
 		BEGIN
-			PERFORM pmhash_check('item_sku');
+			PERFORM pmhash.check('item_sku');
 			SELECT count(*) INTO n FROM item WHERE sku = wanted;
-			RETURN n + (SELECT entries FROM pmhash_stats('item_sku'));
+			RETURN n + (SELECT entries FROM pmhash.stats('item_sku'));
 		END $$;
 		CREATE FUNCTION unsound() RETURNS void LANGUAGE plpgsql AS $$
 		BEGIN

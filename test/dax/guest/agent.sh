@@ -152,9 +152,9 @@ step_schema_a() { sql a -f /dax/schema.sql || not_ok "schema" "a"; }
 step_schema_b() { sql b -f /dax/schema.sql || not_ok "schema" "b"; }
 
 # The files, for the host to compare: a rebuilt index has another one.
-tell_files() { sql "$1" -c "SELECT '@file $1 ' || index || ' ' || file FROM pmhash_indexes ORDER BY index"; }
+tell_files() { sql "$1" -c "SELECT '@file $1 ' || index || ' ' || file FROM pmhash.indexes ORDER BY index"; }
 
-states() { sql "$1" -c "SELECT DISTINCT durability || ', ' || state FROM pmhash_indexes"; }
+states() { sql "$1" -c "SELECT DISTINCT durability || ', ' || state FROM pmhash.indexes"; }
 
 step_valid_a()
 {
@@ -253,7 +253,7 @@ step_start_b_no_rebuild() { server_options="-c pmhash.rebuild=off" start b; }
 all_valid()
 {
 	for ((try = 0; try < 300; try++)); do
-		[ "$(sql "$1" -c "SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'")" != 0 ] || return
+		[ "$(sql "$1" -c "SELECT count(*) FROM pmhash.indexes WHERE state <> 'valid'")" != 0 ] || return
 		sleep 0.3
 	done
 }
@@ -262,8 +262,8 @@ all_valid()
 invalid()
 {
 	is "all indexes of server $1 are invalid after the cut" 0 \
-		"$(sql "$1" -c "SELECT count(*) FROM pmhash_indexes WHERE state NOT LIKE 'invalid: %'")"
-	info "their state: $(sql "$1" -c "SELECT DISTINCT state FROM pmhash_indexes" | tr '\n' ' ')"
+		"$(sql "$1" -c "SELECT count(*) FROM pmhash.indexes WHERE state NOT LIKE 'invalid: %'")"
+	info "their state: $(sql "$1" -c "SELECT DISTINCT state FROM pmhash.indexes" | tr '\n' ' ')"
 	is "queries are answered without them" "$(sql "$1" -c "SELECT count(*) FROM t WHERE d + 0 = 7")" \
 		"$(sql "$1" -c "SELECT count(*) FROM t WHERE d = 7")"
 	sql "$1" -c "INSERT INTO t VALUES (-100000, 7, 'while invalid')"
@@ -311,7 +311,7 @@ ask()
 
 answer() { grep -v '^answered ' /dax/out; }
 
-file_of() { sql a -c "SELECT file FROM pmhash_indexes WHERE index = '$1'"; }
+file_of() { sql a -c "SELECT file FROM pmhash.indexes WHERE index = '$1'"; }
 
 # Is the session's mapping of pool files one that is durable without the file
 # system's help (MAP_SYNC: "sf")?
@@ -320,7 +320,7 @@ step_map_sync()
 	local pid
 
 	open_session
-	ask "SELECT pmhash_check('t_id'); INSERT INTO t VALUES (-200000, 1, 'map_sync'); SELECT pg_backend_pid();"
+	ask "SELECT pmhash.check('t_id'); INSERT INTO t VALUES (-200000, 1, 'map_sync'); SELECT pg_backend_pid();"
 	pid=$(answer | tail -n 1)
 	is "all pool files are mapped with MAP_SYNC" "$(grep -c ' /pmem/pool/' /proc/$pid/maps) 0" \
 		"$(awk '/^[0-9a-f]+-[0-9a-f]+ / { pool = / \/pmem\/pool\//; name = $6 }
@@ -336,7 +336,7 @@ lost()
 	local pid answer
 
 	pid=$(answer | tail -n 1)
-	ask "SELECT pmhash_check('$1');"
+	ask "SELECT pmhash.check('$1');"
 	answer=$(answer)
 	case $answer in
 		*ERROR:*) ok "$2: an error" ;;
@@ -355,7 +355,7 @@ lost()
 # (hard link), lest a new file gets them
 map()
 {
-	ask "SELECT pmhash_check('$1'); SELECT pg_backend_pid();"
+	ask "SELECT pmhash.check('$1'); SELECT pg_backend_pid();"
 	file=$(file_of "$1")
 	ln "$file" "/pmem/kept.$1"
 }

@@ -7,7 +7,7 @@
 # given up (rule S4).  What is looked at:
 #	- on the standby under load, within one snapshot: index, bitmap and index-only
 #	  scans against sequential ones, all the time;
-#	- on the new primary at once: the same for each index, pmhash_check, rows whose
+#	- on the new primary at once: the same for each index, pmhash.check, rows whose
 #	  commit was acknowledged by the synchronous standby, prepared transactions;
 #	- no index has been given up, built or rebuilt, and each has the file that it
 #	  had on the old primary, except for those that DDL replaces all the time.
@@ -96,7 +96,7 @@ SELECT f FROM steady() i, soak_findings(i) f
 UNION ALL
 SELECT 'ex: ' || count(*) || ' rows with key ' || k FROM ex GROUP BY k HAVING count(*) > 1
 UNION ALL
-SELECT p.index::text || ': state is ' || p.state FROM pmhash_indexes p JOIN steady() i ON p.index = i.index
+SELECT p.index::text || ': state is ' || p.state FROM pmhash.indexes p JOIN steady() i ON p.index = i.index
 WHERE p.state <> 'valid'
 $$;
 SQL
@@ -178,7 +178,7 @@ sub wait_for_standby
 	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'",
 		'a synchronous standby');
 	caught_up($primary, $standby);
-	wait_until($standby, "SELECT bool_and(p.state = 'valid') FROM pmhash_indexes p JOIN steady() i ON p.index = i.index",
+	wait_until($standby, "SELECT bool_and(p.state = 'valid') FROM pmhash.indexes p JOIN steady() i ON p.index = i.index",
 		'the indexes of the standby');
 	return;
 }
@@ -186,7 +186,7 @@ sub wait_for_standby
 sub steady_files
 {
 	my ($node) = @_;
-	return value($node, "SELECT string_agg(p.index || ' ' || regexp_replace(p.file, '.*/', ''), ', ' ORDER BY 1) FROM pmhash_indexes p JOIN steady() i ON p.index = i.index");
+	return value($node, "SELECT string_agg(p.index || ' ' || regexp_replace(p.file, '.*/', ''), ', ' ORDER BY 1) FROM pmhash.indexes p JOIN steady() i ON p.index = i.index");
 }
 
 # ---- ways to lose a primary; each ends with the standby promoted ----
@@ -395,7 +395,7 @@ sub findings_of_others
 {
 	my ($node) = @_;
 
-	wait_until($node, "SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')",
+	wait_until($node, "SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')",
 		'the indexes that DDL replaces');
 	return value($node, "SELECT soak_findings(i) FROM soak_indexes i WHERE tab IN ('side', 'turned', 'un')");
 }

@@ -115,7 +115,7 @@ CREATE PROCEDURE wait_until_valid(INOUT states text DEFAULT NULL) LANGUAGE plpgs
 BEGIN
 	FOR i IN 1 .. 600 LOOP
 		SELECT 'invalid: ' || string_agg(index || ': ' || state, ', ') INTO states
-		FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty');
+		FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty');
 		EXIT WHEN states IS NULL;
 		PERFORM pg_sleep(0.05);
 		COMMIT;
@@ -127,16 +127,16 @@ CREATE FUNCTION all_findings() RETURNS SETOF text LANGUAGE sql AS \$\$
 SELECT f FROM soak_indexes i, soak_findings(i) f WHERE to_regclass(i.index) IS NOT NULL
 \$\$;
 
--- The same in short: what pmhash_check says of the indexes of some tables.
+-- The same in short: what pmhash.check says of the indexes of some tables.
 CREATE FUNCTION check_findings(tables text) RETURNS SETOF text LANGUAGE plpgsql AS \$\$
 DECLARE
 	name text;
 BEGIN
 	FOR name IN SELECT index FROM soak_indexes WHERE tab ~ tables AND to_regclass(index) IS NOT NULL LOOP
 		BEGIN
-			PERFORM pmhash_check(name);
+			PERFORM pmhash.check(name);
 		EXCEPTION WHEN OTHERS THEN
-			RETURN NEXT format('%s: pmhash_check: %s', name, SQLERRM);
+			RETURN NEXT format('%s: pmhash.check: %s', name, SQLERRM);
 		END;
 	END LOOP;
 END \$\$;
@@ -231,7 +231,7 @@ sub choose
 #	statements		what is run while they fail; the last one with an error counts
 #	before, after	SQL run before and after it each time
 #	waits			the index may be rebuilt before it is looked at
-#	checks			pattern of the tables that pmhash_check looks at each time
+#	checks			pattern of the tables that pmhash.check looks at each time
 #	used			FRESH in SQL stands for u1, u2, ...: how many have been used
 #	states			pattern of SQLSTATEs that are right
 #	fail_for, error	see pmhash_faults.c

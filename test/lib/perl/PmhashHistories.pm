@@ -735,7 +735,7 @@ sub ask_check
 
 	return if !defined $oid;
 	$figures{checks}++;
-	$out = ask($holder, "SELECT pmhash_check(${oid}::regclass)", 'check');
+	$out = ask($holder, "SELECT pmhash.check(${oid}::regclass)", 'check');
 	$figures{refused_checks}++ if !defined $out;
 	return;
 }
@@ -904,7 +904,7 @@ sub restart
 sub lose_file
 {
 	my ($server, $table) = @_;
-	my $file = drive($server, "SELECT min(file) FROM pmhash_indexes WHERE index IN (SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = '$table'::regclass)") // '';
+	my $file = drive($server, "SELECT min(file) FROM pmhash.indexes WHERE index IN (SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = '$table'::regclass)") // '';
 	my $done = $file ne '' && unlink($file);
 
 	if ($table eq 'f')
@@ -932,7 +932,7 @@ sub settle
 	{
 		usleep(20_000);
 		look_at_slot($_) foreach holders_of($server, 'making');
-		$states = drive($server, "SELECT string_agg(index || ' ' || state, ', ') FROM pmhash_indexes WHERE index ~ '^[$of]_' AND state NOT IN ('valid', 'empty')");
+		$states = drive($server, "SELECT string_agg(index || ' ' || state, ', ') FROM pmhash.indexes WHERE index ~ '^[$of]_' AND state NOT IN ('valid', 'empty')");
 		return 'all valid' if defined $states && $states eq '' && (!defined $w{builder} || is_done($w{builder}));
 	} while (time < $deadline);
 	return (defined $states ? $states : '') . (defined $w{builder} && !is_done($w{builder}) ? ' in the background' : '');
@@ -1125,7 +1125,7 @@ sub hand_on_past_rebuild
 	my $table = one_of(tables_of('primary'));
 	my $delete = delete_rows($table);
 	my $said = end_waited_for(1);
-	my $state = "FROM pmhash_indexes WHERE index ~ '^${table}_' AND state = ";
+	my $state = "FROM pmhash.indexes WHERE index ~ '^${table}_' AND state = ";
 	my ($last, $index);
 
 	$said .= change_index($table, 'create', 0) . '; ' if (drive('primary', "SELECT count(*) $state 'valid'") // 0) == 0;
@@ -1292,7 +1292,7 @@ sub entries_go
 	{
 		drive('primary', removing_scans($table, "ANY ('{$all_keys}')"));
 		return "$delete; entries are gone"
-		  if (drive('primary', "SELECT entries = (SELECT count(*) FROM $table) FROM pmhash_stats('$index')") // '') eq 't';
+		  if (drive('primary', "SELECT entries = (SELECT count(*) FROM $table) FROM pmhash.stats('$index')") // '') eq 't';
 	}
 	return "$delete; entries are left";
 }
@@ -1597,8 +1597,8 @@ sub end_history
 		my $out;
 
 		$w{finding} .= "in the end, $server: $states\n" if $states ne 'all valid';
-		$out = drive($server, "SELECT pmhash_check(index::regclass) FROM pmhash_indexes WHERE index ~ '^[abu]_' AND state = 'valid'");
-		$w{finding} .= "in the end, $server: pmhash_check: $w{error}\n" if !defined $out;
+		$out = drive($server, "SELECT pmhash.check(index::regclass) FROM pmhash.indexes WHERE index ~ '^[abu]_' AND state = 'valid'");
+		$w{finding} .= "in the end, $server: pmhash.check: $w{error}\n" if !defined $out;
 	}
 	return;
 }

@@ -67,14 +67,14 @@ sub index_file
 {
 	my ($node, $index, $database) = @_;
 	return $node->safe_psql($database // 'postgres',
-		"SELECT file FROM pmhash_indexes WHERE index = '$index'");
+		"SELECT file FROM pmhash.indexes WHERE index = '$index'");
 }
 
 sub index_state
 {
 	my ($node, $index, $database) = @_;
 	return $node->safe_psql($database // 'postgres',
-		"SELECT state FROM pmhash_indexes WHERE index = '$index'");
+		"SELECT state FROM pmhash.indexes WHERE index = '$index'");
 }
 
 # Overwrite bytes of a file.
@@ -159,7 +159,7 @@ VACUUM t;
 INSERT INTO t SELECT i, i FROM generate_series(200, 250) i;
 SQL
 	like(index_state($node, 't_k', $database), qr/^invalid: \Q$reason\E$/, "$name: state");
-	fails_like($node, 'SELECT * FROM pmhash_stats(\'t_k\')', qr/"t_k".*\Q$reason\E.*REINDEX/s,
+	fails_like($node, 'SELECT * FROM pmhash.stats(\'t_k\')', qr/"t_k".*\Q$reason\E.*REINDEX/s,
 		"$name, direct use", $database);
 	return;
 }
@@ -170,7 +170,7 @@ sub wait_until_valid
 	my ($node, $database) = @_;
 
 	return $node->poll_query_until($database,
-		"SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')");
+		"SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')");
 }
 
 # t_k comes back by itself, is used, and has what the table has.
@@ -181,22 +181,22 @@ sub comes_back
 	my $db = $database // 'postgres';
 
 	ok(wait_until_valid($node, $db), "$name: rebuilt")
-	  || diag($node->safe_psql($db, 'SELECT * FROM pmhash_indexes'));
+	  || diag($node->safe_psql($db, 'SELECT * FROM pmhash.indexes'));
 	same_answers($node, 't', 'k', 't_k', $name, $database);
-	my ($status, $stdout, $stderr) = $node->psql($db, "SELECT pmhash_check('t_k')");
-	is($stderr, '', "$name: pmhash_check");
+	my ($status, $stdout, $stderr) = $node->psql($db, "SELECT pmhash.check('t_k')");
+	is($stderr, '', "$name: pmhash.check");
 	return;
 }
 
-# A test: pmhash_check finds nothing in any index of a database.
+# A test: pmhash.check finds nothing in any index of a database.
 sub all_checked
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name, $database) = @_;
 	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres',
-		'SELECT count(*) > 0 FROM pmhash_files() i, LATERAL (SELECT pmhash_check(i.index)) c');
+		'SELECT count(*) > 0 FROM pmhash.files() i, LATERAL (SELECT pmhash.check(i.index)) c');
 
-	return is("$status $stdout$stderr", '0 t', "$name: pmhash_check of all indexes");
+	return is("$status $stdout$stderr", '0 t', "$name: pmhash.check of all indexes");
 }
 
 # All indexes do, and the constraint holds.

@@ -6,7 +6,7 @@
 # What is looked at after each crash:
 #	- all indexes are valid, and none was rebuilt, if no start was killed: nothing may hide a loss;
 #	- each index gives what a sequential scan gives, row by row, in plain,
-#	  bitmap and index-only scans; pmhash_check has no finding;
+#	  bitmap and index-only scans; pmhash.check has no finding;
 #	- rows whose commit was acknowledged to a client are as that commit left
 #	  them, prepared transactions are there and can be finished either way;
 #	- the exclusion constraint holds.
@@ -108,10 +108,10 @@ BEGIN
 		END IF;
 	END IF;
 	BEGIN
-		PERFORM pmhash_check(i.index);
+		PERFORM pmhash.check(i.index);
 	EXCEPTION WHEN OTHERS THEN
 		GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-		RETURN NEXT format('%s: pmhash_check: %s: %s', i.index, SQLERRM, detail);
+		RETURN NEXT format('%s: pmhash.check: %s: %s', i.index, SQLERRM, detail);
 	END;
 END $$;
 
@@ -164,7 +164,7 @@ SELECT f FROM soak_indexes i, soak_findings(i) f
 UNION ALL
 SELECT 'ex: ' || count(*) || ' rows with key ' || k FROM ex GROUP BY k HAVING count(*) > 1
 UNION ALL
-SELECT index::text || ': state is ' || state FROM pmhash_indexes
+SELECT index::text || ': state is ' || state FROM pmhash.indexes
 WHERE state <> 'valid'
 $$;
 SQL
@@ -690,7 +690,7 @@ sub soak_cycle
 		my ($but) = @_;
 		return if $kind !~ /in recovery/;
 		$node->poll_query_until('postgres',
-			"SELECT bool_and(state IN ('valid', 'empty')) FROM pmhash_indexes WHERE index <> '$but'")
+			"SELECT bool_and(state IN ('valid', 'empty')) FROM pmhash.indexes WHERE index <> '$but'")
 		  or die 'indexes are not rebuilt';
 	};
 	$rebuilt->('pre_k');

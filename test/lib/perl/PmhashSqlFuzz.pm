@@ -1,7 +1,7 @@
 # Differential fuzzing in SQL: random transactions while calls of pmhash fail, the
 # file system is full or the statement is cancelled, and errors are caught by
 # savepoints and EXCEPTION blocks.  The judge is the sequential scan in the same
-# snapshot, and pmhash_check.  Now and then the server dies in a transaction, or just
+# snapshot, and pmhash.check.  Now and then the server dies in a transaction, or just
 # after it: mostly one that has moved the table and its indexes, so that the crash is what
 # takes the moves back.  The database is moved, too.  Beside the table fz, where duplicates
 # are right, there is fu, whose keys are unique by indexes of pmhash (before PostgreSQL 18:
@@ -114,7 +114,7 @@ BEGIN
 			set_config('enable_bitmapscan', 'on', true);
 	RETURN CASE WHEN got IS DISTINCT FROM wanted THEN format('finding: %s WHERE %s: %s, sequential scan %s', tab, condition, got, wanted) END;
 END $$;
--- What is wrong: pmhash_check of all indexes, every key by every kind of scan of one.
+-- What is wrong: pmhash.check of all indexes, every key by every kind of scan of one.
 CREATE FUNCTION judge(one int4) RETURNS SETOF text LANGUAGE sql AS $$
 SELECT 'finding: ' || f FROM check_findings('^f[zpu]') f
 UNION ALL
@@ -124,7 +124,7 @@ SELECT format('finding: %s is there %s times', n, count(*)) FROM fu GROUP BY n H
 UNION ALL
 SELECT format('finding: %s is there %s times', left(lower(t), 20), count(*)) FROM fu WHERE v >= 0 GROUP BY lower(t) HAVING count(*) > 1
 UNION ALL
-SELECT format('finding: %s is %s', index, state) FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')
+SELECT format('finding: %s is %s', index, state) FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')
 $$;
 SQL
 }
@@ -592,10 +592,10 @@ sub make_anew
 
 	for (1 .. 50)
 	{
-		begin_sql($s->{judge}, 'SELECT count(*) FROM pmhash_indexes WHERE state NOT IN (\'valid\', \'empty\');');
+		begin_sql($s->{judge}, 'SELECT count(*) FROM pmhash.indexes WHERE state NOT IN (\'valid\', \'empty\');');
 		return if answer_of($s->{judge}) =~ /^0$/m;
 		$figures{anew}++;
-		run_sql($s->{other}, 'SELECT \'REINDEX INDEX \' || index FROM pmhash_indexes WHERE state NOT IN (\'valid\', \'empty\') \gexec');
+		run_sql($s->{other}, 'SELECT \'REINDEX INDEX \' || index FROM pmhash.indexes WHERE state NOT IN (\'valid\', \'empty\') \gexec');
 	}
 	return;
 }

@@ -90,7 +90,7 @@ sub standby_state
 {
 	my ($node, $index) = @_;
 	return $node->safe_psql('postgres',
-		"SELECT state FROM pmhash_indexes WHERE index = '$index'");
+		"SELECT state FROM pmhash.indexes WHERE index = '$index'");
 }
 
 # A test: the index comes to that state (a pattern) on the standby.
@@ -119,13 +119,13 @@ sub both_valid
 	return;
 }
 
-# A test: pmhash_check finds nothing in either.
+# A test: pmhash.check finds nothing in either.
 sub no_findings
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name) = @_;
 
-	return is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'), pmhash_check('t_s'))),
+	return is($node->safe_psql('postgres', q(SELECT pmhash.check('t_k'), pmhash.check('t_s'))),
 		'|', $name);
 }
 
@@ -203,7 +203,7 @@ sub removing_scans
 sub gone_with_entries
 {
 	my ($primary) = @_;
-	my $entries = q(SELECT entries FROM pmhash_stats('q_k'));
+	my $entries = q(SELECT entries FROM pmhash.stats('q_k'));
 	my $left;
 
 	$primary->safe_psql('postgres', 'DELETE FROM q WHERE k = 7');
@@ -277,7 +277,7 @@ sub nothing_under_old_keys
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off;'
 			  . " SELECT count(*) FROM t WHERE k = ANY (ARRAY[$keys])"),
 		'0', "$name: nothing has an old key");
-	no_findings($node, "$name: pmhash_check");
+	no_findings($node, "$name: pmhash.check");
 	compare_in_snapshot($node, "$name: answers");
 	return;
 }
@@ -288,7 +288,7 @@ sub early_and_late
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($primary) = @_;
-	my $entries = q(SELECT entries FROM pmhash_stats('t_k'));
+	my $entries = q(SELECT entries FROM pmhash.stats('t_k'));
 	my $early = new_standby($primary, 'early');
 
 	both_valid($early, 'early');

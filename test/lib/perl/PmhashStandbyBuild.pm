@@ -27,13 +27,13 @@ sub built
 	$database //= 'postgres';
 	caught_up($primary, $standby);
 	return ok($standby->poll_query_until($database,
-		"SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'"),
+		"SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'"),
 		"$name: all built")
-	  || diag($standby->safe_psql($database, 'SELECT index, state FROM pmhash_indexes'));
+	  || diag($standby->safe_psql($database, 'SELECT index, state FROM pmhash.indexes'));
 }
 
 # What index, bitmap and index-only scans give for each key, against what is in the
-# table, in one snapshot; and what pmhash_check finds.  A snapshot may be too old
+# table, in one snapshot; and what pmhash.check finds.  A snapshot may be too old
 # for a file that has just been built: then with a later one.
 sub compare
 {
@@ -51,7 +51,7 @@ SET LOCAL enable_bitmapscan = off;
 SELECT count(*) FROM (SELECT $key, count(*) FROM $table WHERE $key IS NOT NULL GROUP BY 1) wanted (k, n),
 	LATERAL (SELECT count(*) FROM $table WHERE $key = wanted.k) got (n) WHERE got.n <> wanted.n;
 COMMIT;
-SELECT pmhash_check('$index');
+SELECT pmhash.check('$index');
 SQL
 		$said = "$status $stdout$stderr";
 	  } while ($said =~ /^0 not used|conflict with recovery/ && time < $deadline);

@@ -99,10 +99,10 @@ WHEN OTHERS THEN
 	RETURN format('finding: %s %s', SQLSTATE, SQLERRM);
 END $$;
 
--- What pmhash_check says of the index, if it is there and can be used.
+-- What pmhash.check says of the index, if it is there and can be used.
 CREATE FUNCTION check_tz() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM pmhash_check(to_regclass('tz_k')) WHERE to_regclass('tz_k') IS NOT NULL;
+	PERFORM pmhash.check(to_regclass('tz_k')) WHERE to_regclass('tz_k') IS NOT NULL;
 	RETURN NULL;
 EXCEPTION WHEN undefined_function THEN
 	RETURN NULL;

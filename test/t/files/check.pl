@@ -1,4 +1,4 @@
-# pmhash_check: finds each kind of damage, and cries wolf over nothing while
+# pmhash.check: finds each kind of damage, and cries wolf over nothing while
 # others are at work.
 
 use strict;
@@ -289,14 +289,14 @@ UPDATE $kind SET v = 1 WHERE k = 8;
 DELETE FROM $kind WHERE k = 6;
 INSERT INTO $kind SELECT i, 0, 1 FROM generate_series(51, 5000) i;
 VACUUM $kind;
-SELECT pmhash_check('${kind}_i');
+SELECT pmhash.check('${kind}_i');
 SQL
 }
 is($node->safe_psql('postgres', 'SELECT ctid FROM beyond WHERE k IN (5, 8) ORDER BY k'),
 	"(0,5)\n(0,51)", 'rows are where we think they are');
 
 my %path = map { split /=/ } split /\n/, $node->safe_psql('postgres',
-	q{SELECT "table" || '=' || file FROM pmhash_indexes});
+	q{SELECT "table" || '=' || file FROM pmhash.indexes});
 $node->stop;
 foreach my $kind (@kinds)
 {
@@ -319,17 +319,17 @@ $node->safe_psql('postgres', q(SET allow_in_place_tablespaces = on; CREATE TABLE
 foreach my $kind (@kinds)
 {
 	my ($status, $stdout, $stderr) = $node->psql('postgres',
-		"\\set VERBOSITY verbose\n" . ($moved{$kind} // '') . "SELECT pmhash_check('${kind}_i')");
+		"\\set VERBOSITY verbose\n" . ($moved{$kind} // '') . "SELECT pmhash.check('${kind}_i')");
 
 	isnt($status, 0, "$kind: found");
 	like($stderr, qr/$damage{$kind}->[1]/, "$kind: message");
-	like($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = '${kind}_i'"),
+	like($node->safe_psql('postgres', "SELECT state FROM pmhash.indexes WHERE index = '${kind}_i'"),
 		$moved{$kind} ? qr/^invalid: it does not exist/ : qr/^invalid: it is damaged/, "$kind: marked");
 }
 foreach my $kind (@kinds)
 {
 	is( $node->psql('postgres',
-			"REINDEX INDEX ${kind}_i; SELECT pmhash_check('${kind}_i')"),
+			"REINDEX INDEX ${kind}_i; SELECT pmhash.check('${kind}_i')"),
 		0, "$kind: sound after REINDEX");
 }
 
@@ -383,7 +383,7 @@ while (time < $deadline)
 	my $setting = $settings[$checks % @settings];
 	my ($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
 $setting
-SELECT pmhash_check(indexrelid) FROM pg_index WHERE indrelid = 'busy'::regclass;
+SELECT pmhash.check(indexrelid) FROM pg_index WHERE indrelid = 'busy'::regclass;
 SQL
 
 	# what our UPDATE meets is no matter
@@ -401,12 +401,12 @@ $load->finish;
 unlike($output, qr/aborted|ERROR/, 'the load had no errors');
 note($output, "$checks checks");
 is( $node->psql('postgres',
-		"SELECT pmhash_check(indexrelid) FROM pg_index WHERE indrelid = 'busy'::regclass"),
+		"SELECT pmhash.check(indexrelid) FROM pg_index WHERE indrelid = 'busy'::regclass"),
 	0, 'no findings after it');
 
 fails_like(
 	$node,
-	q{SET statement_timeout = '1ms'; SELECT pmhash_check('busy_k')},
+	q{SET statement_timeout = '1ms'; SELECT pmhash.check('busy_k')},
 	qr/canceling statement due to statement timeout/,
 	'interrupted');
 

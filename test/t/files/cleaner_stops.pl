@@ -45,14 +45,14 @@ sub came_back
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($name) = @_;
 
-	$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'))
+	$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'))
 	  or die "$name: the index does not come back";
 	is(times_in_log(qr/index "t_k" of table "t" has been rebuilt/), ++$rebuilt, "$name: rebuilt once");
 	is(times_in_log(qr/could not rebuild index/), 0, "$name: at the first try");
 	$node->safe_psql('postgres', 'CALL cleaners_come_by()');
 	ok(-e index_file($node, 't_k'), "$name: its file is there");
 	same_answers($node, 't', 'k', 't_k', $name);
-	return is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'))), '', "$name: pmhash_check");
+	return is($node->safe_psql('postgres', q(SELECT pmhash.check('t_k'))), '', "$name: pmhash.check");
 }
 
 # Cleaners come on request, or by the launcher's clock.
@@ -81,7 +81,7 @@ foreach my $step (@rebuilding)
 		is_held($step, $name);
 		hold_cleaner($cleaner, $name);
 		release($step);
-		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'") or die $name;
+		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'") or die $name;
 		release($cleaner);
 		came_back($name);
 	}

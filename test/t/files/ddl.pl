@@ -93,7 +93,7 @@ SQL
 			my $answer = $session->query_safe("SELECT pg_temp.answers('$table')");
 			push @wrong, "$table: $answer" if $answer ne 'same';
 		}
-		my $states_query = "SELECT coalesce(string_agg(index || ' is ' || state, ', '), '') FROM pmhash_indexes WHERE state <> 'valid'";
+		my $states_query = "SELECT coalesce(string_agg(index || ' is ' || state, ', '), '') FROM pmhash.indexes WHERE state <> 'valid'";
 		my $states = $session->query_safe($states_query);
 		my $filled = time + 30;
 		# a table was moved in a transaction, and got rows or was emptied: its index is rebuilt
@@ -104,7 +104,7 @@ SQL
 			$states = $session->query_safe($states_query);
 		}
 		push @wrong, $states if $states ne '';
-		my $wanted = $session->query_safe("SELECT count(*) FROM pmhash_indexes");
+		my $wanted = $session->query_safe("SELECT count(*) FROM pmhash.indexes");
 		my $deadline = time + 30;
 		my @files = index_files($pool);
 		# what only the cleaner can judge takes a moment
@@ -262,10 +262,10 @@ SQL
 
 	# ---- the end of the session ----
 	my $temporary = "schema LIKE 'pg_temp%'";
-	cmp_ok($session->query_safe("SELECT count(*) FROM pmhash_indexes WHERE $temporary"), '>', 0,
+	cmp_ok($session->query_safe("SELECT count(*) FROM pmhash.indexes WHERE $temporary"), '>', 0,
 		'there are temporary indexes');
 	$session->quit;
-	wait_for_files($pool, $node->safe_psql('postgres', "SELECT count(*) FROM pmhash_indexes WHERE NOT $temporary"),
+	wait_for_files($pool, $node->safe_psql('postgres', "SELECT count(*) FROM pmhash.indexes WHERE NOT $temporary"),
 		'the files of temporary indexes go with the session');
 	$node->safe_psql('postgres', 'DROP TABLE t');
 	is(scalar(index_files($pool)), 0, 'no file is left');
@@ -294,7 +294,7 @@ SQL
 
 	sub files
 	{
-		return $node->safe_psql('d', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes');
+		return $node->safe_psql('d', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash.indexes');
 	}
 
 	# Nothing was rebuilt, and rebuilds are off: the same files, all answers.
@@ -303,7 +303,7 @@ SQL
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($files, $name) = @_;
 
-		is($node->safe_psql('d', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', "$name: valid");
+		is($node->safe_psql('d', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', "$name: valid");
 		is(files(), $files, "$name: the same files");
 		same_answers($node, 'u', 'k', 'u_k', "$name, unlogged", 'd');
 		all_come_back($node, $name, 'd');
@@ -378,7 +378,7 @@ SQL
 		is($node->safe_psql('d', $find), $rows, "moved, emptied, $end: answers");
 		like(index_state($node, 'm_k', 'd'), qr/^invalid: its table was given another tablespace/, "moved, emptied, $end: state");
 		rebuild_on($node);
-		$node->poll_query_until('d', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')");
+		$node->poll_query_until('d', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')");
 		rebuild_off($node);
 		is($node->safe_psql('d', $find), $rows, "moved, emptied, $end: answers by the index");
 		same_answers($node, 'm', 'k', 'm_k', "moved, emptied, $end", 'd');
@@ -391,7 +391,7 @@ SQL
 	fails_like($node, 'INSERT INTO x VALUES (3)', qr/"x_k" has no usable file.*REINDEX INDEX/s, 'moved, emptied, constraint: nor after ROLLBACK', 'd');
 	fails_like($node, "$move REINDEX INDEX x_k; INSERT INTO x VALUES (3), (4); INSERT INTO x VALUES (5), (3)", qr/violates exclusion constraint "x_k"/, 'moved, emptied, REINDEX: holds', 'd');
 	rebuild_on($node);
-	$node->poll_query_until('d', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'");
+	$node->poll_query_until('d', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'");
 	rebuild_off($node);
 	same_answers($node, 'x', 'k', 'x_k', 'moved, emptied, rebuilt', 'd');
 	fails_like($node, 'INSERT INTO x VALUES (3)', qr/violates exclusion constraint "x_k"/, 'moved, emptied, rebuilt: holds', 'd');

@@ -101,9 +101,9 @@ SET min_parallel_table_scan_size = 0;
 SET min_parallel_index_scan_size = 0;
 $count
 SQL
-	is($session->query_safe("SELECT state, durability, count(*) FROM pmhash_indexes GROUP BY 1, 2"),
-		"valid|cache|$partitions", 'pmhash_indexes');
-	holds_little($session, 'pmhash_indexes');
+	is($session->query_safe("SELECT state, durability, count(*) FROM pmhash.indexes GROUP BY 1, 2"),
+		"valid|cache|$partitions", 'pmhash.indexes');
+	holds_little($session, 'pmhash.indexes');
 	$session->quit;
 
 	# ---- many sessions at once, more files than each keeps ----
@@ -127,7 +127,7 @@ SQL
 	$node->stop('immediate');
 	$node->start;
 	is($node->safe_psql('postgres', "SET enable_seqscan = off; $count"), $left, 'crash');
-	is($node->safe_psql('postgres', "SELECT state, count(*) FROM pmhash_indexes GROUP BY 1"),
+	is($node->safe_psql('postgres', "SELECT state, count(*) FROM pmhash.indexes GROUP BY 1"),
 		"valid|$partitions", 'all are valid in the end');
 
 	# ---- many files that go at once: 200 with the transaction, the others by a cleaner;
@@ -140,7 +140,7 @@ SQL
 	$node->restart;
 	my $out = $node->safe_psql('postgres', <<SQL);
 BEGIN; DROP TABLE p; ROLLBACK;
-SELECT count(*) FILTER (WHERE state <> 'valid') FROM pmhash_indexes;
+SELECT count(*) FILTER (WHERE state <> 'valid') FROM pmhash.indexes;
 DROP TABLE p;
 SQL
 	is($out, '0', 'DROP TABLE that is rolled back');
@@ -284,7 +284,7 @@ SQL
 	# (More than 200 files are left to the cleaner, which is waited for: as long as files go,
 	# what is suspect is looked for again.)
 	$node->safe_psql('postgres', 'TRUNCATE h; TRUNCATE p');
-	wait_for_files($pool, $node->safe_psql('postgres', 'SELECT count(*) FROM pmhash_indexes'),
+	wait_for_files($pool, $node->safe_psql('postgres', 'SELECT count(*) FROM pmhash.indexes'),
 		'the files have gone');
 	cmp_ok(stats_of_commits(200), '<=', $many + 2, 'after what another session has removed');
 	is(stats_of_commits(200), 0, 'and no more after that');
@@ -317,7 +317,7 @@ CREATE TABLE x (k int, CONSTRAINT x_k EXCLUDE USING pmhash (k WITH =));
 ALTER TABLE x OWNER TO owner;
 GRANT SELECT, INSERT ON x TO stranger, monitor;
 SQL
-	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index = 'x_k'");
+	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 'x_k'");
 	my ($name) = $file =~ m,^\Q$pool\E/(\d+/\w+\.pmh)$, or die $file;
 	my $offset = -s $node->logfile;
 	foreach my $what ('missing', 'damaged')
@@ -330,7 +330,7 @@ SQL
 		{
 			rename("$file.away", $file) or die "$file: $!";
 			$node->safe_psql('postgres', 'REINDEX INDEX x_k');
-			$file = $node->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index = 'x_k'");
+			$file = $node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 'x_k'");
 			($name) = $file =~ m,^\Q$pool\E/(\d+/\w+\.pmh)$, or die $file;
 			append_to_file("$file.new", 'x' x 8192);
 			rename("$file.new", $file) or die "$file: $!";
@@ -377,7 +377,7 @@ SKIP:
 CREATE $kind TABLE $table (k int4);
 INSERT INTO $table SELECT generate_series(1, 100);
 CREATE INDEX ${table}_k ON $table USING pmhash (k);
-SELECT pmhash_check('${table}_k');
+SELECT pmhash.check('${table}_k');
 SQL
 	}
 	is($node->safe_psql('postgres', "SELECT pg_relation_size('unlogged_k', 'init')"), '8192', 'an init fork');
@@ -392,7 +392,7 @@ SQL
 
 	$node->restart;
 	wait_for_files(pool($node), 2, 'two files, when the one from before the crash is gone');
-	is($node->safe_psql('postgres', "SELECT string_agg(index || ' ' || state, ', ' ORDER BY index) FROM pmhash_indexes"),
+	is($node->safe_psql('postgres', "SELECT string_agg(index || ' ' || state, ', ' ORDER BY index) FROM pmhash.indexes"),
 		'logged_k valid, unlogged_k valid', 'are shown');
 	$node->restart;
 	$node->safe_psql('postgres', 'TRUNCATE logged; DROP TABLE unlogged');
@@ -485,7 +485,7 @@ INSERT INTO p$_ SELECT i % 5, i FROM generate_series(1, 50) i;
 CREATE INDEX p${_}_k ON p$_ USING pmhash (k) WITH (wal = on)
 SQL
 	my %tables;
-	foreach (split /\n/, sql(q(SELECT "table" || ' ' || file FROM pmhash_indexes WHERE "table" LIKE 'p%')))
+	foreach (split /\n/, sql(q(SELECT "table" || ' ' || file FROM pmhash.indexes WHERE "table" LIKE 'p%')))
 	{
 		my ($table, $digit) = /^(p\d+) .*([0-9a-f])\.pmh$/ or die "not a file: $_";
 		push @{ $tables{ hex($digit) >> 1 } }, $table;

@@ -33,7 +33,7 @@ wait_for_files($pool, 1, 'files before');
 my $full = qr/ERROR:.*"t_k".*No space left on device/s;
 # trouble: `could not use file "..." of index "...": No space left on device`
 fails_like($node, 'INSERT INTO t SELECT generate_series(100001, 2000000)', $full, 'INSERT');
-like($node->safe_psql('postgres', 'SELECT file FROM pmhash_indexes'), qr/\Q$small\E/, 'the file is there');
+like($node->safe_psql('postgres', 'SELECT file FROM pmhash.indexes'), qr/\Q$small\E/, 'the file is there');
 same_answers($node, 't', 'k', 't_k', 'INSERT that did not fit');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), '100000', 'rows');
 

@@ -56,7 +56,7 @@ CONF
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 		my $count = 'SELECT count(*) FROM t WHERE k = ' . ++$key;
-		my $file = $primary->safe_psql('postgres', q(SELECT file FROM pmhash_stats('t_k')));
+		my $file = $primary->safe_psql('postgres', q(SELECT file FROM pmhash.stats('t_k')));
 
 		$reader = $standby->background_psql('postgres', on_error_stop => 1);
 		$reader->query_safe($by_index);
@@ -150,7 +150,7 @@ CONF
 		$primary->start;
 		$primary->safe_psql('postgres', 'INSERT INTO m SELECT 888');
 		is($primary->safe_psql('postgres', $check), '0|1', "$name: rows");
-		is($primary->safe_psql('postgres', "$check; SELECT pmhash_check('m_k')"), "0|1\n", "$name: pmhash_check");
+		is($primary->safe_psql('postgres', "$check; SELECT pmhash.check('m_k')"), "0|1\n", "$name: pmhash.check");
 		$primary->safe_psql('postgres', 'DROP TABLE m');
 	}
 
@@ -262,7 +262,7 @@ SQL
 	# on a primary the stub would be marked
 	$primary->stop;
 	$standby->promote;
-	$standby->safe_psql('postgres', q(SELECT pmhash_size('r_k')));
+	$standby->safe_psql('postgres', q(SELECT pmhash.size('r_k')));
 	goes_on($promoted, $life[1], 'promoted');
 
 	$standby->stop;

@@ -93,9 +93,9 @@ my @statements = (
 		statements => [ 'BEGIN', 'INSERT INTO tt SELECT generate_series(1, 10)', 'SELECT * FROM tt WHERE k = 3', 'COMMIT', 'INSERT INTO tt VALUES (1)' ], after => 'DROP TABLE IF EXISTS tt;' },
 	{ name => 'two-phase', before => '', statements => [ 'BEGIN', 'CREATE INDEX f_new ON f USING pmhash (v)', "PREPARE TRANSACTION 'p'", "COMMIT PREPARED 'p'" ],
 		after => "SELECT count(*) AS n FROM pg_prepared_xacts \\gset\n\\if :n\nROLLBACK PREPARED 'p';\n\\endif\nDROP INDEX IF EXISTS f_new;" },
-	{ name => 'pmhash_stats', statements => ["SELECT * FROM pmhash_stats('f_k')"] },
-	{ name => 'pmhash_check', statements => ["SELECT pmhash_check('f_t')"] },
-	{ name => 'pmhash_indexes', statements => ['SELECT * FROM pmhash_indexes'] },
+	{ name => 'pmhash.stats', statements => ["SELECT * FROM pmhash.stats('f_k')"] },
+	{ name => 'pmhash.check', statements => ["SELECT pmhash.check('f_t')"] },
+	{ name => 'pmhash.indexes', statements => ['SELECT * FROM pmhash.indexes'] },
 	{ name => 'VACUUM with nothing to remove', before => 'VACUUM f;', statements => ['VACUUM f'] },
 	{ name => 'CREATE INDEX in little memory', before => "DROP INDEX IF EXISTS big_new; SET maintenance_work_mem = '1MB';",
 		statements => ['CREATE INDEX big_new ON big USING pmhash (h)'], checks => '^big', after => 'DROP INDEX IF EXISTS big_new;' },
@@ -104,7 +104,7 @@ my @statements = (
 		statements => ["SELECT count(m) FROM big WHERE m = '08:00:2b:00:03:00' AND k < 1000"], checks => '^none' },
 	{ name => 'VACUUM of long lists', before => 'DELETE FROM big WHERE k < 50; INSERT INTO big SELECT i, i % 7 FROM generate_series(1, 49) i;',
 		statements => ['VACUUM big'], checks => '^big' },
-	{ name => 'pmhash_check in little memory', before => "SET maintenance_work_mem = '1MB';", statements => ["SELECT pmhash_check('big_h')"], checks => '^none' },
+	{ name => 'pmhash.check in little memory', before => "SET maintenance_work_mem = '1MB';", statements => ["SELECT pmhash.check('big_h')"], checks => '^none' },
 	{ name => 'validation', statements => ["SELECT amvalidate(oid) FROM pg_opclass WHERE opcmethod = (SELECT oid FROM pg_am WHERE amname = 'pmhash')"], checks => '^none' },
 	{ name => 'EXPLAIN', before => 'SET enable_seqscan = off;', statements => ["EXPLAIN SELECT * FROM f WHERE d = 1 AND t = 'x'"] });
 
@@ -172,7 +172,7 @@ CONF
 
 foreach my $n ($all ? (1 .. 20, map { 25 * $_ } 1 .. 40) : (3, 60, 400))
 {
-	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index = 'f_k'");
+	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 'f_k'");
 	my $from = -s $node->logfile;
 	my $findings;
 

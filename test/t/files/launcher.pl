@@ -137,7 +137,7 @@ SQL
 	my $old = index_file($node, 'b_old');
 	copy($old, "$old.copy") or die "$old: $!";
 	$node->safe_psql('postgres', 'REINDEX INDEX b_old');
-	my $states = "SELECT string_agg(index || ' ' || state, ', ' ORDER BY index::text) FROM pmhash_indexes";
+	my $states = "SELECT string_agg(index || ' ' || state, ', ' ORDER BY index::text) FROM pmhash.indexes";
 
 	# ---- the row is missing; of another index the file, and a file is left over ----
 
@@ -166,11 +166,11 @@ SQL
 	$node->safe_psql('postgres', 'INSERT INTO pg_index SELECT * FROM saved');
 	is($node->safe_psql('postgres', $states), 'a_k valid, b_k valid, b_old valid', 'all are valid');
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT v FROM a WHERE k = 7'), '7', 'the row is found');
-	$node->safe_psql('postgres', "SELECT pmhash_check('a_k')");
+	$node->safe_psql('postgres', "SELECT pmhash.check('a_k')");
 
 	# ---- missing while the index's stub is in shared buffers, and its file is good ----
 
-	is($node->safe_psql('postgres', "BEGIN; DELETE FROM pg_index WHERE indexrelid = 'a_k'::regclass; SELECT count(*) FROM pmhash_files() WHERE index = 'a_k'::regclass; ROLLBACK"),
+	is($node->safe_psql('postgres', "BEGIN; DELETE FROM pg_index WHERE indexrelid = 'a_k'::regclass; SELECT count(*) FROM pmhash.files() WHERE index = 'a_k'::regclass; ROLLBACK"),
 		'0', 'not shown as valid');
 
 	# ---- missing when the rebuilder comes, and nobody else looks ----
@@ -222,7 +222,7 @@ SQL
 
 		unlink($file) or die "$file: $!";
 		$node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1');
-		return soon("SELECT state = 'valid' AND file <> '$file' FROM pmhash_indexes WHERE index = 't_k'",
+		return soon("SELECT state = 'valid' AND file <> '$file' FROM pmhash.indexes WHERE index = 't_k'",
 			"$name: a file lost in another database is rebuilt");
 	}
 
@@ -270,7 +270,7 @@ SQL
 		'ALTER DATABASE: the launcher waits for no worker');
 	unlike(slurp_file($node->logfile, $from), qr/lock timeout/, 'ALTER DATABASE: no worker is started to wait for the lock');
 	$session->query_safe('ROLLBACK');
-	soon("SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'", 'ALTER DATABASE: rebuilt when that is over', 'd');
+	soon("SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'", 'ALTER DATABASE: rebuilt when that is over', 'd');
 
 	# A catalog is locked: that shows only to a worker that connects.  It gives up.
 	lose_in_d();
@@ -374,7 +374,7 @@ SQL
 	start_and_look('without a pool');
 	foreach my $database ('mine', 'renamed')
 	{
-		ok($node->poll_query_until($database, "SELECT pmhash_size('t_k') > 10000"), "without a pool: the index of $database is rebuilt");
+		ok($node->poll_query_until($database, "SELECT pmhash.size('t_k') > 10000"), "without a pool: the index of $database is rebuilt");
 		is($node->safe_psql($database, 'SELECT count(*) FROM t WHERE k = 77'), '1', "$database: a row");
 	}
 
@@ -477,10 +477,10 @@ SQL
 
 	# two seconds of it first, so that the stream has begun
 	sleep(2);
-	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index = 't_k'");
+	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 't_k'");
 	truncate($file, 0) or die "$file: $!";
 	$node->psql('postgres', 'SET enable_seqscan = off; SELECT * FROM t WHERE k = 1');
-	ok($node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'"), 'valid again');
+	ok($node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'"), 'valid again');
 	cmp_ok(time - $began, '<', $seconds, 'beside the stream');
 	$load->finish;
 	like($said, qr/number of transactions actually processed: [1-9]\d\d/, 'a stream');

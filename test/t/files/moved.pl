@@ -50,7 +50,7 @@ SQL
 	my $found = q(SELECT (SELECT count(*) FROM m WHERE k = 777), (SELECT count(*) FROM m WHERE s = '777'),
 		(SELECT count(*) FROM m WHERE k = 888););
 
-	my $states = q(SELECT string_agg(DISTINCT split_part(state, ':', 1), ' ') FROM pmhash_indexes WHERE index::text LIKE 'm\_%';);
+	my $states = q(SELECT string_agg(DISTINCT split_part(state, ':', 1), ' ') FROM pmhash.indexes WHERE index::text LIKE 'm\_%';);
 
 	# A test: all indexes are there, after a while.
 	sub come_back
@@ -59,7 +59,7 @@ SQL
 		my ($on, $name) = @_;
 
 		rebuild_on($on);
-		ok( $on->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty'))),
+		ok( $on->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty'))),
 			"$name: all valid");
 		rebuild_off($on);
 		return;
@@ -70,7 +70,7 @@ SQL
 	{
 		local $PostgreSQL::Test::Utils::timeout_default = 10;
 
-		return $node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')));
+		return $node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')));
 	}
 
 	# Tests: rows that have been taken back are not found, before the indexes are rebuilt and
@@ -84,14 +84,14 @@ SQL
 		is($node->safe_psql('postgres', "$others $by_index $found $states"),
 			"$wanted\n" . ($state // 'invalid'), "$name: rows, state");
 		come_back($node, $name);
-		is($node->safe_psql('postgres', "$by_index $found SELECT pmhash_check('m_k'), pmhash_check('m_s')"),
-			"$wanted\n|", "$name: rows by the indexes, pmhash_check");
+		is($node->safe_psql('postgres', "$by_index $found SELECT pmhash.check('m_k'), pmhash.check('m_s')"),
+			"$wanted\n|", "$name: rows by the indexes, pmhash.check");
 		return if !defined $standby;
 		caught_up($node, $standby);
 		is($standby->safe_psql('postgres', "$by_index $found"), $wanted, "$name: rows on a standby");
 		wait_for_state($standby, $_, qr/^valid/, "$name: $_ there again on it") foreach qw(m_k m_s);
-		is($standby->safe_psql('postgres', "$by_index $found SELECT pmhash_check('m_k'), pmhash_check('m_s')"),
-			"$wanted\n|", "$name: rows by its indexes, pmhash_check");
+		is($standby->safe_psql('postgres', "$by_index $found SELECT pmhash.check('m_k'), pmhash.check('m_s')"),
+			"$wanted\n|", "$name: rows by its indexes, pmhash.check");
 		return;
 	}
 
@@ -216,7 +216,7 @@ SELECT count(*) FROM m WHERE k = 7;
 COMMIT;
 SELECT count(*) FROM m WHERE k = 7;
 REINDEX INDEX m_k;
-SELECT pmhash_check('m_k');
+SELECT pmhash.check('m_k');
 SELECT count(*) FROM m WHERE k = 7;
 DROP TABLE m;
 SQL
@@ -262,14 +262,14 @@ SQL
 	fails_like($node, table('TEMP') . "BEGIN; $move; $row;", $cannot, 'temporary');
 	is($node->safe_psql('postgres', table('TEMP') . "BEGIN; $move; ROLLBACK; BEGIN; $move; COMMIT; $row; BEGIN; $move; REINDEX TABLE m; $row; ROLLBACK; $others $by_index $found $states"),
 		"1|1|1\nvalid", 'temporary, rows in another transaction, or after REINDEX');
-	is($node->safe_psql('postgres', table('TEMP') . "BEGIN; $move; TRUNCATE m; ROLLBACK; $by_index SELECT count(*) FROM m WHERE k IN (7, 777); $states REINDEX TABLE m; SELECT pmhash_check('m_k')"),
+	is($node->safe_psql('postgres', table('TEMP') . "BEGIN; $move; TRUNCATE m; ROLLBACK; $by_index SELECT count(*) FROM m WHERE k IN (7, 777); $states REINDEX TABLE m; SELECT pmhash.check('m_k')"),
 		"1\ninvalid\n", 'temporary, emptied in place: rows');
 	is($node->safe_psql('postgres', "CREATE TEMP TABLE m (k int4) ON COMMIT DELETE ROWS; CREATE INDEX m_k ON m USING pmhash (k);"
-		  . "$move; BEGIN; SELECT count(*) FROM m; COMMIT; BEGIN; INSERT INTO m VALUES (888); $by_index SELECT count(*) FROM m WHERE k IN (777, 888); SELECT pmhash_check('m_k'); COMMIT"),
+		  . "$move; BEGIN; SELECT count(*) FROM m; COMMIT; BEGIN; INSERT INTO m VALUES (888); $by_index SELECT count(*) FROM m WHERE k IN (777, 888); SELECT pmhash.check('m_k'); COMMIT"),
 		"0\n1\n", 'temporary, emptied at commit: rows');
 	# ... and so early that nothing but its index can be moved: it stays as good as it was
 	is($node->safe_psql('postgres', "CREATE TEMP TABLE m (k int4) ON COMMIT DELETE ROWS; CREATE INDEX m_k ON m USING pmhash (k);"
-		. "BEGIN; $move; COMMIT; $states BEGIN; INSERT INTO m SELECT generate_series(1, 9); $by_index SELECT count(*) FROM m WHERE k = 7; COMMIT; SELECT pmhash_check('m_k')"),
+		. "BEGIN; $move; COMMIT; $states BEGIN; INSERT INTO m SELECT generate_series(1, 9); $by_index SELECT count(*) FROM m WHERE k = 7; COMMIT; SELECT pmhash.check('m_k')"),
 		"valid\n1\n", 'temporary, emptied at commit: valid');
 
 	# ---- a serializable statement reads by the index after its first row has marked it ----
@@ -292,7 +292,7 @@ SQL
 		$node->safe_psql('postgres', "$make INSERT INTO x SELECT generate_series(1, 100)");
 		fails_like($node, "$move_x INSERT INTO x VALUES (777)", $cannot, "$kind: no row in it");
 		fails_like($node, "BEGIN; TRUNCATE x; SAVEPOINT s; ALTER TABLE x SET TABLESPACE a; INSERT INTO x VALUES (777)", $cannot, "$kind: nor in a savepoint");
-		is($node->safe_psql('postgres', 'INSERT INTO x VALUES (888); SELECT state FROM pmhash_indexes WHERE index = \'x_k\''), 'valid', "$kind: the index is still there");
+		is($node->safe_psql('postgres', 'INSERT INTO x VALUES (888); SELECT state FROM pmhash.indexes WHERE index = \'x_k\''), 'valid', "$kind: the index is still there");
 		fails_like($node, "$move_x REINDEX INDEX x_k; INSERT INTO x VALUES (778); INSERT INTO x VALUES (779), (778)", $taken, "$kind: holds after REINDEX in it");
 		$node->safe_psql('postgres', "$move_x COMMIT; INSERT INTO x VALUES (778)");
 		fails_like($node, 'INSERT INTO x VALUES (778)', $taken, "$kind: holds after COMMIT");
@@ -665,13 +665,13 @@ SQL
 	my $after = <<'SQL';
 INSERT INTO m SELECT i, i FROM generate_series(900, 940) i;
 SELECT compared();
-SELECT split_part(state, ':', 1) FROM pmhash_indexes WHERE index = 'm_k';
-SELECT pmhash_check('m_k') WHERE (SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'm_k');
+SELECT split_part(state, ':', 1) FROM pmhash.indexes WHERE index = 'm_k';
+SELECT pmhash.check('m_k') WHERE (SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'm_k');
 DELETE FROM m WHERE k % 2 = 0;
 VACUUM m;
 INSERT INTO m SELECT i, i FROM generate_series(941, 980) i;
 SELECT compared();
-SELECT pmhash_check('m_k') WHERE (SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'm_k');
+SELECT pmhash.check('m_k') WHERE (SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'm_k');
 DROP TABLE m;
 SQL
 

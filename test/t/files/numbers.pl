@@ -33,7 +33,7 @@ SQL
 	$node->stop;
 	system_or_bail('pg_resetwal', '-o', $number - 60, $node->data_dir);
 	$node->start;
-	ok($node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'"),
+	ok($node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'"),
 		'the index is there');
 	is($node->safe_psql('postgres', "SELECT relfilenode FROM pg_class WHERE relname = 't_k'"), $number,
 		'with the same main fork');
@@ -82,7 +82,7 @@ SQL
 	$session->query_safe('DROP INDEX tt_k');
 	is(scalar(index_files($pool)), 1, 'the file of the temporary index goes with it');
 	is($session->query_safe("$count t WHERE k = 5"), '1', 'the permanent index has its own');
-	is($session->query_safe('SELECT state FROM pmhash_indexes'), 'valid', 'and is valid');
+	is($session->query_safe('SELECT state FROM pmhash.indexes'), 'valid', 'and is valid');
 	$session->quit;
 	$node->stop;
 }
@@ -103,7 +103,7 @@ SQL
 	sub state_of
 	{
 		my ($server) = @_;
-		return $server->safe_psql('app', "SELECT state FROM pmhash_indexes WHERE index = 'x_k'");
+		return $server->safe_psql('app', "SELECT state FROM pmhash.indexes WHERE index = 'x_k'");
 	}
 
 	# Its rows 1 to 100 go to gold.  Afterwards their TIDs have other keys.
@@ -120,7 +120,7 @@ SQL
 		if ($standby)
 		{
 			caught_up($node, $standby);
-			$standby->poll_query_until('app', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'")
+			$standby->poll_query_until('app', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'")
 			  or die 'no file on the standby';
 		}
 		$node->safe_psql('postgres', 'CREATE DATABASE gold TEMPLATE app IS_TEMPLATE true ALLOW_CONNECTIONS false');
@@ -165,18 +165,18 @@ SQL
 	is_as_gold($node, 'primary');
 	$node->safe_psql('app', 'REINDEX INDEX x_k');
 	caught_up($node, $standby);
-	$standby->poll_query_until('app', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'")
+	$standby->poll_query_until('app', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'")
 	  or die 'no new file on the standby';
 	is_as_gold($standby, 'standby, its own new file');
 
 	# replayed once more it takes nothing away that has been made since
 	# (another file of the index would have its name; the link keeps the inode from being used again)
-	my $file = $standby->safe_psql('app', 'SELECT file FROM pmhash_indexes');
+	my $file = $standby->safe_psql('app', 'SELECT file FROM pmhash.indexes');
 	my $kept = $standby->basedir . '/kept';
 	link($file, $kept) or die $!;
 	$standby->stop;
 	$standby->start;
-	$standby->poll_query_until('app', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'");
+	$standby->poll_query_until('app', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'");
 	is((stat($file))[1], (stat($kept))[1], 'standby, started again: the same file');
 	is_as_gold($standby, 'standby, started again');
 
@@ -224,7 +224,7 @@ SQL
 	drop_gold();
 
 	# ---- the pool is refused for a server life, and is as it was in the next one ----
-	my $counted = q(SELECT inserts + group_entries FROM pmhash_stat_indexes WHERE index = 'x_k');
+	my $counted = q(SELECT inserts + group_entries FROM pmhash.stat_indexes WHERE index = 'x_k');
 	make_and_change();
 	is($node->safe_psql('app', $counted), '100', 'it has counters');
 	$node->stop;

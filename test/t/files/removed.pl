@@ -113,8 +113,8 @@ SQL
 		[ 'bitmap scan', 50, $lateral, 'SET enable_indexscan = off; SET pmhash.enable_pagescan = off', 'Bitmap Index Scan' ],
 		[ 'page scan', undef, 'SELECT count(v) FROM t WHERE k = 1003000', 'SET enable_bitmapscan = off', 'pmhash page scan' ],
 		[ 'join', undef, 'SELECT count(t.v) FROM generate_series(1002951, 1003000) g JOIN t ON t.k = g', 'SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off', 'pmhash join' ],
-		[ 'pmhash_stats', undef, q(SELECT entries FROM pmhash_stats('t_k')), '', '' ],
-		[ 'pmhash_check', undef, q(SELECT pmhash_check('t_k')), '', '' ]);
+		[ 'pmhash.stats', undef, q(SELECT entries FROM pmhash.stats('t_k')), '', '' ],
+		[ 'pmhash.check', undef, q(SELECT pmhash.check('t_k')), '', '' ]);
 	foreach my $own (@own)
 	{
 		my ($name, $wanted, $query, $set, $plan) = @$own;
@@ -280,7 +280,7 @@ SQL
 # ======== in use ========
 
 # Damage while the server runs: to files that are not in use just now, which the
-# cleaner finds; and to a bucket, which pmhash_check finds.
+# cleaner finds; and to a bucket, which pmhash.check finds.
 {
 	my $node = new_server('in_use');
 	my $pool = pool($node);
@@ -329,7 +329,7 @@ SQL
 		# others see at once that it is too short; this session learns it by the cleaner
 		foreach (1 .. 600)
 		{
-			last if $session->query_safe("SELECT state FROM pmhash_indexes WHERE index = 't_k'") ne 'valid';
+			last if $session->query_safe("SELECT state FROM pmhash.indexes WHERE index = 't_k'") ne 'valid';
 			usleep(100_000);
 		}
 		is($session->query_safe('SELECT count(*) FROM t WHERE k = 1'), '2', 'a session with the file mapped answers without it');
@@ -349,7 +349,7 @@ SQL
 		all_come_back($node, 'directory of a database');
 	}
 
-	# ---- findings of pmhash_check ----
+	# ---- findings of pmhash.check ----
 	# a file of many full buckets: any byte there matters
 	$node->safe_psql('postgres', 'CREATE INDEX o_v ON o USING pmhash (k) WITH (fillfactor = 98); DROP INDEX o_k');
 	{
@@ -359,12 +359,12 @@ SQL
 		my $fingerprint = first_segment($file) + 4;
 
 		$session->query_safe('SET enable_seqscan = off; SELECT count(*) FROM o WHERE k = 1');
-		is($node->psql('postgres', "SELECT pmhash_check('o_v')"), 0, 'sound before');
+		is($node->psql('postgres', "SELECT pmhash.check('o_v')"), 0, 'sound before');
 		rebuild_off($node);
 		patch_file($file, $fingerprint + $_, pack('C', ord(substr($bytes, $fingerprint + $_, 1)) ^ 0x5a)) foreach 0 .. 17;
 		foreach my $attempt (1 .. 2)
 		{
-			my ($status, $stdout, $stderr) = $node->psql('postgres', "SELECT pmhash_check('o_v')");
+			my ($status, $stdout, $stderr) = $node->psql('postgres', "SELECT pmhash.check('o_v')");
 
 			like($stderr, $attempt == 1 ? qr/ERROR:  (file "\S+" of index "o_v" is damaged|index "o_v" does not agree)/ :
 				qr/ERROR:  pmhash index "o_v" has no usable file\n.*it is damaged/, "damaged bucket: check $attempt");
@@ -373,21 +373,21 @@ SQL
 		is($session->query_safe('SELECT count(*) FROM generate_series(1, 5000) i JOIN o ON o.k = i'), '5000',
 			'damaged bucket: not in use');
 		rebuild_on($node);
-		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'o_v'") or die;
+		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'o_v'") or die;
 		same_answers($node, 'o', 'k', 'o_v', 'damaged bucket, rebuilt');
-		is($node->psql('postgres', "SELECT pmhash_check('o_v')"), 0, 'damaged bucket: sound after');
+		is($node->psql('postgres', "SELECT pmhash.check('o_v')"), 0, 'damaged bucket: sound after');
 
 		# the mark is not undone with the statement, nor by a crash after it
 		rebuild_off($node);
 		$file = index_file($node, 'o_v');
 		patch_file($file, $fingerprint + $_, "\0") foreach 0 .. 17;
-		$node->psql('postgres', "BEGIN; SELECT pmhash_check('o_v'); ROLLBACK");
+		$node->psql('postgres', "BEGIN; SELECT pmhash.check('o_v'); ROLLBACK");
 		$session->quit;
 		crash($node);
 		$node->start;
 		is(index_state($node, 'o_v'), 'invalid: it is damaged', 'damaged bucket: still invalid after a crash');
 		rebuild_on($node);
-		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'o_v'") or die;
+		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'o_v'") or die;
 		same_answers($node, 'o', 'k', 'o_v', 'damaged bucket, after a crash');
 	}
 

@@ -115,8 +115,8 @@ my @readers = (
 	[ 'array', 'EXECUTE several(ARRAY[7, 8, 9])' ],
 	[ 'bitmap scan', 'EXECUTE bitmap(7)' ],
 	[ 'planning', 'SELECT count(*) FROM t WHERE k = 1234' ],
-	[ 'pmhash_stats', "SELECT * FROM pmhash_stats('t_k')" ],
-	[ 'pmhash_check', "SELECT pmhash_check('t_k')" ],
+	[ 'pmhash.stats', "SELECT * FROM pmhash.stats('t_k')" ],
+	[ 'pmhash.check', "SELECT pmhash.check('t_k')" ],
 	[ 'vacuum', 'VACUUM (INDEX_CLEANUP on) t' ]);
 foreach my $case (@readers)
 {
@@ -136,7 +136,7 @@ foreach my $time (1, 2)
 	cut(4096);
 	loses('reader', 'EXECUTE one(7)', "again: $time");
 	ok( $node->poll_query_until(
-			'postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'"),
+			'postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'"),
 		"again: rebuilt for the time $time");
 }
 comes_back($node, 'again');

@@ -19,7 +19,7 @@ use Test::More;
 # A copy of a database has stubs that name files of the original.  Whatever is done to its
 # indexes, no server takes these files for the copy's.
 {
-	my $state = "SELECT state FROM pmhash_indexes WHERE index = 'x_k'";
+	my $state = "SELECT state FROM pmhash.indexes WHERE index = 'x_k'";
 
 	# no process marks what it finds unless it is asked to use it
 	my $primary = new_primary('primary', "pmhash.rebuild = off\npmhash.cleaner_naptime = 3600\n");
@@ -43,7 +43,7 @@ SQL
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $database, $name) = @_;
 
-		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'"), "$name: $database is valid");
+		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"), "$name: $database is valid");
 	}
 
 	# A test: what queries on the table of a database find that may use the index.
@@ -61,7 +61,7 @@ SQL
 	make_original('d1');
 	my $standby = new_standby($primary, 'first', "pmhash.rebuild = on\n");
 	wait_valid($standby, 'd1', 'first');
-	my $file = $standby->safe_psql('d1', 'SELECT file FROM pmhash_indexes');
+	my $file = $standby->safe_psql('d1', 'SELECT file FROM pmhash.indexes');
 	my $kept = $standby->basedir . '/kept';
 	link($file, $kept) or die $!;    # so that no other gets its inode
 	$primary->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLESPACE elsewhere LOCATION ''");
@@ -116,10 +116,10 @@ SQL
 
 		$session->query_safe('BEGIN; LOCK TABLE x');
 		$node = new_standby($primary, $name, "pmhash.rebuild = on\n");
-		$node->poll_query_until('d4', q(SELECT bool_or(state LIKE 'building%') FROM pmhash_indexes)) or die 'nothing is built';
+		$node->poll_query_until('d4', q(SELECT bool_or(state LIKE 'building%') FROM pmhash.indexes)) or die 'nothing is built';
 		$session->query_safe('COMMIT');
 		$session->quit;
-		$node->poll_query_until('d4', q(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'y_k')) or die 'y_k is not built';
+		$node->poll_query_until('d4', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'y_k')) or die 'y_k is not built';
 		return $node;
 	}
 
@@ -165,7 +165,7 @@ SQL
 	my $standby = new_standby($primary, 'standby', "pmhash.rebuild = on\n");
 	$primary->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE original');
 	caught_up($primary, $standby);
-	ok($standby->poll_query_until('original', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'"), 'valid in the original');
+	ok($standby->poll_query_until('original', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"), 'valid in the original');
 
 	my $oid = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'copy'");
 	my $page = $primary->safe_psql('copy', "SELECT pg_relation_filepath('x_k')");
@@ -181,7 +181,7 @@ SQL
 
 	# ---- the original's file is there ----
 
-	my $file = $standby->safe_psql('original', 'SELECT file FROM pmhash_indexes');
+	my $file = $standby->safe_psql('original', 'SELECT file FROM pmhash.indexes');
 	my $kept = $standby->basedir . '/kept';
 	link($file, $kept) or die $!;    # so that no other gets its inode
 	$primary->safe_psql('postgres', 'CHECKPOINT');
@@ -190,10 +190,10 @@ SQL
 	patch_file($_->data_dir . "/$page", $STUB_DATABASE, pack('L', $oid)) foreach $primary, $standby;
 	$_->start foreach $primary, $standby;
 	caught_up($primary, $standby);
-	ok($standby->poll_query_until('original', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'"), 'started again: valid in the original');
+	ok($standby->poll_query_until('original', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"), 'started again: valid in the original');
 	finds_in('copy', 100, 'file there');
-	isnt($standby->safe_psql('copy', 'SELECT state FROM pmhash_indexes'), 'valid', 'it is not the file of the copy');
-	is($standby->safe_psql('original', 'SELECT state FROM pmhash_indexes'), 'valid', 'but of the original');
+	isnt($standby->safe_psql('copy', 'SELECT state FROM pmhash.indexes'), 'valid', 'it is not the file of the copy');
+	is($standby->safe_psql('original', 'SELECT state FROM pmhash.indexes'), 'valid', 'but of the original');
 	is((stat($file))[1], (stat($kept))[1], 'it has not been removed');
 	$standby->stop;
 
@@ -202,11 +202,11 @@ SQL
 	my $session = $primary->background_psql('original', on_error_stop => 1);
 	$session->query_safe('BEGIN; LOCK TABLE x');
 	$standby = new_standby($primary, 'second', "pmhash.rebuild = on\n");
-	$standby->poll_query_until('copy', q(SELECT state LIKE 'building%' FROM pmhash_indexes)) or die 'nothing is built';
+	$standby->poll_query_until('copy', q(SELECT state LIKE 'building%' FROM pmhash.indexes)) or die 'nothing is built';
 	$session->query_safe('COMMIT');
 	$session->quit;
-	$standby->poll_query_until('copy', q(SELECT state = 'valid' FROM pmhash_indexes)) or die 'it is not built';
-	isnt($standby->safe_psql('original', 'SELECT state FROM pmhash_indexes'), 'valid', 'it is not the file of the original');
+	$standby->poll_query_until('copy', q(SELECT state = 'valid' FROM pmhash.indexes)) or die 'it is not built';
+	isnt($standby->safe_psql('original', 'SELECT state FROM pmhash.indexes'), 'valid', 'it is not the file of the original');
 	$primary->safe_psql('original', 'DELETE FROM x WHERE k = 3; VACUUM x');
 	caught_up($primary, $standby);
 	finds_in('copy', 100, 'copy first');
@@ -275,13 +275,13 @@ SQL
 		local $ENV{READ_ERRORS} = $bad;
 
 		restart_with_bad('a_k', 'b_k', 'c_k', 'd_k');
-		($status, $stdout, $stderr) = $node->psql('postgres', 'SELECT pmhash_check(\'a_k\')');
+		($status, $stdout, $stderr) = $node->psql('postgres', 'SELECT pmhash.check(\'a_k\')');
 		like($stderr, qr/could not read blocks? 0(\.\.0)? in file .*: Input\/output error/, 'the page cannot be read');
 		works('REINDEX INDEX a_v', 'REINDEX of the other index of the table');
 		works('DROP INDEX a_v', 'DROP of it');
 		works('REINDEX INDEX a_k', 'REINDEX');
 		is(works('SET enable_seqscan = off; SELECT v FROM a WHERE k = 7', 'the index is used again'), '7', 'the row is found');
-		works('SELECT pmhash_check(\'a_k\')', 'it is as the table says');
+		works('SELECT pmhash.check(\'a_k\')', 'it is as the table says');
 		works('DROP INDEX b_k', 'DROP INDEX');
 		works('TRUNCATE c', 'TRUNCATE');
 		works('INSERT INTO c VALUES (1)', 'a row after that');
@@ -297,7 +297,7 @@ SQL
 	$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pg_ls_dir('$pool/' || (SELECT oid FROM pg_database WHERE datname = 'postgres'))")
 	  or fail('the files of old are removed');
 	is(scalar(index_files($pool)), 2, 'two files are left');
-	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash_indexes"), 'valid', 'all indexes are valid');
+	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash.indexes"), 'valid', 'all indexes are valid');
 
 	# A main fork that is not there: the cleaner goes on, and what does away with it works.
 	my $fork = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('c_k')");
@@ -324,7 +324,7 @@ SQL
 	chmod(0, $fork) or die "$fork: $!";
 	$from = -s $node->logfile;
 	$node->start;
-	is($node->safe_psql('postgres', "SELECT string_agg(index || ' ' || state, ', ' ORDER BY index) FROM pmhash_indexes"), 'a_k unreadable, a_v valid',
+	is($node->safe_psql('postgres', "SELECT string_agg(index || ' ' || state, ', ' ORDER BY index) FROM pmhash.indexes"), 'a_k unreadable, a_v valid',
 		'a fork that may not be opened is shown');
 	$node->poll_query_until('postgres', "SELECT pg_stat_file('$old', true) IS NULL")
 	  or fail('a file that belongs to another index is removed');
@@ -401,7 +401,7 @@ SQL
 	sub file_of
 	{
 		my ($index) = @_;
-		return $standby->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index = '$index'");
+		return $standby->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = '$index'");
 	}
 
 	# Overwrite the page that names t_k's file, on these servers.

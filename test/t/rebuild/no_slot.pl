@@ -59,7 +59,7 @@ $node->safe_psql('postgres', $_) foreach map { "CREATE DATABASE one_$_ TEMPLATE 
 $node->append_conf('postgresql.conf', "max_worker_processes = 3\npmhash.cleaner_naptime = 1");
 $node->restart;
 all_come_back($node, 'with one slot');
-ok($node->poll_query_until("one_$_", "SELECT bool_and(state = 'valid') FROM pmhash_indexes"), "those of database $_") foreach 1 .. 8;
+ok($node->poll_query_until("one_$_", "SELECT bool_and(state = 'valid') FROM pmhash.indexes"), "those of database $_") foreach 1 .. 8;
 my $offset = -s $node->logfile;
 unlink(index_file($node, 'o_e')) or die;
 $node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k + 1 = 7');

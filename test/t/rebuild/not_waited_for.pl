@@ -107,7 +107,7 @@ SQL
 	$builder->query_safe('SELECT 1');
 	is($node->safe_psql('postgres', "SELECT indisvalid FROM pg_index WHERE indexrelid = '$index'::regclass"), 't', "$command is done");
 	sees_all($taker, $table, $command);
-	$taker->query("SELECT pmhash_check('$index')");
+	$taker->query("SELECT pmhash.check('$index')");
 	like($taker->{stderr}, qr/cannot be checked using the transaction's snapshot/, "$command: no check by this snapshot");
 	$taker->{stderr} = '';
 	$taker->query_safe('ROLLBACK');
@@ -195,7 +195,7 @@ sub at_the_gate
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5; DELETE FROM w WHERE k = 5');
 	$node->safe_psql('postgres', 'SET session_replication_role = replica; CREATE INDEX CONCURRENTLY w_g ON w USING pmhash (k)') if $concurrently;
 	unlink(index_file($node, 't_k')) or die;
-	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'")
+	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'")
 	  or die "$name is waited for";
 	is($taker->query_safe('EXECUTE before'), '0', 'a plan with the new file');
 	is($taker->query_safe("SET $parallel = on; EXECUTE in_worker; SET $parallel = off"), '0', 'the same in a parallel worker');

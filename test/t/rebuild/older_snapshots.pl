@@ -50,7 +50,7 @@ SQL
 		$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5');
 		unlink(index_file($node, 't_k')) or die;
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (-1, -1)');
-		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'")
+		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'")
 		  or die "$name: the rebuild waits";
 		return;
 	}
@@ -100,7 +100,7 @@ SQL
 	is($new->query_safe('SELECT pg_snapshot_xmin(pg_current_snapshot())'), $xmin, 'new snapshots have the same xmin');
 	uses_index($new, 'a new one', 0);
 	sees_all('an old snapshot');
-	$old->query("SAVEPOINT c; SELECT pmhash_check('t_k')");
+	$old->query("SAVEPOINT c; SELECT pmhash.check('t_k')");
 	like($old->{stderr}, qr/cannot be checked using the transaction's snapshot/, 'nor is the index checked by it');
 	$old->{stderr} = '';
 	$old->query_safe('ROLLBACK TO c; COMMIT');
@@ -124,7 +124,7 @@ SQL
 	$node->start;
 	is(index_state($node, 't_k'), 'valid', 'after a crash');
 	like($node->safe_psql('postgres', "SET enable_seqscan = off; EXPLAIN $queries{rows}"), qr/t_k/, 'a snapshot of after the crash');
-	is($node->safe_psql('postgres', q{SELECT pmhash_check('t_k')}), '', 'check');
+	is($node->safe_psql('postgres', q{SELECT pmhash.check('t_k')}), '', 'check');
 	$node->stop;
 }
 

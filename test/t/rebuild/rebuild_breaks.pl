@@ -61,9 +61,9 @@ sub all_valid
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes")
+	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
 	  or die "$name: an index does not come back";
-	is($node->safe_psql('postgres', "SELECT pmhash_check('t_w'), pmhash_check('t_k'), pmhash_check('s_k')"), '||', "$name: check");
+	is($node->safe_psql('postgres', "SELECT pmhash.check('t_w'), pmhash.check('t_k'), pmhash.check('s_k')"), '||', "$name: check");
 	return;
 }
 
@@ -109,7 +109,7 @@ SQL
 	release();
 	all_valid("group_insert $queue, full while being filled");
 	like(slurp_file($node->logfile), $noticed, "group_insert $queue: noticed");
-	is($node->safe_psql('postgres', "SELECT count(*), pmhash_check('f_w') FROM f WHERE wait_at(k) BETWEEN 2001 AND 102000"),
+	is($node->safe_psql('postgres', "SELECT count(*), pmhash.check('f_w') FROM f WHERE wait_at(k) BETWEEN 2001 AND 102000"),
 		($queue eq 'on' ? 100000 : 200000) . '|', "group_insert $queue: check");
 }
 

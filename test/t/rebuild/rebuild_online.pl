@@ -58,15 +58,15 @@ SQL
 		return;
 	}
 
-	# By the index and without it, and pmhash_check.
+	# By the index and without it, and pmhash.check.
 	sub all_right
 	{
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
-		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes")
+		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
 		  or die "$name: an index does not come back";
-		is($node->safe_psql('postgres', "SELECT pmhash_check('t_w'), pmhash_check('t_k')"), '|', "$name: check");
+		is($node->safe_psql('postgres', "SELECT pmhash.check('t_w'), pmhash.check('t_k')"), '|', "$name: check");
 		my $by_index = $node->safe_psql('postgres',
 			"SET enable_seqscan = off; SELECT i, n, s, d FROM generate_series(1, 1600) i, LATERAL (SELECT count(*), sum(v), count(DISTINCT ctid) FROM t WHERE wait_at(k) = i AND v >= 0) a (n, s, d) WHERE n > 0 ORDER BY i");
 		my $by_scan = $node->safe_psql('postgres',
@@ -137,7 +137,7 @@ DO $$
 BEGIN
 	PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder';
 	FOR i IN 1 .. 18000 LOOP
-		IF EXISTS (SELECT FROM pmhash_indexes WHERE index = 't_w' AND state LIKE 'rebuild failed: the worker was terminated%') THEN
+		IF EXISTS (SELECT FROM pmhash.indexes WHERE index = 't_w' AND state LIKE 'rebuild failed: the worker was terminated%') THEN
 			RETURN;
 		END IF;
 		PERFORM pg_sleep(0.01);
@@ -269,7 +269,7 @@ SQL
 	{
 		my ($index, $database) = @_;
 
-		return $node->safe_psql($database // 'postgres', "SELECT state FROM pmhash_indexes WHERE index = '$index'");
+		return $node->safe_psql($database // 'postgres', "SELECT state FROM pmhash.indexes WHERE index = '$index'");
 	}
 
 	sub comes_to_be_valid
@@ -277,8 +277,8 @@ SQL
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($index, $database, $name) = @_;
 
-		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash_indexes WHERE index = '$index'"), "$name: $database, $index")
-		  || diag($node->safe_psql($database, 'SELECT index, state FROM pmhash_indexes'));
+		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = '$index'"), "$name: $database, $index")
+		  || diag($node->safe_psql($database, 'SELECT index, state FROM pmhash.indexes'));
 	}
 
 	gated($_) foreach qw(postgres db1);
@@ -310,7 +310,7 @@ SQL
 	{
 		my ($where, $table) = @$lost;
 
-		unlink($node->safe_psql($where, "SELECT file FROM pmhash_indexes WHERE index = '${table}_k'")) or die;
+		unlink($node->safe_psql($where, "SELECT file FROM pmhash.indexes WHERE index = '${table}_k'")) or die;
 		$node->safe_psql($where, "SET enable_seqscan = off; SELECT count(*) FROM $table WHERE k = 1");
 	}
 	comes_to_be_valid('d_k', $other, 'lost meanwhile, another database');
@@ -341,7 +341,7 @@ SQL
 	# As docs/operations.md says: it is ended, and the index dropped before the next try.
 	$gate = $node->background_psql('postgres');
 	$gate->query_safe('SELECT pg_advisory_lock(7)');
-	unlink($node->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index = 'a_gate'")) or die;
+	unlink($node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 'a_gate'")) or die;
 	$node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM a WHERE gate(k) = 1');
 	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 $rebuilders AND wait_event = 'PgSleep' AND query ~ 'a_gate'"), 'it is in the function again');
 	is($node->safe_psql('postgres', q(SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type ~ '^pmhash (rebuilder|standby builder)' AND query ~ 'a_gate')),
@@ -463,8 +463,8 @@ SQL
 		$rows, 'tuples in all');
 	is($node->safe_psql('postgres', "SELECT * FROM answers('SELECT count(*) FROM large WHERE k = 1', 'large_k')"),
 		'1|same|same', 'the other one');
-	is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash_check(i::regclass) FROM unnest('{small_k,large_k}'::text[]) i) c"),
-		'2', 'pmhash_check');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash.check(i::regclass) FROM unnest('{small_k,large_k}'::text[]) i) c"),
+		'2', 'pmhash.check');
 	$node->stop;
 }
 
@@ -494,7 +494,7 @@ SQL
 	# event: `temp_file_limit` is lower than a background build needs (16 bytes for each entry)
 	unlink(index_file($primary, $_)) || die foreach qw(b_k b_e);
 	$primary->safe_psql('postgres', 'INSERT INTO b VALUES (0, 0)');
-	ok($primary->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'b_k'"), 'primary: rebuilt');
+	ok($primary->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'b_k'"), 'primary: rebuilt');
 	wait_for_state($primary, 'b_e', $limit, 'primary: not one with a function');
 	like(slurp_file($primary->logfile), qr/could not rebuild index "b_e": $limit.*\n.*\n.*HINT:  ALTER DATABASE \.\.\. SET temp_file_limit/, 'primary: what to do');
 	$primary->safe_psql('postgres', 'ALTER DATABASE postgres SET temp_file_limit = -1');

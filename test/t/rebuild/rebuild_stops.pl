@@ -74,12 +74,12 @@ SQL
 		if ($there)
 		{
 			$node->safe_psql($database, 'INSERT INTO x SELECT i % 7, i FROM generate_series(2000, 2050) i');
-			ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'"), "$name: rebuilt")
-			  || diag($node->safe_psql($database, 'SELECT index, state FROM pmhash_indexes'));
+			ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"), "$name: rebuilt")
+			  || diag($node->safe_psql($database, 'SELECT index, state FROM pmhash.indexes'));
 			same_answers($node, 'x', 'k', 'x_k', $name, $database);
 			all_checked($node, $name, $database);
 		}
-		wait_for_files(pool($node) . "/$db", $node->safe_psql($database, 'SELECT count(*) FROM pmhash_indexes'), "$name: files");
+		wait_for_files(pool($node) . "/$db", $node->safe_psql($database, 'SELECT count(*) FROM pmhash.indexes'), "$name: files");
 		$node->safe_psql($database, 'DROP TABLE IF EXISTS x');
 		return;
 	}
@@ -198,14 +198,14 @@ SQL
 	release('build_present_piece');
 	is_held('build_present_piece', 'two pieces of it are not all');
 	release('build_present_piece');
-	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'")
+	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'")
 	  or fail('the index is rebuilt');
 	my $log = slurp_file($node->logfile);
 	unlike($log, qr/could not rebuild/, 'by the first try');
-	is($node->safe_psql('postgres', "SELECT pmhash_check('t_k')"), '', 'nothing is missing, and nothing twice');
+	is($node->safe_psql('postgres', "SELECT pmhash.check('t_k')"), '', 'nothing is missing, and nothing twice');
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*), count(DISTINCT ctid) FROM t WHERE k = 0'), '140000|140000', 'all rows of the key');
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7'), '2', 'and of another one');
-	is($node->safe_psql('postgres', 'SELECT entries FROM pmhash_stats(\'t_k\')'), '142001', 'entries in the file');
+	is($node->safe_psql('postgres', 'SELECT entries FROM pmhash.stats(\'t_k\')'), '142001', 'entries in the file');
 	$node->stop;
 }
 
@@ -282,10 +282,10 @@ SQL
 	kill 'TERM', $hog;
 	waitpid($hog, 0);
 
-	$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'))
+	$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'))
 	  or die 'the index does not come back';
 	same_answers($node, 't', 'k', 't_k', 'rebuilt');
-	is($node->safe_psql('postgres', q(SELECT pmhash_check('t_k'))), '', 'pmhash_check');
+	is($node->safe_psql('postgres', q(SELECT pmhash.check('t_k'))), '', 'pmhash.check');
 }
 
 # ======== one unreadable ========

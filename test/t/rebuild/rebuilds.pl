@@ -157,7 +157,7 @@ SQL
 		$planned->query_safe('ROLLBACK; RESET ALL');
 		$holder->query_safe('ROLLBACK');
 		rebuild_on($node);
-		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = '$index'")
+		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = '$index'")
 		  or die "$index does not come back";
 		comes_back($node, "old plan, $query") if $index eq 't_k';
 		return ($rows, $error);
@@ -215,7 +215,7 @@ SQL
 	$node->safe_psql('postgres', "BEGIN; INSERT INTO t VALUES (7000002, 1); PREPARE TRANSACTION 'skipper'");
 	rebuild_on($node);
 	$node->poll_query_until('postgres',
-		"SELECT state LIKE 'rebuild failed: %lock timeout%next try at%' FROM pmhash_indexes WHERE index = 't_k'")
+		"SELECT state LIKE 'rebuild failed: %lock timeout%next try at%' FROM pmhash.indexes WHERE index = 't_k'")
 	  or die 'the rebuild did not report its failure';
 	pass('rebuild gives up after an open transaction and says so');
 	$writer->query_safe('COMMIT');
@@ -299,7 +299,7 @@ SQL
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE k = 1'), '1', 'the table can be read meanwhile');
 	is($node->safe_psql('postgres', "SET statement_timeout = '5s'; INSERT INTO s VALUES (101) RETURNING k"), '101', 'and written');
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder'");
-	$node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: the worker was terminated%' FROM pmhash_indexes WHERE index = 's_k'")
+	$node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: the worker was terminated%' FROM pmhash.indexes WHERE index = 's_k'")
 	  or die 'no failure shown';
 	pass('end of the worker');
 	all_come_back($node, 'after the end of the worker');
@@ -345,7 +345,7 @@ SQL
 		my ($index) = @_;
 
 		return $node->poll_query_until('postgres',
-			"SELECT state = 'valid' FROM pmhash_indexes WHERE index = '$index'");
+			"SELECT state = 'valid' FROM pmhash.indexes WHERE index = '$index'");
 	}
 
 	# ---- an expression that depends on search_path; a constraint with another index ----
@@ -394,7 +394,7 @@ SQL
 	is("@order", 'z_last_k a_first_k', 'the index of a constraint comes first');
 
 	# after three tries it is not "try again" any more
-	ok($node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: function helper%' FROM pmhash_indexes WHERE index = 'secret_k'"),
+	ok($node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: function helper%' FROM pmhash.indexes WHERE index = 'secret_k'"),
 		'the rebuild without search_path fails');
 	unlike(log_since($offset), qr/in the rights of/, 'and calls no function of the path of the database');
 	$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path');
@@ -410,7 +410,7 @@ SQL
 	like(log_since($offset), qr/HINT:  A function that the index calls may depend on search_path/, 'the log tells it as well');
 
 	# ---- which roles may see what ----
-	my $state = "SELECT state, file IS NULL FROM pmhash_indexes WHERE index = 'secret_s'";
+	my $state = "SELECT state, file IS NULL FROM pmhash.indexes WHERE index = 'secret_s'";
 	like($node->safe_psql('postgres', $state), qr/^rebuild failed: invalid input syntax.*"word \d+".*\|f$/, 'a superuser sees why');
 	like($node->safe_psql('postgres', "SET ROLE owner; $state"), qr/"word \d+".*\|f$/, 'so does the owner');
 	like($node->safe_psql('postgres', "GRANT pg_monitor TO stranger; SET ROLE stranger; $state"), qr/"word \d+".*\|f$/,
@@ -419,8 +419,8 @@ SQL
 		qr/^rebuild failed: SQLSTATE 22P02; next try at [^"]*\|t$/, 'others see neither rows nor paths');
 
 	# a long message loses its middle, in whole characters: why it failed stands at the end
-	$state = "SELECT state FROM pmhash_indexes WHERE index = 'w_s'";
-	ok($node->poll_query_until('wide', "SELECT state LIKE 'rebuild failed: ?' || chr(228) || '%' FROM pmhash_indexes WHERE index = 'w_s'"),
+	$state = "SELECT state FROM pmhash.indexes WHERE index = 'w_s'";
+	ok($node->poll_query_until('wide', "SELECT state LIKE 'rebuild failed: ?' || chr(228) || '%' FROM pmhash.indexes WHERE index = 'w_s'"),
 		'a long message');
 	is($node->safe_psql('wide', "SET client_encoding = latin1; $state") =~ /^rebuild failed: \?\xe4{23}\.\.\.\xe4{53};/ ? 'whole' : 'cut', 'whole',
 		'a long message loses its middle, in whole characters');
@@ -432,7 +432,7 @@ CREATE SCHEMA hers AUTHORIZATION mallory;
 SET ROLE mallory;
 CREATE TABLE hers.seen (state text, file text, pool text);
 CREATE FUNCTION hers.look() RETURNS int VOLATILE LANGUAGE plpgsql AS \$\$ BEGIN
-	INSERT INTO hers.seen SELECT i.state, i.file, s.directory FROM public.pmhash_indexes i, public.pmhash_stat s WHERE i.index = 'secret_s';
+	INSERT INTO hers.seen SELECT i.state, i.file, s.directory FROM pmhash.indexes i, pmhash.stat s WHERE i.index = 'secret_s';
 	RETURN 0;
 END \$\$;
 CREATE FUNCTION hers.folded(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN hers.look() + \$1; END';
@@ -470,7 +470,7 @@ SQL
 	lose_files();
 	$offset = -s $node->logfile;
 	$node->start;
-	ok($node->poll_query_until('postgres', "SELECT count(*) = $places FROM pmhash_indexes WHERE state ~ 'failed'"),
+	ok($node->poll_query_until('postgres', "SELECT count(*) = $places FROM pmhash.indexes WHERE state ~ 'failed'"),
 		'as many as there are places for have failed');
 	sleep(12);
 	my %tries;
@@ -483,7 +483,7 @@ SQL
 	# plain indexes that are lost then have their turn, within a minute
 	{
 		my @plain = map { "p${_}_k" } 1 .. $plain;
-		my @files = split(/\n/, $node->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index::text ~ '^p\\d+_k\$'"));
+		my @files = split(/\n/, $node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index::text ~ '^p\\d+_k\$'"));
 		my %rebuilt;
 
 		# before that: the worker that tries the others may meet some at once
@@ -497,11 +497,11 @@ SQL
 			%rebuilt = map { $_ => 1 } log_since($offset) =~ /index "(p\d+_k)" of table "p\d+" has been rebuilt/g;
 		} while (keys %rebuilt < $plain && time < $deadline);
 		is(join(' ', grep { !$rebuilt{$_} } @plain), '', 'plain indexes are rebuilt');
-		ok($node->poll_query_until('postgres', "SELECT count(*) = $places FROM pmhash_indexes WHERE state ~ 'failed|^rebuilding'"), 'while the others go on failing');
+		ok($node->poll_query_until('postgres', "SELECT count(*) = $places FROM pmhash.indexes WHERE state ~ 'failed|^rebuilding'"), 'while the others go on failing');
 		$node->safe_psql('postgres', join('', map { "DROP TABLE p$_;" } 1 .. $plain));
 	}
 	$node->safe_psql('postgres', 'CREATE OR REPLACE FUNCTION fails(int) RETURNS int IMMUTABLE LANGUAGE sql AS $$SELECT $1$$');
-	ok($node->poll_query_until('postgres', "SELECT count(*) = $failing FROM pmhash_indexes WHERE state = 'valid'"),
+	ok($node->poll_query_until('postgres', "SELECT count(*) = $failing FROM pmhash.indexes WHERE state = 'valid'"),
 		'all come back when the cause has gone');
 
 	# ---- no slot for a worker, and none even for the launcher ----
@@ -517,7 +517,7 @@ SQL
 		$node->start;
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM f1 WHERE fails(k) = 1'), '1', "$slots slots: queries do without");
 		ok($node->poll_query_until('postgres',
-				"SELECT state LIKE 'invalid: %; $missing{$slots} (see max_worker_processes)' FROM pmhash_indexes WHERE index = 'f1_k'"),
+				"SELECT state LIKE 'invalid: %; $missing{$slots} (see max_worker_processes)' FROM pmhash.indexes WHERE index = 'f1_k'"),
 			"$slots slots: the view tells");
 	}
 	sleep(7);
@@ -590,7 +590,7 @@ SQL
 	runs_as_owner($standby, 0, 'pmhash standby builder', qw(expression predicate reader));
 	unlike(logged_since($standby, 0), qr/was terminated by signal/, 'standby: nothing has crashed');
 	my $position = log_position($standby);
-	is($standby->safe_psql('postgres', "SELECT pmhash_check('plain.v_k')"), '', 'standby: a superuser checks it');
+	is($standby->safe_psql('postgres', "SELECT pmhash.check('plain.v_k')"), '', 'standby: a superuser checks it');
 	runs_as_owner($standby, $position, 'client backend', qw(expression predicate));
 
 	# ---- the primary rebuilds and checks ----
@@ -603,11 +603,11 @@ SQL
 	is($primary->safe_psql('postgres', <<'SQL'), '', 'a superuser asks for all there is');
 DO $$
 BEGIN
-	PERFORM pmhash_check('plain.v_k');
-	PERFORM pmhash_stats('plain.v_k'), pmhash_size('plain.v_k'), pmhash_prewarm('plain.v_k');
-	PERFORM pmhash_total_relation_size('plain.v');
-	PERFORM * FROM pmhash_indexes;
-	PERFORM * FROM pmhash_files();
+	PERFORM pmhash.check('plain.v_k');
+	PERFORM pmhash.stats('plain.v_k'), pmhash.size('plain.v_k'), pmhash.prewarm('plain.v_k');
+	PERFORM pmhash.total_relation_size('plain.v');
+	PERFORM * FROM pmhash.indexes;
+	PERFORM * FROM pmhash.files();
 END $$
 SQL
 	runs_as_owner($primary, $position, 'client backend', qw(expression predicate));

@@ -83,10 +83,10 @@ SQL
 			"$by_index SELECT count(d.v) FROM generate_series(0, 99) g JOIN d ON d.k = g");
 		last
 		  if $entries eq
-		  $node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('d_k')");
+		  $node->safe_psql('postgres', "SELECT entries FROM pmhash.stats('d_k')");
 		usleep(50_000);
 	}
-	is($node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('d_k')"),
+	is($node->safe_psql('postgres', "SELECT entries FROM pmhash.stats('d_k')"),
 		$entries, 'dead entries go');
 
 	# kill -9 under load: index-only scans, dead entries, VACUUM
@@ -166,7 +166,7 @@ SQL
 
 	sub entries
 	{
-		return $node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('d_k')");
+		return $node->safe_psql('postgres', "SELECT entries FROM pmhash.stats('d_k')");
 	}
 
 	sub look_up
@@ -232,7 +232,7 @@ SQL
 	($sql, $answer) = delete_and_look_up(3);
 	is( $node->safe_psql('postgres', <<SQL),
 $sql
-SELECT entries FROM pmhash_stats('d_k');
+SELECT entries FROM pmhash.stats('d_k');
 SET synchronous_commit = on;
 INSERT INTO other VALUES (0);
 SELECT count(v) FROM d WHERE k = 7;
@@ -264,10 +264,10 @@ DO \$\$ BEGIN
 	FOR i IN 1..1000 LOOP
 		PERFORM pg_sleep(0.01);
 		PERFORM v FROM d WHERE k = 7;
-		EXIT WHEN (SELECT entries FROM pmhash_stats('d_k')) = 9000;
+		EXIT WHEN (SELECT entries FROM pmhash.stats('d_k')) = 9000;
 	END LOOP;
 END \$\$;
-SELECT entries FROM pmhash_stats('d_k');
+SELECT entries FROM pmhash.stats('d_k');
 SQL
 		"$answer\n9000", 'the launcher flushes');
 	kill('CONT', $wal_writer);
@@ -288,7 +288,7 @@ SQL
 	$node->start;
 	is(look_up(1), 0, 'the deletion has survived');
 	same_answers($node, 'd', 'k', 'd_k', 'after a removal');
-	is($node->safe_psql('postgres', 'SELECT state FROM pmhash_indexes'), 'valid', 'no index was given up');
+	is($node->safe_psql('postgres', 'SELECT state FROM pmhash.indexes'), 'valid', 'no index was given up');
 
 	# ---- the data directory is put back from before a deletion, with its times as a
 	# snapshot has them; dead entries have gone since ----
@@ -314,7 +314,7 @@ SQL
 	$node->start;
 	$node->wait_for_log(qr/are not trusted: WAL that had been flushed was not replayed/, $from);
 	is(look_up(3), 3000, 'the rows are back, and found');
-	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes");
+	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes");
 	same_answers($node, 'd', 'k', 'd_k', 'data directory put back');
 	$node->stop;
 }
@@ -392,8 +392,8 @@ SQL
 		crash_inside($round, @{ $inside[$round] }, 'on');
 		same_answers($node, 's', 'k', 's_k', "inside bulk delete, round $round");
 		same_answers($node, 's', 'd', 's_d', "inside bulk delete, round $round");
-		is($node->safe_psql('postgres', "SELECT pmhash_check('s_k'), pmhash_check('s_d')"), '|', "round $round: pmhash_check");
-		is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash_indexes"), 'valid', "round $round: no index was given up");
+		is($node->safe_psql('postgres', "SELECT pmhash.check('s_k'), pmhash.check('s_d')"), '|', "round $round: pmhash.check");
+		is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash.indexes"), 'valid', "round $round: no index was given up");
 	}
 	my $from = -s $node->logfile;
 	hold_wal_writer($node);
@@ -443,7 +443,7 @@ SQL
 			'same|same', "lost keys, round $round");
 		is( $node->safe_psql('postgres', <<SQL),
 VACUUM r;
-SELECT entries - (SELECT count(*) FROM r) FROM pmhash_stats('r_k');
+SELECT entries - (SELECT count(*) FROM r) FROM pmhash.stats('r_k');
 DELETE FROM r WHERE k < 0;
 SQL
 			'0', "entries, round $round");

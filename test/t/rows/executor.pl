@@ -150,7 +150,7 @@ SQL
 		is($late, 'soon', "cancelled: $name");
 	}
 
-	is($node->safe_psql('postgres', "SELECT pmhash_check('t_k')"), '', 'the index is well');
+	is($node->safe_psql('postgres', "SELECT pmhash.check('t_k')"), '', 'the index is well');
 	$node->stop;
 }
 

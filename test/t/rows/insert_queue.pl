@@ -27,7 +27,7 @@ use Test::More;
 	my $load = "INSERT INTO q SELECT i, 'text ' || i FROM generate_series(1, 5000) i;\n";
 
 	# A test: on a new table with two indexes the statements fail with these
-	# SQLSTATEs and leave so many rows, which both indexes find; pmhash_check looks for
+	# SQLSTATEs and leave so many rows, which both indexes find; pmhash.check looks for
 	# entries that are there twice.
 	sub case_is
 	{
@@ -48,7 +48,7 @@ CALL wait_until_valid();
 SELECT count(*) FROM q;
 SELECT 'q_k', * FROM every_key('q', 'k', 'q_k') WHERE by_index || by_bitmap <> 'samesame';
 SELECT 'q_t', * FROM every_key('q', 't', 'q_t') WHERE to_regclass('q_t') IS NOT NULL AND by_index || by_bitmap <> 'samesame';
-SELECT pmhash_check(indexrelid) FROM pg_index WHERE indrelid = 'q'::regclass;
+SELECT pmhash.check(indexrelid) FROM pg_index WHERE indrelid = 'q'::regclass;
 SQL
 		return is(join(' ', $status, split(' ', "$stdout $stderr")), "0 $rows", "$name: rows");
 	}
@@ -127,10 +127,10 @@ SQL
 	# others that apply
 	case_is('a cursor', '53100', 5000,
 		"$by_index BEGIN; $load DECLARE c CURSOR FOR SELECT * FROM q WHERE k = 77; $full SAVEPOINT s; FETCH c; ROLLBACK TO s; $space COMMIT;");
-	case_is('pmhash_check', '53100', 5000,
-		"BEGIN; $load $full SAVEPOINT s; SELECT pmhash_check('q_k'); ROLLBACK TO s; $space COMMIT;");
-	case_is('pmhash_stats', '53100', 5000,
-		"BEGIN; $load $full SAVEPOINT s; SELECT pmhash_stats('q_k'); ROLLBACK TO s; $space COMMIT;");
+	case_is('pmhash.check', '53100', 5000,
+		"BEGIN; $load $full SAVEPOINT s; SELECT pmhash.check('q_k'); ROLLBACK TO s; $space COMMIT;");
+	case_is('pmhash.stats', '53100', 5000,
+		"BEGIN; $load $full SAVEPOINT s; SELECT pmhash.stats('q_k'); ROLLBACK TO s; $space COMMIT;");
 	case_is('a parallel plan', '53100', 5000, <<SQL);
 SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
@@ -146,7 +146,7 @@ SAVEPOINT s; INSERT INTO parts SELECT i, i % 100 FROM generate_series(1, 100000)
 INSERT INTO parts SELECT i, i % 100 FROM generate_series(1, 100000) i;
 INSERT INTO q SELECT i, 'text' FROM generate_series(1, 16000) i;
 COMMIT;
-SELECT pmhash_check(inhrelid) FROM pg_inherits WHERE inhparent = 'parts_k_idx'::regclass;
+SELECT pmhash.check(inhrelid) FROM pg_inherits WHERE inhparent = 'parts_k_idx'::regclass;
 DROP TABLE parts;
 SQL
 
@@ -156,7 +156,7 @@ SQL
 	my $more = "INSERT INTO q SELECT i, 'more ' || i FROM generate_series(1, 3000) i;\n";
 	my $seen = $node->basedir . '/seen';
 	my $psql = join(' ', $node->installed_command('psql'), '-XAtq', '-h', $node->host, '-p', $node->port, '-d', 'postgres');
-	my ($look, $look_t) = map { "\\! $psql -c \"SELECT entries FROM pmhash_stats('$_')\" >'$seen'\n" } ('q_k', 'q_t');
+	my ($look, $look_t) = map { "\\! $psql -c \"SELECT entries FROM pmhash.stats('$_')\" >'$seen'\n" } ('q_k', 'q_t');
 
 	# A test: as case_is, and $look (or $look_t: the queue made last is applied first
 	# when all are) has found some entries of groups (the first 16 of a
@@ -223,7 +223,7 @@ SQL
 
 	# A page of the file is lost.  The index is invalid from then on, and
 	# is rebuilt from the table, with our rows.
-	my $file = "SELECT file AS path FROM pmhash_indexes WHERE index = 'q_k' \\gset\n";
+	my $file = "SELECT file AS path FROM pmhash.indexes WHERE index = 'q_k' \\gset\n";
 	case_is('file lost', '58030', 5000,
 		"$by_index $file BEGIN; $load \\setenv Q :path\n\\! truncate -s 4096 \"\$Q\"\n$read_in_savepoint COMMIT;");
 
@@ -271,7 +271,7 @@ SQL
 		return;
 	}
 
-	sub value_bytes { return $node->safe_psql('postgres', q(SELECT value_bytes FROM pmhash_stats('v_k'))); }
+	sub value_bytes { return $node->safe_psql('postgres', q(SELECT value_bytes FROM pmhash.stats('v_k'))); }
 
 	# How often something free has been looked for since the log was that long.
 	sub looks
@@ -306,7 +306,7 @@ SQL
 		cmp_ok(value_bytes(), '<=', $before, "$how: new lists are where old ones were");
 		$node->safe_psql('postgres', 'VACUUM v');
 		is(looks($position), 1, "$how: once");
-		is($node->safe_psql('postgres', q(SELECT pmhash_check('v_k'))), '', "$how: the index is sound");
+		is($node->safe_psql('postgres', q(SELECT pmhash.check('v_k'))), '', "$how: the index is sound");
 	}
 	$node->stop;
 }

@@ -30,7 +30,7 @@ CONF
 	sub entries
 	{
 		my ($index) = @_;
-		return sql(sprintf("SELECT entries FROM pmhash_stats('%s')", $index // 'd_k'));
+		return sql(sprintf("SELECT entries FROM pmhash.stats('%s')", $index // 'd_k'));
 	}
 
 	# ---- they are not visited again ----
@@ -226,7 +226,7 @@ SQL
 	is(sql("BEGIN; $locks; $look_at_all; $look_at_all; ROLLBACK"), "$wanted\n$wanted", 'many files');
 	flush_wal();
 	is(sql("$look_at_all"), $wanted, 'many files, flushed');
-	is( sql(join(';', map { "SELECT entries FROM pmhash_stats('s${_}_k')" } 1 .. $tables)),
+	is( sql(join(';', map { "SELECT entries FROM pmhash.stats('s${_}_k')" } 1 .. $tables)),
 		join("\n", map { 200 + int(($_ + 1) / 2) } 1 .. $tables), 'many files: all that is dead has gone');
 
 	# ---- a look-up does a little of it ----
@@ -237,7 +237,7 @@ SQL
 	sql('DELETE FROM few');
 	flush_wal();
 	my $look = 'SELECT count(v) FROM few WHERE k = 1';
-	my $left = q(SELECT entries FROM pmhash_stats('few_k'));
+	my $left = q(SELECT entries FROM pmhash.stats('few_k'));
 	my @left = grep { $_ > 0 } split /\n/,
 	  sql(join(';', 'SELECT count(v) FROM few WHERE k = ANY (ARRAY(SELECT generate_series(1, 4000)))', $left, ("$look; $left") x 60));
 	my @removed = map { ($_ == 0 ? 4000 : $left[$_ - 1]) - $left[$_] } 0 .. $#left;
@@ -265,7 +265,7 @@ SQL
 	$node->start;
 	is(sql('SELECT count(v) FROM d WHERE k = 2'), 1000, 'the rows are back, and found');
 	same_answers($node, 'd', 'k', 'd_k', 'crash');
-	is(sql(q(SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid')), 0, 'no index was given up');
+	is(sql(q(SELECT count(*) FROM pmhash.indexes WHERE state <> 'valid')), 0, 'no index was given up');
 	$node->stop;
 }
 
@@ -328,7 +328,7 @@ SQL
 	same_answers($node, 'd', 'k', 'd_k', 'while the removal is held');
 	go_on($session, 1000);
 	same_answers($node, 'd', 'k', 'd_k', 'when it has gone on');
-	is(sql(q(SELECT pmhash_check('d_k'))), '', 'pmhash_check');
+	is(sql(q(SELECT pmhash.check('d_k'))), '', 'pmhash.check');
 
 	# ---- of what waits for WAL, what may go goes, and nothing else ----
 
@@ -341,7 +341,7 @@ SQL
 	# later records on their pages, which nothing flushes
 	$cursor->query_safe('DECLARE l CURSOR FOR SELECT v FROM d WHERE v % 4 = 0 FOR UPDATE; MOVE ALL IN l; MOVE ALL IN c; CLOSE c');
 	is(sql('SELECT count(v) FROM d WHERE k = 1'), 1000, 'a scan comes by');
-	is(sql(q(SELECT entries FROM pmhash_stats('d_k'))), 3000, 'it has removed what was flushed, and not the rest');
+	is(sql(q(SELECT entries FROM pmhash.stats('d_k'))), 3000, 'it has removed what was flushed, and not the rest');
 	cmp_ok(reads('SELECT count(v) FROM d WHERE k = 3') =~ s/^500\n//r, '<', 520, 'most of which is known still');
 	$cursor->query_safe('COMMIT');
 	$cursor->quit;
@@ -458,8 +458,8 @@ SQL
 	is(sql('SELECT count(v) FROM d WHERE k = 2'), 0, 'after a crash: what was flushed is dead');
 	is(sql('SELECT count(v) FROM d WHERE k = 3'), 1000, 'what was not is back');
 	same_answers($node, 'd', 'k', 'd_k', 'crash');
-	is(sql(q(SELECT pmhash_check('d_k'))), '', 'crash: pmhash_check');
-	is(sql(q(SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid')), 0, 'no index was given up');
+	is(sql(q(SELECT pmhash.check('d_k'))), '', 'crash: pmhash.check');
+	is(sql(q(SELECT count(*) FROM pmhash.indexes WHERE state <> 'valid')), 0, 'no index was given up');
 	$node->stop;
 
 	# ---- transactions that began during recovery ----

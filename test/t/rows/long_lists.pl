@@ -41,7 +41,7 @@ DELETE FROM d WHERE v % 2 = 0;
 VACUUM d;
 SQL
 		push @failed, "$round: $error" if $status != 0;
-		$node->safe_psql('postgres', q(SELECT pmhash_check('d_k'))) if $status == 0 && $round % 20 == 0;
+		$node->safe_psql('postgres', q(SELECT pmhash.check('d_k'))) if $status == 0 && $round % 20 == 0;
 		$node->safe_psql('postgres', 'DROP TABLE d');
 	}
 	is(join("\n", @failed), '', "VACUUM of long lists, $rounds times");
@@ -68,7 +68,7 @@ SQL
 		  foreach 1 .. 8;
 		$vacuum->query_until(qr/vacuumed/, '');
 		$vacuum->quit;
-		my (undef, undef, $error) = $node->psql('postgres', q(SELECT pmhash_check('slow_k')));
+		my (undef, undef, $error) = $node->psql('postgres', q(SELECT pmhash.check('slow_k')));
 		is($error, '', "round $round of a VACUUM that naps");
 	}
 }
@@ -120,9 +120,9 @@ SQL
 
 		$node->safe_psql('postgres', "DELETE FROM t WHERE $condition");
 		is_deeply(taken_over("VACUUM ($option) t"), { t_k => [$dead], t_d => [$dead] }, "$name: taken over");
-		is($node->safe_psql('postgres', "SELECT sum(entries) FROM unnest('{t_k,t_d}'::regclass[]) i, pmhash_stats(i)"),
+		is($node->safe_psql('postgres', "SELECT sum(entries) FROM unnest('{t_k,t_d}'::regclass[]) i, pmhash.stats(i)"),
 			$node->safe_psql('postgres', 'SELECT 2 * count(*) FROM t'), "$name: entries of both");
-		is($node->safe_psql('postgres', "SELECT pmhash_check('t_k'), pmhash_check('t_d')"), '|', "$name: pmhash_check");
+		is($node->safe_psql('postgres', "SELECT pmhash.check('t_k'), pmhash.check('t_d')"), '|', "$name: pmhash.check");
 		# the rows' places are used again
 		$node->safe_psql('postgres', "INSERT INTO t SELECT 100000 + i, i % 10, '' FROM generate_series(1, $dead) i");
 		same_answers($node, 't', 'k', 't_k', $name);
@@ -134,7 +134,7 @@ SQL
 	is_deeply(taken_over('CREATE INDEX CONCURRENTLY t_again ON t USING pmhash (k)'), {}, 'CREATE INDEX CONCURRENTLY');
 	$node->safe_psql('postgres', 'VACUUM t');
 	same_answers($node, 't', 'k', 't_again', 'CREATE INDEX CONCURRENTLY');
-	is($node->safe_psql('postgres', "SELECT pmhash_check('t_again')"), '', 'CREATE INDEX CONCURRENTLY: pmhash_check');
+	is($node->safe_psql('postgres', "SELECT pmhash.check('t_again')"), '', 'CREATE INDEX CONCURRENTLY: pmhash.check');
 	$node->stop;
 }
 

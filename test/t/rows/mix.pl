@@ -198,8 +198,8 @@ sub all_is_well
 		'1101', "$name: rows that stay");
 	foreach my $index ('m_k', 'm_t', 'm_kv', 'm_some', 'e_k')
 	{
-		my ($status, $stdout, $stderr) = $node->psql('postgres', "SELECT pmhash_check('$index')");
-		is($stderr, '', "$name: pmhash_check of $index");
+		my ($status, $stdout, $stderr) = $node->psql('postgres', "SELECT pmhash.check('$index')");
+		is($stderr, '', "$name: pmhash.check of $index");
 	}
 	return;
 }

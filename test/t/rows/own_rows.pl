@@ -44,7 +44,7 @@ CREATE EXTENSION pmhash;
 CREATE PROCEDURE until_valid() LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1 .. 600 LOOP
-		EXIT WHEN NOT EXISTS (SELECT FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty'));
+		EXIT WHEN NOT EXISTS (SELECT FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty'));
 		COMMIT;
 		PERFORM pg_sleep(0.05);
 		COMMIT;
@@ -305,8 +305,8 @@ SQL
 
 		is($ours[$i], $twins[$i], "$state, $reader, $plan");
 	}
-	is($node->safe_psql('ours', 'SELECT count(pmhash_check(index)) FROM pmhash_files()'),
-		$node->safe_psql('ours', 'SELECT count(*) FROM pmhash_files()'), 'pmhash_check');
+	is($node->safe_psql('ours', 'SELECT count(pmhash.check(index)) FROM pmhash.files()'),
+		$node->safe_psql('ours', 'SELECT count(*) FROM pmhash.files()'), 'pmhash.check');
 	$node->stop;
 }
 
@@ -377,7 +377,7 @@ SQL
 	sql('DELETE FROM h WHERE v % 3 = 0');
 	sql('VACUUM h');
 	answers_of_other_tables('h', 'heap2, vacuumed', '');
-	is($node->psql('postgres', q(SELECT pmhash_check('h_k'))), 0, 'heap2: compared with its table');
+	is($node->psql('postgres', q(SELECT pmhash.check('h_k'))), 0, 'heap2: compared with its table');
 
 	# ---- another one ----
 	sql("CREATE FUNCTION other_am_handler(internal) RETURNS table_am_handler AS '$library' LANGUAGE C");
@@ -386,9 +386,9 @@ SQL
 	sql($shift . fill('o', 'other') . 'ANALYZE o');
 	unlike(answers_of_other_tables('o', 'other', $shift), qr/pmhash (?:join|page scan)/, 'other: no pages are read');
 	is(sql("$shift $by_index SELECT count(*) FROM o WHERE k = ANY (ARRAY[1, 2, 7])"), '2030', 'other: several keys');
-	fails_like($node, q(SELECT pmhash_check('o_k')), qr/ERROR:  cannot compare an index with table "o"/, 'other: not compared');
-	is(sql(q(SELECT pmhash_check('o_k', false))), '', 'other: the file is sound');
-	is(sql('SELECT value_bytes > 0 FROM pmhash_stats($$o_k$$)'), 't', 'other: with lists');
+	fails_like($node, q(SELECT pmhash.check('o_k')), qr/ERROR:  cannot compare an index with table "o"/, 'other: not compared');
+	is(sql(q(SELECT pmhash.check('o_k', false))), '', 'other: the file is sound');
+	is(sql('SELECT value_bytes > 0 FROM pmhash.stats($$o_k$$)'), 't', 'other: with lists');
 
 	# ---- TIDs that do not fit ----
 	# trouble: `row identifier (...) does not fit into index "..."`
@@ -398,7 +398,7 @@ SQL
 	sql("$most INSERT INTO x SELECT i FROM generate_series(1, 7) i");
 	is(sql("$most $by_index SELECT count(*) FROM x WHERE k = ANY (ARRAY[1, 7])"), '2', 'the greatest that fits');
 	fails_like($node, "$most INSERT INTO x VALUES (8)", $refused, 'INSERT');
-	is(sql("SELECT entries FROM pmhash_stats('x_k')"), '7', 'it is not stored');
+	is(sql("SELECT entries FROM pmhash.stats('x_k')"), '7', 'it is not stored');
 	sql("$most DROP INDEX x_k; INSERT INTO x VALUES (8)");
 	fails_like($node, "$most CREATE INDEX x_k ON x USING pmhash (k)", qr/row identifier \(0,327\d\d\) does not fit into index "x_k"/, 'CREATE INDEX');
 	$node->stop;
@@ -490,14 +490,14 @@ CREATE INDEX c_k ON c USING pmhash (k) WITH (wal = on);
 SQL
 	my @keys = chosen_keys(index_file($node, 'c_k'), $n);
 	$node->safe_psql('postgres', "INSERT INTO c SELECT k, i FROM unnest('{" . join(',', @keys) . "}'::int8[]) WITH ORDINALITY u (k, i)");
-	is($node->safe_psql('postgres', q(SELECT pmhash_size('c_k') <= 1.25 * pmhash_size('plain_k'))), 't', 'a file as small as for other keys');
+	is($node->safe_psql('postgres', q(SELECT pmhash.size('c_k') <= 1.25 * pmhash.size('plain_k'))), 't', 'a file as small as for other keys');
 
 	sub right
 	{
 		my ($server, $name) = @_;
 
-		is($server->safe_psql('postgres', q(SELECT pmhash_check('c_k'))), '', "$name: pmhash_check");
-		is($server->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('c_k'))), $server->safe_psql('postgres', 'SELECT count(*) FROM c'), "$name: entries");
+		is($server->safe_psql('postgres', q(SELECT pmhash.check('c_k'))), '', "$name: pmhash.check");
+		is($server->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('c_k'))), $server->safe_psql('postgres', 'SELECT count(*) FROM c'), "$name: entries");
 		same_answers($server, 'c', 'k', 'c_k', $name);
 		return;
 	}
@@ -551,7 +551,7 @@ SQL
 	$node->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
 	sleep(6);
 	$node->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP on) t');
-	is($node->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))), '999', 'VACUUM has removed the entry');
+	is($node->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))), '999', 'VACUUM has removed the entry');
 	$session->query('SELECT count(v) FROM t WHERE k = 500');
 	like($session->{stderr}, qr/ERROR:  snapshot too old/, 'the snapshot is too old');
 	$session->quit;

@@ -77,7 +77,7 @@ SQL
 	rebuild_off($node);
 	$node->safe_psql('postgres', 'VACUUM item');
 	{
-		my $file = $node->safe_psql('postgres', q(SELECT file FROM pmhash_indexes WHERE index = 'item_k'));
+		my $file = $node->safe_psql('postgres', q(SELECT file FROM pmhash.indexes WHERE index = 'item_k'));
 		my $user = $node->background_psql('postgres', on_error_stop => 1);
 		my $reader = $node->background_psql('postgres', on_error_stop => 1);
 		my $count = 'SELECT count(*) FROM item WHERE k = 7777';
@@ -119,9 +119,9 @@ CREATE TABLE t (k int);
 INSERT INTO t SELECT i FROM generate_series(1, 20000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
 SQL
-	cmp_ok($node->safe_psql('postgres', q(SELECT segments FROM pmhash_stats('t_k'))), '>', 2, 'some segments');
+	cmp_ok($node->safe_psql('postgres', q(SELECT segments FROM pmhash.stats('t_k'))), '>', 2, 'some segments');
 
-	foreach my $walk (qw(pmhash_check pmhash_stats))
+	foreach my $walk (qw(pmhash.check pmhash.stats))
 	{
 		$node->safe_psql('postgres', 'CREATE DATABASE other');
 		my $walker = start_and_hold($point, "SELECT $walk('t_k') IS NULL", $walk);

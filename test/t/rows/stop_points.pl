@@ -64,8 +64,8 @@ sub all_is_well
 	same_answers($node, 't', 'k', 't_k', $name);
 	foreach my $index ('t_k', 't_kg')
 	{
-		my ($status, $stdout, $stderr) = $node->psql('postgres', "SELECT pmhash_check('$index')");
-		is($stderr, '', "$name: pmhash_check of $index");
+		my ($status, $stdout, $stderr) = $node->psql('postgres', "SELECT pmhash.check('$index')");
+		is($stderr, '', "$name: pmhash.check of $index");
 	}
 	return;
 }
@@ -158,7 +158,7 @@ all_is_well('dead entries');
 # taken too long, as it was held, leaves the rest to the next one of its session.
 # That one is held where it goes on.
 my $look_up = 'PERFORM sum(v) FROM t WHERE k = ANY (ARRAY(SELECT generate_series(10, 2009)))';
-my $left = "(SELECT entries FROM pmhash_stats('t_k'))";
+my $left = "(SELECT entries FROM pmhash.stats('t_k'))";
 my $until = sub {
 	my ($condition) = @_;
 	return "DO \$\$ BEGIN FOR i IN 1..1000 LOOP $look_up; EXIT WHEN $condition; PERFORM pg_sleep(0.01); END LOOP; END \$\$";
@@ -302,7 +302,7 @@ foreach my $point ('insert_after_journal', 'insert_before_conflict_check')
 
 sub lose_file
 {
-	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash_indexes WHERE index = 't_k'");
+	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 't_k'");
 
 	$node->stop;
 	unlink($file) or die "$file: $!";
@@ -314,7 +314,7 @@ sub wait_until_valid
 	my ($name) = @_;
 
 	return ok($node->poll_query_until('postgres',
-			"SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'"), "$name: rebuilt");
+			"SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'"), "$name: rebuilt");
 }
 
 foreach my $point ('rebuild_marked', 'rebuild_before_build', 'rebuild_before_stub', 'rebuild_before_valid')
@@ -392,7 +392,7 @@ my $waiting = start_session($new_keys);
 ok($node->poll_query_until('postgres',
 		"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT 100000%' AND wait_event_type = 'Extension'"),
 	'a process that waits for a lock of the engine has a wait event');
-cmp_ok($node->safe_psql('postgres', 'SELECT lock_waits FROM pmhash_stat'), '>', 0, 'it is counted');
+cmp_ok($node->safe_psql('postgres', 'SELECT lock_waits FROM pmhash.stat'), '>', 0, 'it is counted');
 $node->safe_psql('postgres',
 	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT 100000%' AND wait_event_type = 'Extension'");
 like(finish($waiting), qr/canceling statement due to user request/, 'and hears a cancel');

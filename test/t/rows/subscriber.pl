@@ -161,7 +161,7 @@ SQL
 	sub walks
 	{
 		my ($index) = @_;
-		return $subscriber->safe_psql('postgres', "SELECT table_scans FROM pmhash_stat_indexes WHERE index = '$index'");
+		return $subscriber->safe_psql('postgres', "SELECT table_scans FROM pmhash.stat_indexes WHERE index = '$index'");
 	}
 
 	# A session brings rows which the subscriber has not; the last of them, from the 17th on,
@@ -201,7 +201,7 @@ SQL
 	$publisher->safe_psql('postgres', $keyed);
 	$publisher->wait_for_catchup('sub');
 	$subscriber->safe_psql('postgres', "DELETE FROM keyed; $keyed");
-	is($subscriber->safe_psql('postgres', "SELECT group_entries, table_scans FROM pmhash_stat_indexes WHERE index = 'keyed_k'"), '24|0', 'a table with a key: group insert');
+	is($subscriber->safe_psql('postgres', "SELECT group_entries, table_scans FROM pmhash.stat_indexes WHERE index = 'keyed_k'"), '24|0', 'a table with a key: group insert');
 	$publisher->safe_psql('postgres', "DELETE FROM keyed WHERE id = 40");
 	$publisher->wait_for_catchup('sub');
 	is($subscriber->safe_psql('postgres', 'SELECT count(*), max(id) FROM keyed'), '39|39', 'a table with a key: changes arrive');
@@ -306,7 +306,7 @@ SQL
 	same_rows('invalid');
 	is(index_state($subscriber, $_), 'invalid: it does not exist', "$_ is still invalid") foreach ('bare_k', 'same_id');
 	rebuild_on($subscriber);
-	ok($subscriber->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty')"), 'rebuilt');
+	ok($subscriber->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')"), 'rebuilt');
 	$publisher->safe_psql('postgres', "UPDATE bare SET k = 5 WHERE k = 6; UPDATE same SET id = 'again' WHERE v = 13");
 	same_rows('rebuilt');
 	all_checked($subscriber, 'at the end');
@@ -398,8 +398,8 @@ SQL
 		ok($subscriber->poll_query_until('postgres', "SELECT idx_scan > 0 FROM pg_stat_user_indexes WHERE indexrelname = '$index'"),
 			"$index has been used");
 	}
-	is($subscriber->safe_psql('postgres', "SELECT pmhash_check('same_id'), pmhash_check('word_id'), pmhash_check('bare_k'), pmhash_check('pair_ab')"),
-		'|||', 'pmhash_check');
+	is($subscriber->safe_psql('postgres', "SELECT pmhash.check('same_id'), pmhash.check('word_id'), pmhash.check('bare_k'), pmhash.check('pair_ab')"),
+		'|||', 'pmhash.check');
 
 	# a row that is there already: the conflict is found by the index
 	$subscriber->safe_psql('postgres', "INSERT INTO word VALUES ('taken', 1)");

@@ -64,7 +64,7 @@ SQL
 
 		is($server->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k), count(url) - count(DISTINCT lower(url)) FROM u"),
 			'0|0', "$name: each key is in one row");
-		is($server->safe_psql('postgres', "SELECT pmhash_check('u_k'), pmhash_check('u_url')"), '|', "$name: pmhash_check");
+		is($server->safe_psql('postgres', "SELECT pmhash.check('u_k'), pmhash.check('u_url')"), '|', "$name: pmhash.check");
 		same_answers($server, 'u', 'k', 'u_k', $name);
 		return;
 	}
@@ -175,7 +175,7 @@ SQL
 	my ($status, $out, $err) = $node->psql('postgres', "\\set VERBOSITY sqlstate\nALTER SYSTEM SET pmhash.rebuild = on;\nINSERT INTO u VALUES (5000)");
 	like($err, qr/55000|40001/, 'its SQLSTATE');
 	rebuild_on($node);
-	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes") or die;
+	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes") or die;
 	fails_like($node, 'INSERT INTO u VALUES (5000)', qr/duplicate key value violates unique constraint "u_k"/, 'rebuilt');
 	all_unique($node, 'rebuilt');
 
@@ -185,8 +185,8 @@ SQL
 	$standby->init_from_backup($node, 'base', has_streaming => 1);
 	$standby->start;
 	$node->wait_for_catchup($standby, 'replay');
-	$standby->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid' AND index IN ('u_k', 'u_url')")
-	  or die 'the standby builds nothing: ' . $standby->safe_psql('postgres', 'SELECT index, state FROM pmhash_indexes');
+	$standby->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid' AND index IN ('u_k', 'u_url')")
+	  or die 'the standby builds nothing: ' . $standby->safe_psql('postgres', 'SELECT index, state FROM pmhash.indexes');
 	my $keys = script('keys', "\\set k random(1, 3000)\nINSERT INTO u VALUES (:k, 0, 'http://example.org/' || :k) ON CONFLICT DO NOTHING;\nDELETE FROM u WHERE k = :k + 1;\nSELECT try_insert(:k + 2);\n");
 	foreach my $round (1 .. 3)
 	{
@@ -231,7 +231,7 @@ SQL
 		my ($name) = @_;
 
 		is($node->safe_psql('postgres', "$scan; SELECT count(*) FROM u WHERE k = 1"), '1', "$name: one row");
-		is($node->safe_psql('postgres', "SELECT pmhash_check('u_k')"), '', "$name: pmhash_check");
+		is($node->safe_psql('postgres', "SELECT pmhash.check('u_k')"), '', "$name: pmhash.check");
 		$node->safe_psql('postgres', 'DELETE FROM u; VACUUM u');
 		return;
 	}

@@ -78,7 +78,7 @@ sub run_example
 			"$example->{section}: commands") or diag($output);
 		$node->_update_pid(1);
 		$node->poll_query_until('postgres',
-			"SELECT count(*) > 0 AND bool_and(state = 'valid') FROM pmhash_indexes")
+			"SELECT count(*) > 0 AND bool_and(state = 'valid') FROM pmhash.indexes")
 		  or die 'indexes do not become valid';
 	}
 	return $output;
@@ -119,7 +119,7 @@ cmp_ok($n, '>=', 20, 'there are examples');
 
 # what comments say
 like($output{'Lists of keys, index-only scans, dead rows'}, qr/Index Only Scan/, 'index-only scan');
-my ($before, $after) = $output{'After mass deletes'} =~ /pmhash_size.*?(\d+)\n.*pmhash_size.*?(\d+)\n/s;
+my ($before, $after) = $output{'After mass deletes'} =~ /pmhash.size.*?(\d+)\n.*pmhash.size.*?(\d+)\n/s;
 cmp_ok($after, '<', $before / 2, 'a shrunk index');
 like($output{'Alerts'}, qr/^\(0 rows\)\n.*^\(0 rows\)/ms, 'no alert');
 like(slurp_file($node->logfile) . slurp_file($node->basedir . '/log'),

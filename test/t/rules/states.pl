@@ -1,4 +1,4 @@
-# docs/troubleshooting.md says of every state of pmhash_indexes, and of every reason why a
+# docs/troubleshooting.md says of every state of pmhash.indexes, and of every reason why a
 # file is not used, what it means and what to do: it has those of the sources, and no others.
 
 use strict;

@@ -190,7 +190,7 @@ SQL
 	$session->quit;
 }
 
-# ---- what pmhash_check finds ----
+# ---- what pmhash.check finds ----
 rebuild_off($node);
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE lied (k int4);
@@ -200,7 +200,7 @@ INSERT INTO lied SELECT generate_series(1, 100);
 CREATE OR REPLACE FUNCTION wrong(int4) RETURNS int4 IMMUTABLE LANGUAGE sql AS 'SELECT -\$1';
 SQL
 # trouble: `index "..." does not agree with table "..."`
-says($node, "SELECT pmhash_check('lied_k')", '`index "..." does not agree with table "..."`');
+says($node, "SELECT pmhash.check('lied_k')", '`index "..." does not agree with table "..."`');
 $node->safe_psql('postgres', 'DROP TABLE lied');
 {
 	my $file = index_file($node, 't_v');
@@ -208,11 +208,11 @@ $node->safe_psql('postgres', 'DROP TABLE lied');
 	# buckets that no writer leaves so
 	patch_file($file, first_segment($file), "\xa5" x 16384);
 	# trouble: `file "..." of index "..." is damaged`
-	says($node, "SELECT pmhash_check('t_v')", '`file "..." of index "..." is damaged`');
+	says($node, "SELECT pmhash.check('t_v')", '`file "..." of index "..." is damaged`');
 }
 
 # trouble: `pmhash index "..." has no usable file`
-says($node, "SELECT pmhash_stats('t_v')", '`pmhash index "..." has no usable file`');
+says($node, "SELECT pmhash.stats('t_v')", '`pmhash index "..." has no usable file`');
 
 # ---- rebuilds, as the log tells of them ----
 {
@@ -233,7 +233,7 @@ SQL
 	# trouble: LOG: `pmhash: could not rebuild index "..."`
 	ok($node->wait_for_log(message('LOG: `pmhash: could not rebuild index "..."`'), $from),
 		'one whose function fails has not');
-	is($node->safe_psql('postgres', "SELECT state LIKE 'rebuild failed: division by zero%' FROM pmhash_indexes WHERE index = 'b_k'"),
+	is($node->safe_psql('postgres', "SELECT state LIKE 'rebuild failed: division by zero%' FROM pmhash.indexes WHERE index = 'b_k'"),
 		't', 'and its state says why');
 	$node->safe_psql('postgres', 'DROP TABLE b');
 }
@@ -250,7 +250,7 @@ SQL
 	$node->start;
 	# trouble: `index "..." has an invalid stub page`
 	# (with checksums, which 18 has by default, core's "invalid page" comes first)
-	says($node, "SET ignore_checksum_failure = on; SELECT pmhash_size('o_k')", '`index "..." has an invalid stub page`');
+	says($node, "SET ignore_checksum_failure = on; SELECT pmhash.size('o_k')", '`index "..." has an invalid stub page`');
 	$node->safe_psql('postgres', 'REINDEX INDEX o_k');
 	is(index_state($node, 'o_k'), 'valid', 'REINDEX makes a new one');
 	rebuild_on($node);
@@ -262,7 +262,7 @@ rename("$pool", "$pool.away") or die;
 append_to_file($pool, 'not a directory');
 $node->start;
 # trouble: `pmhash index "..." cannot be used: pmhash is disabled`
-says($node, "SELECT pmhash_stats('t_k')", '`pmhash index "..." cannot be used: pmhash is disabled`');
+says($node, "SELECT pmhash.stats('t_k')", '`pmhash index "..." cannot be used: pmhash is disabled`');
 $node->stop;
 unlink($pool) or die;
 {
@@ -296,7 +296,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'for_standby', has_streaming => 1);
 $standby->start;
 # trouble: `pmhash index "..." cannot be used during recovery`
-says($standby, "SELECT pmhash_stats('t_k')", '`pmhash index "..." cannot be used during recovery`');
+says($standby, "SELECT pmhash.stats('t_k')", '`pmhash index "..." cannot be used during recovery`');
 
 $standby->stop;
 $node->stop;

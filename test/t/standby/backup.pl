@@ -203,7 +203,7 @@ SQL
 	my $reader = $standby->background_psql('postgres');
 	is($reader->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 6000'), '100',
 		'standby answers');
-	is($standby->safe_psql('postgres', "SELECT DISTINCT state FROM pmhash_indexes"), 'absent: the index is not logged (storage parameter wal)',
+	is($standby->safe_psql('postgres', "SELECT DISTINCT state FROM pmhash.indexes"), 'absent: the index is not logged (storage parameter wal)',
 		'its view');
 	rebuild_off($standby);
 	$standby->promote;
@@ -335,12 +335,12 @@ SQL
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name) = @_;
 
-		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes WHERE index IN ('o_k', 'u_k')")
+		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index IN ('o_k', 'u_k')")
 		  or diag("$name: not all valid");
 		foreach (['o', 'k', 'o_k'], ['u', 'k', 'u_k'])
 		{
 			same_answers($node, @$_, $name);
-			is($node->safe_psql('postgres', "SELECT pmhash_check('$_->[2]')"), '', "$name: pmhash_check of $_->[2]");
+			is($node->safe_psql('postgres', "SELECT pmhash.check('$_->[2]')"), '', "$name: pmhash.check of $_->[2]");
 		}
 		return;
 	}
@@ -482,7 +482,7 @@ SQL
 	$second->wait_for_catchup($first);
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 20000'), '3000', 'it has the rows of the new primary');
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k BETWEEN 20001 AND 30000'), '0', 'and none of its own');
-	is($first->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'absent: the index is not logged (storage parameter wal)', 'no index while it follows');
+	is($first->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'absent: the index is not logged (storage parameter wal)', 'no index while it follows');
 	like(slurp_file($first->logfile, $from), qr/not trusted: the data directory has been restored from a backup, or rewound/,
 		'its pool is not trusted');
 	wait_for_files(pool($first), 0, 'a standby removes files that are not trusted');

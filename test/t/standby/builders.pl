@@ -36,7 +36,7 @@ use Time::HiRes qw(usleep);
 	$primary->safe_psql('postgres', 'CREATE TABLE u1 (k int); INSERT INTO u1 SELECT generate_series(1, 100); CREATE INDEX u1_k ON u1 USING pmhash (k) WITH (wal = on)');
 	$primary->safe_psql('db1', 'CREATE TABLE x (k int); INSERT INTO x SELECT generate_series(1, 100); CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on)');
 	caught_up($primary, $standby);
-	my $waits = q{SELECT state LIKE 'building (0 _), waiting for transaction%' FROM pmhash_indexes WHERE index = };
+	my $waits = q{SELECT state LIKE 'building (0 _), waiting for transaction%' FROM pmhash.indexes WHERE index = };
 	ok($standby->poll_query_until('postgres', "$waits 'u1_k'"), 'beside a locked table: its turn comes');
 	ok($standby->poll_query_until('db1', "$waits 'x_k'"), 'beside a locked table: another database');
 	is($standby->safe_psql('postgres', $locked), '1', 'which is still locked');
@@ -51,7 +51,7 @@ use Time::HiRes qw(usleep);
 	wait_for_state($late, $_, qr/^valid$/, "another standby: the lock is gone: $_") foreach qw(t_k t_s u1_k);
 	$late->stop;
 	wait_for_state($standby, 'u1_k', qr/^valid$/, 'the lock is gone');
-	ok($standby->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k')), 'the lock is gone: another database');
+	ok($standby->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k')), 'the lock is gone: another database');
 
 	# ---- locked in the middle of the build: it ends, is no failure, and begins anew ----
 
@@ -63,11 +63,11 @@ INSERT INTO m SELECT i, repeat('x', 700) FROM generate_series(1, 50) i;
 CREATE INDEX m_k ON m USING pmhash (slowly(k)) WITH (wal = on);
 SQL
 	caught_up($primary, $standby);
-	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash_indexes WHERE index = 'm_k' AND state LIKE 'building%')), 'in the middle: it is being built');
+	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash.indexes WHERE index = 'm_k' AND state LIKE 'building%')), 'in the middle: it is being built');
 	$holder->query_safe('BEGIN; LOCK TABLE m');
 	# the lock's record is not flushed by itself (XLogBackgroundFlush: whole pages, commits)
 	$primary->safe_psql('postgres', 'CREATE TABLE flushes ()');
-	ok($standby->poll_query_until('postgres', q(SELECT state = 'to be built' FROM pmhash_indexes WHERE index = 'm_k')), 'in the middle: the build ends');
+	ok($standby->poll_query_until('postgres', q(SELECT state = 'to be built' FROM pmhash.indexes WHERE index = 'm_k')), 'in the middle: the build ends');
 	is($standby->safe_psql('postgres', "SELECT count(*) $builders"), '0', 'and its worker');
 	$holder->query_safe('COMMIT');
 	wait_for_state($standby, 'm_k', qr/^valid$/, 'in the middle: the lock is gone: built');
@@ -90,19 +90,19 @@ SQL
 	}
 	$primary->safe_psql('postgres', 'CREATE INDEX h1_p ON h1 USING pmhash (k) WITH (wal = on) WHERE sleeps(k) = 1');
 	caught_up($primary, $standby);
-	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash_indexes WHERE index ~ '^h\d_' AND state LIKE 'building%')), 'an expression: one index is being built');
+	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash.indexes WHERE index ~ '^h\d_' AND state LIKE 'building%')), 'an expression: one index is being built');
 	$primary->safe_psql('postgres', "CREATE INDEX u1_p$_ ON u1 USING pmhash (k) WITH (wal = on)") foreach 1 .. 3;
 	$primary->safe_psql('db1', 'CREATE INDEX x_p ON x USING pmhash (k) WITH (wal = on)');
 	caught_up($primary, $standby);
 	wait_for_state($standby, "u1_p$_", qr/^valid$/, "beside an expression: u1_p$_") foreach 1 .. 3;
-	ok($standby->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_p')), 'beside an expression: another database');
-	is($standby->safe_psql('postgres', q(SELECT count(*) FROM pmhash_indexes WHERE index ~ '^h\d_' AND state = 'valid')), '0', 'which has not ended');
+	ok($standby->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_p')), 'beside an expression: another database');
+	is($standby->safe_psql('postgres', q(SELECT count(*) FROM pmhash.indexes WHERE index ~ '^h\d_' AND state = 'valid')), '0', 'which has not ended');
 	like($standby->safe_psql('postgres', "SELECT query $builders AND state = 'active'"), qr/^building the file of pmhash index public\.h\d_[kp]$/,
 		'pg_stat_activity names the index');
 
 	# Ended by hand, and held up again; a conflict with replay takes turns as well.
 	$standby->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $builders");
-	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash_indexes WHERE index ~ '^h\d_' AND state LIKE 'building%')), 'ended by hand: another one comes');
+	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash.indexes WHERE index ~ '^h\d_' AND state LIKE 'building%')), 'ended by hand: another one comes');
 	$gate->query_safe('SELECT pg_advisory_unlock(7)');
 	wait_for_state($standby, $_, qr/^valid$/, "the gate is open: $_") foreach qw(h1_k h2_k h3_k h1_p);
 	$gate->quit;
@@ -199,7 +199,7 @@ SQL
 	sleep 1;
 	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS on');
 	caught_up($primary, $late);
-	ok($late->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k')), 'no connections, and then some: built');
+	ok($late->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k')), 'no connections, and then some: built');
 
 	# ---- databases without indexes of ours are looked at once ----
 
@@ -259,9 +259,9 @@ SQL
 	$taker->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 	$old->query_safe('COMMIT');
 	caught_up($primary, $standby);
-	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('q_k'))), 1, 'the entries have gone');
+	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('q_k'))), 1, 'the entries have gone');
 	sees(30, 'on the standby');
-	$taker->query("SAVEPOINT s; SELECT pmhash_check('q_k')");
+	$taker->query("SAVEPOINT s; SELECT pmhash.check('q_k')");
 	like($taker->{stderr}, qr/cannot be checked using the transaction's snapshot/, 'no check by this snapshot');
 	$taker->{stderr} = '';
 	$taker->query_safe('ROLLBACK TO s');

@@ -55,8 +55,8 @@ use Time::HiRes qw(usleep);
 		{
 			$point = "${name}_$i";
 			$end = $primary->safe_psql('postgres', "SELECT pg_create_restore_point('$point')");
-			$node->poll_query_until('postgres', "SELECT applied_lsn >= '$end' FROM pmhash_standby()") or die;
-			$applied = $node->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash_standby()');
+			$node->poll_query_until('postgres', "SELECT applied_lsn >= '$end' FROM pmhash.standby()") or die;
+			$applied = $node->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash.standby()');
 			last if $applied eq $end;
 		}
 		is($applied, $end, "$name: applied");
@@ -106,9 +106,9 @@ CONF
 	{
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name) = @_;
-		my ($status, $stdout, $stderr) = $node->psql('postgres', q(SELECT pmhash_check('t_k')));
+		my ($status, $stdout, $stderr) = $node->psql('postgres', q(SELECT pmhash.check('t_k')));
 
-		return is("$stdout$stderr", '', "$name: pmhash_check");
+		return is("$stdout$stderr", '', "$name: pmhash.check");
 	}
 
 	# Another row comes where the one was that never was, with that key.

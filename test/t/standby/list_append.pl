@@ -57,8 +57,8 @@ use Test::More;
 		my $ended = () = $log =~ /terminating connection due to conflict with recovery/g;
 
 		is($ended, $node == $standby ? $sum{ended} // 0 : 0, $node->name . ': sessions that were ended');
-		is($node->safe_psql('postgres', q(SELECT string_agg(index::text, ' ') FROM pmhash_indexes WHERE state NOT IN ('valid', 'empty'))), '', $node->name . ': all indexes are valid');
-		$node->safe_psql('postgres', q(SELECT pmhash_check(index::regclass) FROM pmhash_indexes WHERE state = 'valid'));
+		is($node->safe_psql('postgres', q(SELECT string_agg(index::text, ' ') FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty'))), '', $node->name . ': all indexes are valid');
+		$node->safe_psql('postgres', q(SELECT pmhash.check(index::regclass) FROM pmhash.indexes WHERE state = 'valid'));
 	}
 	my $pauses = pauses();
 	like($pauses, qr/^[1-9]/, $pauses) if ($ENV{PMHASH_PAUSES} // '1') ne '0';

@@ -166,7 +166,7 @@ foreach (1 .. 600)
 {
 	$primary->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
 		  . 'SELECT count(v) FROM dead WHERE k = 1; SELECT pg_sleep(0.05); ' x 3);
-	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))) == 0;
+	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))) == 0;
 	usleep(50_000);
 }
 $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
@@ -179,7 +179,7 @@ eval { $reader->query('SELECT count(*) FROM dead WHERE k = 1') };
 like(logged_since($standby, $position), qr/due to conflict with recovery/,
 	'conflict: the query that needs them is cancelled');
 eval { $reader->quit };
-is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '0',
+is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))), '0',
 	'conflict: they are gone here, too');
 
 # ---- with hot_standby_feedback there is none: the primary keeps what they need ----
@@ -199,7 +199,7 @@ my $scan = 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
   . 'SELECT count(v) FROM dead WHERE k = 2; SELECT pg_sleep(0.05); ' x 3;
 $primary->safe_psql('postgres', $scan) foreach 1 .. 10;
 $primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON) dead');
-is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '300',
+is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))), '300',
 	'feedback: neither scans nor VACUUM have removed entries');
 caught_up($primary, $standby);
 is($fed->query_safe('SELECT count(v) FROM dead WHERE k = 2'), '300', 'feedback: the query finds its rows');
@@ -208,10 +208,10 @@ $fed->quit;
 foreach (1 .. 100)
 {
 	$primary->safe_psql('postgres', $scan);
-	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))) == 0;
+	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))) == 0;
 	usleep(50_000);
 }
-is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('dead_k'))), '0', 'feedback: then they go');
+is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))), '0', 'feedback: then they go');
 $standby->append_conf('postgresql.conf', "hot_standby_feedback = off\n");
 $standby->reload;
 
@@ -234,7 +234,7 @@ wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 	my $count = () = $log =~ /WAL has a record that this version does not know/g;
 	is($count, 1, 'newer records: said once');
 	is($older->safe_psql('postgres', 'SELECT count(*) FROM t'), '11000', 'newer records: replay goes on');
-	is($older->safe_psql('postgres', 'SELECT live FROM pmhash_standby()'), '0', 'newer records: no index');
+	is($older->safe_psql('postgres', 'SELECT live FROM pmhash.standby()'), '0', 'newer records: no index');
 	unlike(plan_of($older, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'newer records: plans do without');
 
 	# as the message says: with the primary's version
@@ -259,7 +259,7 @@ CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);
 SQL
 wait_for_state($standby, 'x_k', qr/^building/, 'a build has begun');
 $standby->promote;
-$standby->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'")
+$standby->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'")
   or die 'not rebuilt';
 ok(1, 'promoted in a build: that index is rebuilt');
 same_answers($standby, 'x', 'k', 'x_k', 'promoted in a build');

@@ -137,7 +137,7 @@ SQL
 	$standby->stop;
 	rmtree(pool($standby));
 	$standby->start;
-	ok($standby->poll_query_until('postgres', "SELECT bool_or(state ~ '^building .0 %., waiting for transaction') FROM pmhash_indexes"),
+	ok($standby->poll_query_until('postgres', "SELECT bool_or(state ~ '^building .0 %., waiting for transaction') FROM pmhash.indexes"),
 		'a lost pool, and prepared transactions');
 	on_primary("COMMIT PREPARED 'p1'");
 	on_primary("ROLLBACK PREPARED 'p2'");
@@ -151,10 +151,10 @@ SQL
 	foreach (1 .. 300)
 	{
 		$old->query_safe('SELECT count(*) FROM g WHERE k = 7');
-		last if on_primary("SELECT entries FROM pmhash_stats('g_k')") == 1800;
+		last if on_primary("SELECT entries FROM pmhash.stats('g_k')") == 1800;
 		usleep(100_000);
 	}
-	is(on_primary("SELECT entries FROM pmhash_stats('g_k')"), '1800', 'scans have removed entries');
+	is(on_primary("SELECT entries FROM pmhash.stats('g_k')"), '1800', 'scans have removed entries');
 	caught_up($primary, $standby);
 	$standby->stop;
 	rmtree(pool($standby));
@@ -225,7 +225,7 @@ SQL
 	on_primary('INSERT INTO m SELECT ' . join(', ', map { "i % (40 + $_)" } 1 .. 20) . ' FROM generate_series(1, 4000) i');
 	hold_builders();
 	on_primary("CREATE INDEX m_c$_ ON m USING pmhash (c$_)") foreach 1 .. 20;
-	ok($standby->poll_query_until('postgres', "SELECT count(*) = 3 FROM pmhash_indexes WHERE state LIKE 'building%'"),
+	ok($standby->poll_query_until('postgres', "SELECT count(*) = 3 FROM pmhash.indexes WHERE state LIKE 'building%'"),
 		'three indexes are built at a time');
 	is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'"), '3',
 		'by three builders');
@@ -241,7 +241,7 @@ SQL
 	same_as_heap($standby, 'x', 'k', 'x_k', 'another database', 'db1');
 	on_primary('CREATE DATABASE db2 TEMPLATE db1');
 	$primary->safe_psql('db2', 'INSERT INTO x SELECT 11 FROM generate_series(1, 10)');
-	$primary->poll_query_until('db2', "SELECT bool_and(state = 'valid') FROM pmhash_indexes") or die;
+	$primary->poll_query_until('db2', "SELECT bool_and(state = 'valid') FROM pmhash.indexes") or die;
 	$primary->safe_psql('db2', 'REINDEX INDEX x_k');
 	built($primary, $standby, 'a copy', 'db2');
 	same_as_heap($standby, 'x', 'k', 'x_k', 'a copy', 'db2');
@@ -350,7 +350,7 @@ SQL
 DROP INDEX IF EXISTS long_one_key;
 CREATE INDEX long_one_key ON long_one USING pmhash (slow_key(k));
 SQL
-		$standby->poll_query_until('postgres', "SELECT state LIKE 'building%' FROM pmhash_indexes WHERE index = 'long_one_key'")
+		$standby->poll_query_until('postgres', "SELECT state LIKE 'building%' FROM pmhash.indexes WHERE index = 'long_one_key'")
 		  or die 'it is not built';
 		# A build that was cancelled pauses before it begins anew, longer each time.
 		for (my $round = 1; $round <= 12 || ($rounds < 3 && $round <= 150); $round++)
@@ -362,7 +362,7 @@ SQL
 				'VACUUM long_one',
 				"INSERT INTO long_one SELECT repeat(md5((i % 90)::text), 100), i FROM generate_series(1, 40) i",
 				"UPDATE long_one SET k = repeat(md5((n % 60)::text), 100) WHERE n % 17 = $r17");
-			$rounds++ if $standby->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 'long_one_key'") =~ /^building/;
+			$rounds++ if $standby->safe_psql('postgres', "SELECT state FROM pmhash.indexes WHERE index = 'long_one_key'") =~ /^building/;
 			usleep(100_000);
 		}
 		cmp_ok($rounds, '>=', 3, "delay $delay: the table was vacuumed beside the build");
@@ -375,7 +375,7 @@ SET LOCAL enable_seqscan = off;
 SELECT count(*) FROM (SELECT slow_key(k) AS key, count(*) FROM long_one GROUP BY 1) wanted,
 	LATERAL (SELECT count(*) FROM long_one WHERE slow_key(k) = wanted.key) got (n) WHERE got.n <> wanted.count;
 COMMIT;
-SELECT pmhash_check('long_one_key');
+SELECT pmhash.check('long_one_key');
 SQL
 		like(plan_of($standby, "SELECT * FROM long_one WHERE slow_key(k) = 'x'", 'SET enable_seqscan = off;'), qr/long_one_key/,
 			"delay $delay: plans use it");
@@ -387,7 +387,7 @@ SQL
 	setting('max_standby_streaming_delay = 60s');
 	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k < 50');
 	caught_up($primary, $standby);
-	my $entries = q(SELECT entries FROM pmhash_stats('t_k'));
+	my $entries = q(SELECT entries FROM pmhash.stats('t_k'));
 	my $before = $standby->safe_psql('postgres', $entries);
 	$standby->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
 		  . 'SELECT count(n) FROM t WHERE k = ANY (ARRAY(SELECT generate_series(1, 49))); ' x 20);
@@ -407,7 +407,7 @@ CREATE INDEX x_k ON x USING pmhash (k);
 CREATE UNLOGGED TABLE u (k int);
 CREATE INDEX u_k ON u USING pmhash (k);
 SQL
-	$standby->poll_query_until('original', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'") or die;
+	$standby->poll_query_until('original', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'") or die;
 	foreach my $strategy (qw(wal_log file_copy))
 	{
 		my $copy = "by_$strategy";
@@ -417,9 +417,9 @@ SQL
 		  foreach 'original', $copy;
 		foreach my $database ('original', $copy)
 		{
-			$primary->poll_query_until($database, "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'") or die;
+			$primary->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'") or die;
 			caught_up($primary, $standby);
-			ok($standby->poll_query_until($database, "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'x_k'"),
+			ok($standby->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"),
 				"$strategy: built in $database");
 			same_as_heap($standby, 'x', 'k', 'x_k', "$strategy: $database", $database);
 		}
@@ -453,10 +453,10 @@ DO \$\$ BEGIN
 END \$\$;
 SQL
 	my $standby = new_standby($primary, 'standby3');
-	ok($standby->poll_query_until('postgres', "SELECT count(*) = $tables * $each FROM pmhash_indexes WHERE index LIKE 'many%' AND state = 'valid'"),
+	ok($standby->poll_query_until('postgres', "SELECT count(*) = $tables * $each FROM pmhash.indexes WHERE index LIKE 'many%' AND state = 'valid'"),
 		'all are built');
 	my %table_of = map { my ($file, $table) = split /\|/; ($file => $table) } split /\n/,
-	  $standby->safe_psql('postgres', "SELECT file, split_part(index, '_', 2) FROM pmhash_indexes WHERE index LIKE 'many%'");
+	  $standby->safe_psql('postgres', "SELECT file, split_part(index, '_', 2) FROM pmhash.indexes WHERE index LIKE 'many%'");
 
 	# How many files the startup process has mapped, of each table.
 	sub mapped
@@ -499,8 +499,8 @@ SQL
 	is(total($mapped), 500, 'as many as are to be');
 	is(join(' ', map { $mapped->{$_} // 0 } 1, 2, 20, $tables - 23, $tables - 24, $tables), "$each 0 0 $each 0 $each", 'those that were used last');
 
-	is($standby->safe_psql('postgres', "SELECT count(*) FROM pmhash_indexes WHERE index LIKE 'many%' AND state <> 'valid'"), '0', 'all are valid');
-	is($standby->safe_psql('postgres', "SELECT count(pmhash_check(format('many_%s_7', t)::regclass)) FROM generate_series(1, $tables) t"), $tables, 'and sound');
+	is($standby->safe_psql('postgres', "SELECT count(*) FROM pmhash.indexes WHERE index LIKE 'many%' AND state <> 'valid'"), '0', 'all are valid');
+	is($standby->safe_psql('postgres', "SELECT count(pmhash.check(format('many_%s_7', t)::regclass)) FROM generate_series(1, $tables) t"), $tables, 'and sound');
 	$_->stop foreach $standby, $primary;
 }
 
@@ -546,7 +546,7 @@ SQL
 	  or die 'the index is not completed';
 	caught_up($primary, $standby);
 	wait_for_state($standby, 'c_w', qr/^valid$/, 'built when it is complete');
-	is($standby->safe_psql('postgres', "SELECT entries FROM pmhash_stats('c_w')"), 501,
+	is($standby->safe_psql('postgres', "SELECT entries FROM pmhash.stats('c_w')"), 501,
 		'each entry once');
 	is($standby->safe_psql('postgres', <<'SQL'), 11, 'each row once');
 SET enable_seqscan = off;

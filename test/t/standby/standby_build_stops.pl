@@ -195,7 +195,7 @@ SQL
 			}
 			$promoted->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'not promoted';
 			$promoted->safe_psql('postgres', 'INSERT INTO p SELECT i % 500 + 1, i FROM generate_series(1, 300) i');
-			ok($promoted->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes"), "$name: all valid");
+			ok($promoted->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes"), "$name: all valid");
 			same_as_heap($promoted, 'p', 'k', 'p_k', $name) if $point ne 'standby_scanning';
 			wait_for_files(pool($promoted), 3, "$name: files");
 			unlike(slurp_file($promoted->logfile), qr/PANIC|TRAP|could not replay|signal (?!9\b)\d+:/, "$name: nothing failed");
@@ -304,7 +304,7 @@ SQL
 	$primary->stop;
 	$standby->promote;
 	release('standby_scanned');
-	ok($standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes"),
+	ok($standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes"),
 		'promoted during a build: rebuilt as a primary does');
 	$standby->safe_psql('postgres', 'INSERT INTO a SELECT i % 500, i FROM generate_series(1, 300) i');
 	same_as_heap($standby, 'a', 'k', 'a_k', 'promoted during a build');
@@ -352,7 +352,7 @@ SQL
 	unlike(logged_since($old, $position), qr/is given up on this server|has been built on this standby/, 'nothing is given up');
 	is(standby_state($old, $_), 'valid', "vacuumed: $_") foreach qw(t_k t_s);
 	compare_in_snapshot($old, 'vacuumed: answers');
-	no_findings($old, 'vacuumed: pmhash_check');
+	no_findings($old, 'vacuumed: pmhash.check');
 
 	$old->stop;
 	$new->stop;

@@ -59,7 +59,7 @@ CONF
 	$primary->safe_psql('postgres', "SELECT pg_create_restore_point('here')");
 	$primary->safe_psql('postgres', "INSERT INTO t SELECT 20000 + i % 10, 'past the name', i FROM generate_series(1, 200) i");
 	caught_up($primary, $standby);
-	my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash_standby()');
+	my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash.standby()');
 	my $position = log_position($standby);
 	crash($standby);
 	$standby->append_conf('postgresql.conf', "recovery_target_name = 'here'\nrecovery_target_action = pause\n");
@@ -79,7 +79,7 @@ CONF
 	$standby->start;
 	replayed_and_valid('ERROR, replayed');
 	compare_in_snapshot($standby, 'ERROR, replayed: answers');
-	no_findings($standby, 'ERROR, replayed: pmhash_check');
+	no_findings($standby, 'ERROR, replayed: pmhash.check');
 
 	# ---- a reader opens a file while that is given up and built again ----
 
@@ -206,16 +206,16 @@ SQL
 	$primary->stop;
 	$position = log_position($standby);
 	$standby->promote;
-	$standby->safe_psql('postgres', q(SELECT pmhash_size('t_k')));
+	$standby->safe_psql('postgres', q(SELECT pmhash.size('t_k')));
 	$standby->safe_psql('postgres', 'CREATE TABLE first_use (k integer); CREATE INDEX ON first_use USING pmhash (k)');
-	my @files = map { $standby->safe_psql('postgres', "SELECT file FROM pmhash_files() WHERE index = '$_'::regclass") } qw(t_k t_s);
+	my @files = map { $standby->safe_psql('postgres', "SELECT file FROM pmhash.files() WHERE index = '$_'::regclass") } qw(t_k t_s);
 	truncate($_, 8192) || die "$_: $!" foreach @files;
 	release('standby_sweeping');
 	$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'") or die;
 	unlike(logged_since($standby, $position), qr/is given up on this server/, 'promoted: the sweeper gives nothing up');
 	is_deeply([ grep { !-e } @files ], [], 'promoted: nor does it remove anything');
 	$standby->safe_psql('postgres', "INSERT INTO t VALUES (50000, 'x', 1)");
-	$standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes") or die;
+	$standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes") or die;
 	compare_in_snapshot($standby, 'promoted, rebuilt: answers');
 
 	$standby->stop;
@@ -251,7 +251,7 @@ CREATE INDEX v_k ON v USING pmhash (k) WITH (wal = on);
 INSERT INTO v SELECT i % 400 FROM generate_series(1, 48000) i;
 SQL
 		($file{$database}) = $primary->safe_psql($database,
-			q(SELECT file FROM pmhash_files() WHERE index = 'v_k'::regclass)) =~ m{/(\w+)\.pmh$};
+			q(SELECT file FROM pmhash.files() WHERE index = 'v_k'::regclass)) =~ m{/(\w+)\.pmh$};
 	}
 
 	sub all_built
@@ -262,7 +262,7 @@ SQL
 		caught_up($primary, $standby);
 		foreach my $database ('postgres', @databases)
 		{
-			ok($standby->poll_query_until($database, q(SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid')),
+			ok($standby->poll_query_until($database, q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid')),
 				"$name: all of $database are built");
 		}
 		return;
@@ -313,7 +313,7 @@ SQL
 	release('standby_sweeping') if !ok(-e "$points/standby_sweeping", 'one at a time: none has come by');
 	$primary->safe_psql('db1', 'CREATE TABLE a (k int); INSERT INTO a SELECT i % 100 FROM generate_series(1, 1000) i; CREATE INDEX a_k ON a USING pmhash (k) WITH (wal = on)');
 	caught_up($primary, $standby);
-	ok($standby->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash_indexes WHERE index = 'a_k')),
+	ok($standby->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'a_k')),
 		'one at a time: a build is done meanwhile');
 
 	# ---- it leaves when a build waits for its slot ----
@@ -324,7 +324,7 @@ SQL
 	  foreach 0 .. 2;
 	caught_up($primary, $standby);
 	ok($standby->poll_query_until('postgres', "SELECT count(*) = 3 $workers"), 'three at a time');
-	my $building = q(SELECT count(*) FROM pmhash_indexes WHERE state LIKE 'building%');
+	my $building = q(SELECT count(*) FROM pmhash.indexes WHERE state LIKE 'building%');
 	my $begun = sub { my $n = 0; $n += $standby->safe_psql($_, $building) foreach @databases; return $n; };
 	is($begun->(), '2', 'it leaves: two builds have begun beside it');
 	sleep 3;	# the launcher, too, has to learn that the third one waits
@@ -416,7 +416,7 @@ SQL
 	sub figure
 	{
 		my ($node, $name) = @_;
-		return $node->safe_psql('postgres', "SELECT $name FROM pmhash_stats('v_k')");
+		return $node->safe_psql('postgres', "SELECT $name FROM pmhash.stats('v_k')");
 	}
 
 	my $sweeper = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper');
@@ -438,7 +438,7 @@ SQL
 	{
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($position, $name) = @_;
-		my ($id) = $primary->safe_psql('postgres', "SELECT file FROM pmhash_files() WHERE index = 'v_k'::regclass") =~ m{/(\w+)\.pmh$};
+		my ($id) = $primary->safe_psql('postgres', "SELECT file FROM pmhash.files() WHERE index = 'v_k'::regclass") =~ m{/(\w+)\.pmh$};
 
 		return ok($standby->wait_for_log(qr/found what is free in pmhash file $id/, $position), "$name: swept");
 	}

@@ -47,7 +47,7 @@ CONF
 		caught_up($primary, $standby);
 		both_valid($standby, "restart after $how");
 		compare_in_snapshot($standby, "restart after $how: answers");
-		no_findings($standby, "restart after $how: pmhash_check");
+		no_findings($standby, "restart after $how: pmhash.check");
 		unlike(logged_since($standby, $position), $built, "restart after $how: nothing is built");
 	}
 
@@ -72,7 +72,7 @@ CONF
 	$load->signal('TERM');
 	$load->finish;
 	caught_up($primary, $standby);
-	no_findings($standby, 'killed in replay: pmhash_check');
+	no_findings($standby, 'killed in replay: pmhash.check');
 	# (Unless it was killed while it asked the kernel, as it does after each CHECKPOINT.)
 	my $killed_log = logged_since($standby, $position);
 	ok($killed_log !~ $built || $killed_log =~ /went down while it asked/, 'killed in replay: nothing is built')
@@ -124,7 +124,7 @@ CONF
 	caught_up($standby, $primary);
 	both_valid($primary, 'switchover: the old primary follows');
 	compare_in_snapshot($primary, 'switchover: its answers');
-	no_findings($primary, 'switchover: pmhash_check');
+	no_findings($primary, 'switchover: pmhash.check');
 
 	# the files it had were made at another time than those of the new primary (S4)
 	like(logged_since($primary, $old_position), $built, 'switchover: it has built its files anew');
@@ -135,7 +135,7 @@ CONF
 	$primary->promote;
 	compare_in_snapshot($primary, 'and back: answers');
 	change_t($primary, 8, 700);
-	no_findings($primary, 'and back: pmhash_check');
+	no_findings($primary, 'and back: pmhash.check');
 	unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted/, 'and back: nothing is rebuilt');
 	$standby->enable_streaming($primary);
 	$standby->start;
@@ -155,7 +155,7 @@ CONF
 	$primary->promote;
 	compare_in_snapshot($primary, 'promoted again: answers');
 	change_t($primary, 10, 700);
-	no_findings($primary, 'promoted again: pmhash_check');
+	no_findings($primary, 'promoted again: pmhash.check');
 	unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted|has been built/, 'promoted again: with the files that it had');
 	$standby->poll_query_until('postgres', 'SELECT pg_last_wal_replay_lsn() IS NOT NULL');
 	caught_up($primary, $standby);
@@ -180,7 +180,7 @@ CONF
 	foreach my $node ($dark, $darker)
 	{
 		$node->promote;
-		$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
+		$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'")
 		  or die 'not valid';
 		compare_in_snapshot($node, 'not readable, promoted: answers of ' . $node->name);
 		change_t($node, 12, 700);
@@ -215,7 +215,7 @@ CONF
 		caught_up($primary, $standby);
 		both_valid($standby, "page cache lost, $how");
 		compare_in_snapshot($standby, "page cache lost, $how: answers");
-		no_findings($standby, "page cache lost, $how: pmhash_check");
+		no_findings($standby, "page cache lost, $how: pmhash.check");
 		if ($how eq 'fast')
 		{
 			unlike(logged_since($standby, $position), $built, "page cache lost, $how: nothing is built");
@@ -258,7 +258,7 @@ CONF
 	# trust: standby-signal
 	like(logged_since($primary, $old_position), qr/was a standby and has not used the pool as a primary/,
 		'signal removed: not trusted');
-	$primary->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'")
+	$primary->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'")
 	  or die 'not rebuilt';
 	compare_in_snapshot($primary, 'signal removed: answers');
 	$primary->stop;
@@ -332,7 +332,7 @@ CONF
 		caught_up($primary, $standby);
 		both_valid($standby, $name);
 		compare_in_snapshot($standby, "$name: answers");
-		no_findings($standby, "$name: pmhash_check");
+		no_findings($standby, "$name: pmhash.check");
 		return logged_since($standby, $position);
 	}
 
@@ -408,7 +408,7 @@ INSERT INTO t SELECT generate_series(1, 100);
 CREATE INDEX t_k ON t USING pmhash (k) WITH (wal = on);
 SQL
 	my $standby = made_standby($primary, 'standby3');
-	my $state = "SELECT state FROM pmhash_indexes WHERE index = 't_k'";
+	my $state = "SELECT state FROM pmhash.indexes WHERE index = 't_k'";
 
 	# of a character of two bytes the one or the other
 	foreach my $end ('', 'x')
@@ -417,7 +417,7 @@ SQL
 
 		$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.directory = '$pool'");
 		$standby->start;
-		$standby->poll_query_until('wide', "SELECT state = 'valid' FROM pmhash_indexes WHERE index = 't_k'") or die;
+		$standby->poll_query_until('wide', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'") or die;
 		$standby->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 		$standby->restart;
 		chmod(0, $_) foreach index_files($pool);

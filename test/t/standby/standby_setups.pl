@@ -29,7 +29,7 @@ CONF
 	my $near = new_standby($primary, 'near');
 	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 
-	# A test: the server answers by index as by sequential scan, and pmhash_check agrees.
+	# A test: the server answers by index as by sequential scan, and pmhash.check agrees.
 	sub all_right
 	{
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -37,7 +37,7 @@ CONF
 
 		both_valid($node, $name);
 		compare_in_snapshot($node, "$name: answers");
-		no_findings($node, "$name: pmhash_check");
+		no_findings($node, "$name: pmhash.check");
 		return;
 	}
 
@@ -123,14 +123,14 @@ SQL
 
 		($building, $left) = split /\|/, $near->safe_psql('postgres', <<'SQL');
 SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'),
-	300 - count(*) FROM pmhash_indexes WHERE index LIKE 'many%' AND state = 'valid'
+	300 - count(*) FROM pmhash.indexes WHERE index LIKE 'many%' AND state = 'valid'
 SQL
 		$most = $building if $building > $most;
 	}
 	is($left, 0, '300 indexes are built');
 	cmp_ok($most, '<=', 3, "at most three at a time ($most)");
-	is($near->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash_check(index::regclass) FROM pmhash_indexes WHERE index LIKE 'many%') c"),
-		'300', '300 indexes: pmhash_check');
+	is($near->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash.check(index::regclass) FROM pmhash.indexes WHERE index LIKE 'many%') c"),
+		'300', '300 indexes: pmhash.check');
 	$primary->safe_psql('postgres', "DO \$\$ BEGIN FOR i IN 1 .. 30 LOOP EXECUTE 'DROP TABLE many_' || i; END LOOP; END \$\$");
 
 	# ---- a logical subscriber ----

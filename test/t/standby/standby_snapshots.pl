@@ -99,17 +99,17 @@ SQL
 	# It is no finding either that the index lacks these rows.
 	# trouble: `index "..." cannot be checked using the transaction's snapshot`
 	my $unfit = qr/ERROR:  index "p_k" cannot be checked using the transaction's snapshot/;
-	like(answer($keeper, "SAVEPOINT s; SELECT pmhash_check('p_k')"), $unfit, 'not checked with that snapshot');
-	is(answer($keeper, "ROLLBACK TO s; SELECT pmhash_check('p_k', false)"), '', 'but the file alone');
+	like(answer($keeper, "SAVEPOINT s; SELECT pmhash.check('p_k')"), $unfit, 'not checked with that snapshot');
+	is(answer($keeper, "ROLLBACK TO s; SELECT pmhash.check('p_k', false)"), '', 'but the file alone');
 
 	$standby->promote;
 	$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 	is(answer($keeper, "SAVEPOINT s; $query"), '100', 'the same after the promotion');
 	$keeper->query('ROLLBACK TO s');
-	like(answer($keeper, "SELECT pmhash_check('p_k')"), $unfit, 'not checked after the promotion');
-	is(answer($keeper, "ROLLBACK TO s; SELECT pmhash_check('p_k', false)"), '', 'but the file alone');
+	like(answer($keeper, "SELECT pmhash.check('p_k')"), $unfit, 'not checked after the promotion');
+	is(answer($keeper, "ROLLBACK TO s; SELECT pmhash.check('p_k', false)"), '', 'but the file alone');
 	is(standby_state($standby, 'p_k'), 'valid', 'and it is left alone');
-	is($standby->safe_psql('postgres', q(SELECT pmhash_check('p_k'))), '', 'with another snapshot: no findings');
+	is($standby->safe_psql('postgres', q(SELECT pmhash.check('p_k'))), '', 'with another snapshot: no findings');
 
 	my $import = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'";
 	my $session = $standby->background_psql('postgres', on_error_stop => 0);
@@ -257,7 +257,7 @@ SQL
 	$primary->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()');
 	gone_with_entries($primary);
 	caught_up($primary, $standby);
-	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('q_k'))), 1, 'the entries have gone');
+	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('q_k'))), 1, 'the entries have gone');
 	kill('CONT', @processes) == 2 or die $!;
 	my $removed_since = slot_snapshot($late);
 	sees('q', $removed_since, 30, 'removed since, on the standby');
@@ -327,7 +327,7 @@ SQL
 	install_extension($primary, 'db1');
 	$primary->safe_psql('db1', "CREATE TABLE x$_ (k int); INSERT INTO x$_ VALUES (1); CREATE INDEX x${_}_k ON x$_ USING pmhash (k) WITH (wal = on)") foreach 1 .. 2;
 	caught_up($primary, $standby);
-	like($standby->safe_psql('db1', "SELECT state FROM pmhash_indexes WHERE index = 'x${_}_k'"),
+	like($standby->safe_psql('db1', "SELECT state FROM pmhash.indexes WHERE index = 'x${_}_k'"),
 		qr/^no place: this standby has files of $places logged indexes/, "no place for x${_}_k") foreach 1 .. 2;
 	my @said = logged_since($standby, 0) =~ /(no more than $places logged indexes can have files)/g;
 	is(scalar(@said), 1, 'the log says so, once');
@@ -337,8 +337,8 @@ SQL
 	caught_up($primary, $standby);
 	$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
 	$standby->reload;
-	ok($standby->poll_query_until('db1', "SELECT count(*) = 2 FROM pmhash_indexes WHERE state = 'valid'"), 'there is a place again')
-	  || diag($standby->safe_psql('db1', 'SELECT index, state FROM pmhash_indexes'));
+	ok($standby->poll_query_until('db1', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'"), 'there is a place again')
+	  || diag($standby->safe_psql('db1', 'SELECT index, state FROM pmhash.indexes'));
 	$_->stop foreach $standby, $primary;
 }
 

@@ -57,7 +57,7 @@ sub release
 	return;
 }
 
-# A test: answers and pmhash_check, on each of these.
+# A test: answers and pmhash.check, on each of these.
 sub all_right
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -66,7 +66,7 @@ sub all_right
 	foreach my $node (@nodes)
 	{
 		compare_in_snapshot($node, "$name: answers of " . $node->name);
-		no_findings($node, "$name: pmhash_check of " . $node->name);
+		no_findings($node, "$name: pmhash.check of " . $node->name);
 	}
 	return;
 }
@@ -163,7 +163,7 @@ caught_up($primary, $standby);
 	my $output = '';
 	my $run;
 
-	$run = start_held('check_before_entries', q(SELECT pmhash_check('e_k')), \$output, 'given up under a check: the rows are checked');
+	$run = start_held('check_before_entries', q(SELECT pmhash.check('e_k')), \$output, 'given up under a check: the rows are checked');
 	unlink(database_files($standby, 'postgres')) or die;
 	$standby->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM e WHERE k = 5; SELECT count(*) FROM t WHERE k = 5; SELECT count(*) FROM t WHERE s = 'text 5'");
 	wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built again');
@@ -202,8 +202,8 @@ foreach my $point (qw(redo_before_entries redo_before_applied))
 		$primary->safe_psql('postgres', $records{$what});
 		caught_up($primary, $standby);
 		all_right($name, $standby);
-		is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
-			$primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
+		is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))),
+			$primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))),
 			"$name: as many entries as on the primary");
 		unlike(logged_since($standby, $position), $built, "$name: nothing is built");
 	}
@@ -223,7 +223,7 @@ $primary->safe_psql('postgres', $_) foreach (
 	'VACUUM (INDEX_CLEANUP ON) t',
 	"INSERT INTO t SELECT 5000 + i % 10, 'later', i FROM generate_series(1, 200) i");
 caught_up($primary, $standby);
-my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash_standby()');
+my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash.standby()');
 crash($standby);
 $standby->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
 $standby->start;

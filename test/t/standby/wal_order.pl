@@ -68,7 +68,7 @@ sub on_disk
 
 sub entries
 {
-	return sql("SELECT entries FROM pmhash_stats('t_k')");
+	return sql("SELECT entries FROM pmhash.stats('t_k')");
 }
 
 sub sound
@@ -76,8 +76,8 @@ sub sound
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($name) = @_;
 
-	is(sql("SELECT state FROM pmhash_indexes WHERE index = 't_k'"), 'valid', "$name: valid");
-	is(sql("SELECT pmhash_check('t_k')"), '', "$name: sound");
+	is(sql("SELECT state FROM pmhash.indexes WHERE index = 't_k'"), 'valid', "$name: valid");
+	is(sql("SELECT pmhash.check('t_k')"), '', "$name: sound");
 	return same_answers($node, 't', 'k', 't_k', $name);
 }
 

@@ -57,7 +57,7 @@ CONF
 	sub file_of
 	{
 		my ($index) = @_;
-		return sql("SELECT substring(file from '([0-9a-f]{16})\\.pmh') FROM pmhash_files() WHERE index = '$index'::regclass");
+		return sql("SELECT substring(file from '([0-9a-f]{16})\\.pmh') FROM pmhash.files() WHERE index = '$index'::regclass");
 	}
 
 	# Types of an index's records, those of equal neighbours once.
@@ -188,10 +188,10 @@ SQL
 	$from = lsn();
 	sql('CREATE TABLE half (k int8); CREATE INDEX half_k ON half USING pmhash (k) WITH (wal = on)');
 	$node->psql('postgres', 'INSERT INTO half SELECT 100 / (20000 - i) FROM generate_series(1, 20001) i');
-	is(sql("SELECT entries FROM pmhash_stats('half_k')"),
+	is(sql("SELECT entries FROM pmhash.stats('half_k')"),
 		sql("SELECT coalesce(sum(entries), 0) FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE type = 'INSERT'"),
 		'an aborted statement: entries in the file are those in WAL');
-	cmp_ok(sql("SELECT entries FROM pmhash_stats('half_k')"), '>', 0, 'and there are some');
+	cmp_ok(sql("SELECT entries FROM pmhash.stats('half_k')"), '>', 0, 'and there are some');
 
 	# P3: VACUUM logs what it removes, then that it is over, then frees TIDs
 	sql('DELETE FROM t WHERE k BETWEEN 100 AND 10099');
@@ -208,7 +208,7 @@ SQL
 		isnt($freed // '', '', 'TIDs are freed');
 		is(records($from, "bool_and(record_end <= '$freed')"), 't', 'after the records');
 	}
-	sql("SELECT pmhash_check('t_k')");
+	sql("SELECT pmhash.check('t_k')");
 
 	# P4: what scans remove, with the deleter as horizon
 	sql('CREATE TABLE dead (k int8, v int8) WITH (fillfactor = 50); CREATE INDEX dead_k ON dead USING pmhash (k) WITH (wal = on)');
@@ -223,10 +223,10 @@ SQL
 		# an LSN is flushed, and the backend that has found them comes by again
 		sql('SET enable_seqscan = off; SET enable_bitmapscan = off; '
 			  . 'SELECT count(v) FROM dead WHERE k = 1; SELECT pg_sleep(0.05); ' x 3);
-		last if sql("SELECT entries FROM pmhash_stats('dead_k')") == 0;
+		last if sql("SELECT entries FROM pmhash.stats('dead_k')") == 0;
 		usleep(50_000);
 	}
-	is(sql("SELECT entries FROM pmhash_stats('dead_k')"), '0', 'scans have removed what is dead');
+	is(sql("SELECT entries FROM pmhash.stats('dead_k')"), '0', 'scans have removed what is dead');
 	is(sql("SELECT count(DISTINCT tid) FROM pmhash_wal_records('$from', '" . lsn() . "'), unnest(tids) tid WHERE type = 'DELETE' AND file_id = '$dead'"),
 		'500', 'and have logged it');
 	my $horizons = sql("SELECT DISTINCT coalesce(horizon::text, 'none') FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE type = 'DELETE' AND file_id = '$dead'");
@@ -376,7 +376,7 @@ SQL
 		'FILE_GONE|t', 'file lost: its end is in WAL before the commit');
 	$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1');
 	$node->reload;
-	for (my $i = 0; $i < 600 && sql("SELECT state FROM pmhash_indexes WHERE index = 't_k'") ne 'valid'; $i++)
+	for (my $i = 0; $i < 600 && sql("SELECT state FROM pmhash.indexes WHERE index = 't_k'") ne 'valid'; $i++)
 	{
 		usleep(100_000);
 	}
@@ -445,12 +445,12 @@ SQL
 	like(plan_of($standby, 'SELECT k FROM t WHERE k = 5', 'SET enable_bitmapscan = off; SET enable_seqscan = off; '),
 		qr/Index Only Scan using t_k/, 'plans use it for index-only scans');
 	compare_in_snapshot($standby, 'right after the build');
-	no_findings($standby, 'pmhash_check finds nothing');
-	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))), 10000,
-		'pmhash_stats counts');
-	is($standby->safe_psql('postgres', 'SELECT live, building FROM pmhash_standby()'), '2|0',
-		'pmhash_standby() counts files');
-	is($primary->safe_psql('postgres', 'SELECT pmhash_standby() IS NULL'), 't',
+	no_findings($standby, 'pmhash.check finds nothing');
+	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))), 10000,
+		'pmhash.stats counts');
+	is($standby->safe_psql('postgres', 'SELECT live, building FROM pmhash.standby()'), '2|0',
+		'pmhash.standby() counts files');
+	is($primary->safe_psql('postgres', 'SELECT pmhash.standby() IS NULL'), 't',
 		'and is NULL on a primary');
 
 	# ---- everything that changes entries ----
@@ -466,9 +466,9 @@ INSERT INTO t SELECT i, 'again ' || i % 100, i FROM generate_series(20000, 21999
 SQL
 	caught_up($primary, $standby);
 	compare_in_snapshot($standby, 'after inserts, updates, deletes, VACUUM');
-	no_findings($standby, 'pmhash_check finds nothing afterwards');
-	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
-		$primary->safe_psql('postgres', q(SELECT entries FROM pmhash_stats('t_k'))),
+	no_findings($standby, 'pmhash.check finds nothing afterwards');
+	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))),
+		$primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))),
 		'as many entries as on the primary');
 
 	# ---- new, replaced, dropped indexes; on and off ----
@@ -536,7 +536,7 @@ SQL
 	like($output, qr/transactions actually processed/, 'the load has run') or diag($output);
 	caught_up($primary, $standby);
 	compare_in_snapshot($standby, 'after the load');
-	no_findings($standby, 'pmhash_check finds nothing after the load');
+	no_findings($standby, 'pmhash.check finds nothing after the load');
 
 	# ---- promotion: at once, without a rebuild ----
 
@@ -558,7 +558,7 @@ VACUUM t;
 INSERT INTO t SELECT i, 'newer ' || i % 10, i FROM generate_series(40000, 41000) i;
 SQL
 	compare_in_snapshot($standby, 'promoted: after changes');
-	no_findings($standby, 'pmhash_check finds nothing on the new primary');
+	no_findings($standby, 'pmhash.check finds nothing on the new primary');
 	is_deeply([ index_files(pool($standby)) ], \@files, 'the files are the same');
 	unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, 'nothing was rebuilt');
 
@@ -607,7 +607,7 @@ SQL
 		$node->safe_psql('postgres', 'CREATE TABLE IF NOT EXISTS flush (); DROP TABLE flush');
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM q'), $rows, "$name: rows");
 		my ($entries, $logged, $different) = split(/\|/, $node->safe_psql('postgres', <<SQL));
-SELECT (SELECT entries FROM pmhash_stats('q_k')), count(*), count(DISTINCT (hash, tid))
+SELECT (SELECT entries FROM pmhash.stats('q_k')), count(*), count(DISTINCT (hash, tid))
 FROM pmhash_wal_records('$from', 'FFFFFFFF/0') r, unnest(hashes, tids) e (hash, tid)
 WHERE r.type = 'INSERT'
 SQL
@@ -618,7 +618,7 @@ SQL
 
 	case_is('all is well', '', 5000, "BEGIN; $load COMMIT;");
 	case_is('full until the end', '53100 53100', 0, "$by_index BEGIN; $load $full $read COMMIT;");
-	cmp_ok($node->safe_psql('postgres', "SELECT entries FROM pmhash_stats('q_k')"), '>', 16,
+	cmp_ok($node->safe_psql('postgres', "SELECT entries FROM pmhash.stats('q_k')"), '>', 16,
 		'some groups went in before it was full');
 	case_is('full in a savepoint', '53100', 5000, "$by_index BEGIN; $load $full $read $space COMMIT;");
 	# (the rows of the inner level are queued when the outer one's have gone in)

@@ -21,7 +21,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 # learns of it may die before it has written that down; and the pool stays locked.
 {
 	my $failed_state = 'the kernel has failed to write something back, or may have';
-	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
+	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash.indexes';
 	my $node = new_faulty_server('asked');
 	my $lock = pool($node) . '/lock';
 
@@ -260,7 +260,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 {
 	my $failed_state = 'the kernel has failed to write something back, or may have';
 	my $not_written = qr/index files in .* are not trusted: the kernel has failed to write file ".*" back: Input/;
-	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
+	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash.indexes';
 	my $node = new_faulty_server('each');
 
 	$node->safe_psql('postgres', invalid_fixture());

@@ -21,7 +21,7 @@ use Time::HiRes qw(usleep);
 {
 	my $failed_state = 'the kernel has failed to write something back, or may have';
 	my $node = new_faulty_server('writes');
-	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
+	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash.indexes';
 
 	$node->safe_psql('postgres', invalid_fixture());
 
@@ -100,7 +100,7 @@ use Time::HiRes qw(usleep);
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
-		ok($node->poll_query_until('postgres', "SELECT state ~ '^invalid' FROM pmhash_indexes WHERE index = 't_k'"), $name);
+		ok($node->poll_query_until('postgres', "SELECT state ~ '^invalid' FROM pmhash.indexes WHERE index = 't_k'"), $name);
 		stays_invalid($node, $failed_state, $name);
 		return;
 	}
@@ -178,7 +178,7 @@ use Time::HiRes qw(usleep);
 {
 	my $apart = 'server and pool directory have not been together all the time since it was made';
 	my $failed_write = 'the kernel has failed to write something back, or may have';
-	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
+	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash.indexes';
 	my $node = new_faulty_server('given_up', <<CONF);
 wal_writer_delay = 10s
 wal_writer_flush_after = 1GB

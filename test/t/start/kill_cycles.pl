@@ -63,7 +63,7 @@ is( $node->safe_psql('postgres', <<SQL),
 DROP INDEX IF EXISTS side_2;
 INSERT INTO un VALUES (1);
 VACUUM load;
-SELECT entries - (SELECT count(*) FROM load) FROM pmhash_stats('load_k');
+SELECT entries - (SELECT count(*) FROM load) FROM pmhash.stats('load_k');
 SQL
 	'0', 'entries after VACUUM');
 wait_for_files(pool($node), 11, 'no file is left over');

@@ -273,12 +273,12 @@ SQL
 			all_come_back($node, $name);
 			crash($node);
 			$node->start;
-			is($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', "$name: killed");
+			is($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', "$name: killed");
 		}
 	}
 
 	# ---- a run that could not use the pool and has ended in order as well ----
-	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes';
+	my $files = 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash.indexes';
 	my $before = $node->safe_psql('postgres', $files);
 	$node->stop;
 	rename($pool, "$pool.away") or die $!;
@@ -304,7 +304,7 @@ SQL
 	unlink($pool);
 	rename("$pool.away", $pool) or die $!;
 	$node->start;
-	like($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), qr/^invalid/, 'disabled for a run that was killed: not trusted');
+	like($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), qr/^invalid/, 'disabled for a run that was killed: not trusted');
 	rebuild_on($node);
 	all_come_back($node, 'disabled for a run that was killed');
 	$node->stop;

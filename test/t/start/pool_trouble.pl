@@ -46,12 +46,12 @@ SQL
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (0, 0)');
 		fails_like($node, 'INSERT INTO ex VALUES (0)', qr/"ex_k".*$message/s, "$name, INSERT with a constraint");
 		fails_like($node, 'REINDEX INDEX t_k', qr/"t_k".*$message/s, "$name, REINDEX");
-		fails_like($node, "SELECT * FROM pmhash_stats('t_k')", qr/"t_k".*$message/s, "$name, pmhash_stats");
+		fails_like($node, "SELECT * FROM pmhash.stats('t_k')", qr/"t_k".*$message/s, "$name, pmhash.stats");
 		fails_like($node, 'CREATE INDEX ON t USING pmhash (v)', $message, "$name, CREATE INDEX");
 		my ($status, $stdout, $stderr) = $node->psql('postgres', 'INSERT INTO ex VALUES (0)');
 		my ($reason) = $stderr =~ /^DETAIL:  The reason is: (.*)\.$/m;
-		is($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 't_k'"),
-			"disabled: $reason; when that is repaired the server has to be restarted", "$name, pmhash_indexes");
+		is($node->safe_psql('postgres', "SELECT state FROM pmhash.indexes WHERE index = 't_k'"),
+			"disabled: $reason; when that is repaired the server has to be restarted", "$name, pmhash.indexes");
 		return;
 	}
 
@@ -59,7 +59,7 @@ SQL
 	{
 		my ($name) = @_;
 
-		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'")
+		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'")
 		  or die "indexes are not rebuilt";
 		same_answers($node, 't', 'k', 't_k', $name);
 		same_answers($node, 'o', 'k', 'o_k', $name);
@@ -141,7 +141,7 @@ SQL
 		$node->restart;
 		disabled(qr/the file system of directory "\Q$open\E" cannot map files/, 'cannot map');
 		$node->safe_psql('postgres', 'UPDATE t SET v = v WHERE k = 2; DELETE FROM t WHERE k = 3; VACUUM t');
-		is($node->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash_stat'), "the file system of directory \"$open\" cannot map files", 'cannot map: pmhash_stat');
+		is($node->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash.stat'), "the file system of directory \"$open\" cannot map files", 'cannot map: pmhash.stat');
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 3'), '0', 'cannot map: tables work');
 		sleep(12);
 		unlike(slurp_file($node->logfile, $from), qr/"pmhash launcher".*exited/, 'cannot map: the launcher stays');
@@ -190,7 +190,7 @@ SQL
 
 	# ---- moved, with the setting and without ----
 	my $elsewhere = "$PostgreSQL::Test::Utils::tmp_check/elsewhere";
-	my $states = 'SELECT string_agg(DISTINCT state, $$, $$) FROM pmhash_indexes';
+	my $states = 'SELECT string_agg(DISTINCT state, $$, $$) FROM pmhash.indexes';
 
 	sub move_setting
 	{
@@ -279,7 +279,7 @@ SQL
 		fails_like($node, "\\set VERBOSITY verbose\nINSERT INTO ex VALUES (0)", qr/55000: .*"ex_k" has no usable file.*HINT:  (?:Put the directory of pmhash back, or restart the server|Its rebuild has failed)/s, "$name: constraint");
 		# trouble: `directory "..." has been unmounted, removed or replaced`
 		fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/directory "\Q$pool\E" has been unmounted, removed or replaced.*HINT/s, "$name: CREATE INDEX");
-		$node->poll_query_until('postgres', "SELECT state ~ 'rebuild failed: .*\Q$pool\E' FROM pmhash_indexes WHERE index = 't_k'")
+		$node->poll_query_until('postgres', "SELECT state ~ 'rebuild failed: .*\Q$pool\E' FROM pmhash.indexes WHERE index = 't_k'")
 		  or die 'the rebuild has not failed';
 		is(join(' ', glob("$pool/*")), $in_its_place, "$name: nothing is made in its place");
 		$reader->quit;
@@ -402,7 +402,7 @@ SQL
 	$node->stop;
 	$twin->restart;
 	unlike($twin->safe_psql('postgres', $states), qr/^disabled/, 'a copy of the server, when the first is down');
-	$twin->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash_indexes WHERE state <> 'valid'") or die;
+	$twin->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'") or die;
 	same_answers($twin, 't', 'k', 't_k', 'a copy of the server');
 	$twin->safe_psql('postgres', 'INSERT INTO t SELECT 11, i FROM generate_series(1, 500) i');
 	$twin->stop;

@@ -341,7 +341,7 @@ VACUUM (INDEX_CLEANUP ON) t;
 INSERT INTO t SELECT 7000 + i % 30, 'reused', i FROM generate_series(1, 300) i;
 SQL
 		compare_in_snapshot($node, "$name: answers after changes");
-		no_findings($node, "$name: pmhash_check");
+		no_findings($node, "$name: pmhash.check");
 		unlike(logged_since($node, $position), qr/has been rebuilt|could not rebuild|not trusted|has been built|is given up/, "$name: nothing is built");
 		return;
 	}
@@ -356,7 +356,7 @@ SQL
 		both_valid($node, $name);
 		like(logged_since($node, $position), qr/has been rebuilt/, "$name: rebuilt");
 		compare_in_snapshot($node, "$name: answers");
-		no_findings($node, "$name: pmhash_check");
+		no_findings($node, "$name: pmhash.check");
 		return;
 	}
 
@@ -437,7 +437,7 @@ CREATE TABLE o (k integer) WITH (autovacuum_enabled = off);
 INSERT INTO o SELECT i % 500 FROM generate_series(1, 5000) i;
 CREATE INDEX o_k ON o USING pmhash (k) WITH (wal = off);
 SQL
-	is($primary->safe_psql('postgres', 'SELECT DISTINCT durability FROM pmhash_indexes'), 'dax', 'class');
+	is($primary->safe_psql('postgres', 'SELECT DISTINCT durability FROM pmhash.indexes'), 'dax', 'class');
 	$primary->stop;
 
 	# a copy of data directory and pool, which follows it
@@ -463,7 +463,7 @@ SQL
 	unlink($copy->data_dir . '/stop_points/promoted_before_use.held');
 	pretend_reboot(pool($copy));
 	$copy->start;
-	isnt($copy->safe_psql('postgres', q(SELECT state FROM pmhash_indexes WHERE index = 'o_k')), 'valid', 'what is not logged is not valid');
+	isnt($copy->safe_psql('postgres', q(SELECT state FROM pmhash.indexes WHERE index = 'o_k')), 'valid', 'what is not logged is not valid');
 	is($copy->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM o WHERE k = 7'),
 		'110', 'all rows are found');
 	$copy->append_conf('postgresql.conf', "pmhash.rebuild = on\n");

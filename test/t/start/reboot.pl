@@ -38,7 +38,7 @@ use Test::More;
 	sub classes
 	{
 		my ($node) = @_;
-		return $node->safe_psql('postgres', 'SELECT string_agg(DISTINCT durability, $$,$$) FROM pmhash_indexes');
+		return $node->safe_psql('postgres', 'SELECT string_agg(DISTINCT durability, $$,$$) FROM pmhash.indexes');
 	}
 
 	# the WAL of rows that are to be lost is not flushed
@@ -59,7 +59,7 @@ use Test::More;
 	pretend_reboot($pool);
 	rebuild_off($cache);
 	$cache->start;
-	is($cache->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', 'cache, clean shutdown: valid');
+	is($cache->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'cache, clean shutdown: valid');
 	is(join(' ', index_files($pool)), $files, 'cache, clean shutdown: the same files');
 	all_come_back($cache, 'cache, clean shutdown');
 
@@ -117,7 +117,7 @@ use Test::More;
 	$cache->stop;
 	$cache->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 	$cache->start;
-	is($cache->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), "invalid: $apart",
+	is($cache->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), "invalid: $apart",
 		'killed, a start without the library: not trusted');
 	is($cache->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 77777'), '0',
 		'killed, a start without the library: no lost row');
@@ -168,7 +168,7 @@ use Test::More;
 	$dax->stop;
 	pretend_reboot($pool);
 	start_dax(1);
-	is($dax->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', 'dax, clean shutdown: valid');
+	is($dax->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'dax, clean shutdown: valid');
 	all_come_back($dax, 'dax, clean shutdown');
 
 	change_rows($dax);
@@ -177,7 +177,7 @@ use Test::More;
 	pretend_reboot($pool);
 	$from = -s $dax->logfile;
 	start_dax(1);
-	is($dax->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', 'dax, unclean: valid');
+	is($dax->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'dax, unclean: valid');
 	is(join(' ', index_files($pool)), $files, 'dax, unclean: the same files');
 	like(slurp_file($dax->logfile, $from), qr/undo journal: \d+ records, .* [1-9]\d* entries taken out/,
 		'dax, unclean: entries of lost rows are taken out');
@@ -249,7 +249,7 @@ use Test::More;
 
 	sub states
 	{
-		return $node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes');
+		return $node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes');
 	}
 
 	sub back_again

@@ -121,16 +121,16 @@ SQL
 	}
 
 	# ---- nothing fails: the entries of lost rows are taken out, nothing is rebuilt ----
-	my $files = $node->safe_psql('postgres', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes');
+	my $files = $node->safe_psql('postgres', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash.indexes');
 	like(round_of('no fault'), qr/undo journal: \d+ records, .* [1-9]\d* entries taken out/, 'no fault: taken out');
-	is($node->safe_psql('postgres', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes'), $files,
+	is($node->safe_psql('postgres', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash.indexes'), $files,
 		'no fault: nothing is rebuilt');
 
 	# event: a child crashes and the restart cannot write to the pool
 	# ---- the disk is full, for all that wants new space and for all that is written ----
 	my $log = round_of('no new space', 'posix_fallocate', 1, 1_000_000, 28);
 	like($log, qr/undo journal: \d+ records, .* [1-9]\d* entries taken out/, 'no new space: a start needs none');
-	is($node->safe_psql('postgres', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash_indexes'), $files,
+	is($node->safe_psql('postgres', 'SELECT string_agg(file, $$ $$ ORDER BY file) FROM pmhash.indexes'), $files,
 		'no new space: nothing is rebuilt');
 	# trust: token-gone
 	$log = round_of('nothing can be written', 'pwrite', 1, 1_000_000, 28);
@@ -244,7 +244,7 @@ SQL
 	my $from = -s $node->logfile;
 	$node->start;
 	unlike(slurp_file($node->logfile, $from), qr/not trusted/, 'failed starts after an orderly end: trusted');
-	is($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', 'failed starts after an orderly end: valid');
+	is($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'failed starts after an orderly end: valid');
 	$node->stop;
 }
 

@@ -60,7 +60,7 @@ SQL
 	my $canceled = $node->background_psql('postgres', on_error_stop => 0);
 	my $pid = $canceled->query_safe('SELECT pg_backend_pid()');
 	$canceled->query_until(qr/begun/, "\\echo begun\nINSERT INTO t SELECT i, -1 FROM generate_series(1, 100000000) i;\n");
-	$node->poll_query_until('postgres', "SELECT (SELECT entries FROM pmhash_stats('t_k')) > (SELECT count(*) FROM t) + 1000")
+	$node->poll_query_until('postgres', "SELECT (SELECT entries FROM pmhash.stats('t_k')) > (SELECT count(*) FROM t) + 1000")
 	  or die 'no entry is made';
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	is(scalar($canceled->query('SELECT pg_backend_pid()')), $pid, 'cancelled INSERT: the session goes on');
@@ -83,9 +83,9 @@ SQL
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE d IN (-1, -3)'), '0',
 		'cancelled and rolled back: no row of those');
 	$node->safe_psql('postgres', 'VACUUM t');
-	is($node->safe_psql('postgres', "SELECT entries - (SELECT count(*) FROM t) FROM pmhash_stats('t_k')"), '0',
+	is($node->safe_psql('postgres', "SELECT entries - (SELECT count(*) FROM t) FROM pmhash.stats('t_k')"), '0',
 		'cancelled and rolled back: VACUUM leaves as many entries as rows');
-	is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash_check('t_k')) c"), '1', 'cancelled and rolled back: pmhash_check');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT pmhash.check('t_k')) c"), '1', 'cancelled and rolled back: pmhash.check');
 
 	# ---- prepared transactions ----
 	# event: the server is killed with prepared transactions
@@ -145,7 +145,7 @@ SQL
 	same_answers($node, 't', 'k', 't_k', 'restored', 'restored');
 	same_answers($node, 't', 'd', 't_d', 'restored', 'restored');
 	fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'restored exclusion constraint', 'restored');
-	is( $node->safe_psql('restored', "SELECT count(*) FROM pmhash_indexes WHERE state <> 'valid'"),
+	is( $node->safe_psql('restored', "SELECT count(*) FROM pmhash.indexes WHERE state <> 'valid'"),
 		'0', 'restored indexes are valid');
 
 	$node->stop;
@@ -181,7 +181,7 @@ SQL
 	fails_like($node, 'REINDEX INDEX t_k', $named, 'REINDEX');
 	fails_like($node, 'CREATE INDEX u_k ON unindexed USING pmhash (k)', $hint, 'CREATE INDEX');
 	fails_like($node, 'CREATE UNLOGGED TABLE ul (k int4); CREATE INDEX ul_k ON ul USING pmhash (k)', $hint, 'CREATE INDEX, unlogged');
-	fails_like($node, q(SELECT * FROM pmhash_stats('t_k')), $named, 'pmhash_stats');
+	fails_like($node, q(SELECT * FROM pmhash.stats('t_k')), $named, 'pmhash.stats');
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE v > 900');
 	fails_like($node, 'VACUUM t', $named, 'VACUUM');
 
@@ -198,7 +198,7 @@ SQL
 		unlike($node->safe_psql('postgres', "$settings EXPLAIN SELECT count(*) FROM t WHERE k = 1; EXPLAIN SELECT count(*) FROM t a JOIN t b USING (k)"),
 			qr/t_k/, "plan, no $scan");
 	}
-	is($node->safe_psql('postgres', "SELECT state FROM pmhash_indexes WHERE index = 't_k'"),
+	is($node->safe_psql('postgres', "SELECT state FROM pmhash.indexes WHERE index = 't_k'"),
 		'disabled: pmhash is not preloaded', 'state');
 	$node->safe_psql('postgres', 'DROP TABLE dropped');
 
@@ -206,7 +206,7 @@ SQL
 	# known.
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 	$node->restart;
-	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash_indexes")
+	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
 	  or die 'not rebuilt';
 	same_answers($node, 't', 'k', 't_k', 'preloaded again');
 	$node->safe_psql('postgres', 'VACUUM t; INSERT INTO t SELECT i, i FROM generate_series(2000, 3000) i');

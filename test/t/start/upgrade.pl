@@ -113,7 +113,7 @@ system_or_bail('pg_ctl', '-D', $copy->data_dir, '-w', 'stop');
 # the old cluster is started again
 rebuild_off($old);
 $old->start;
-is($old->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash_indexes'), 'valid', 'the old cluster has its indexes');
+is($old->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'the old cluster has its indexes');
 rebuild_on($old);
 all_come_back($old, 'the old cluster');
 $old->stop;

@@ -35,7 +35,7 @@ CONF
 	sub counted
 	{
 		my ($index, $what, $database) = @_;
-		return sql("SELECT $what FROM pmhash_stat_indexes WHERE index = '$index'", $database);
+		return sql("SELECT $what FROM pmhash.stat_indexes WHERE index = '$index'", $database);
 	}
 
 	# Have a key looked up n times, each in a transaction of its own.
@@ -53,7 +53,7 @@ CONF
 	sql('CREATE TABLE a (k int4); INSERT INTO a SELECT generate_series(1, 1000); CREATE INDEX a_k ON a USING pmhash (k)');
 	look_up(30, 'a');
 	is(counted('a_k', 'lookups'), '30', 'counted');
-	is(sql('SELECT lookups FROM pmhash_stat'), '30', 'by the server as well');
+	is(sql('SELECT lookups FROM pmhash.stat'), '30', 'by the server as well');
 
 	# ---- restarts ----
 	foreach my $mode ('fast', 'smart')
@@ -63,7 +63,7 @@ CONF
 		$node->start;
 		ok(!-e $saved, "$mode shutdown: taken over");
 		is(counted('a_k', 'lookups'), '30', "$mode shutdown: kept");
-		is(sql('SELECT lookups FROM pmhash_stat'), '30', "$mode shutdown: those of the server");
+		is(sql('SELECT lookups FROM pmhash.stat'), '30', "$mode shutdown: those of the server");
 	}
 	my $since = counted('a_k', 'stats_reset');
 	$node->stop;
@@ -80,7 +80,7 @@ CONF
 		$node->start;
 		like(substr(slurp_file($node->logfile), $from), qr/LOG: .*counters in file .* cannot be used and begin at zero/, "$name: said");
 		is(counted('a_k', 'lookups'), '0', "$name: begun anew");
-		is(sql('SELECT lookups FROM pmhash_stat'), '0', "$name: those of the server");
+		is(sql('SELECT lookups FROM pmhash.stat'), '0', "$name: those of the server");
 		$node->stop;
 	}
 	unlink($saved);
@@ -116,7 +116,7 @@ CONF
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN; SELECT FROM a WHERE k = 7');
 	sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%k = 7%' AND pid <> pg_backend_pid()");
-	ok($node->poll_query_until('postgres', "SELECT lookups = 3 FROM pmhash_stat_indexes WHERE index = 'a_k'"),
+	ok($node->poll_query_until('postgres', "SELECT lookups = 3 FROM pmhash.stat_indexes WHERE index = 'a_k'"),
 		'a terminated session is counted');
 	eval { $session->quit };
 
@@ -131,7 +131,7 @@ CONF
 	sql('INSERT INTO b VALUES (1001)');
 	is(counted('b_k', 'invalidations'), '1', 'an index that has become invalid');
 	rebuild_on($node);
-	ok($node->poll_query_until('postgres', "SELECT state = 'valid' AND rebuilds = 1 FROM pmhash_stat_indexes WHERE index = 'b_k'"), 'a rebuild is counted')
+	ok($node->poll_query_until('postgres', "SELECT state = 'valid' AND rebuilds = 1 FROM pmhash.stat_indexes WHERE index = 'b_k'"), 'a rebuild is counted')
 	  or diag(counted('b_k', 'state, rebuilds'));
 
 	# a plan that was made with the index
@@ -144,29 +144,29 @@ CONF
 	$session->quit;
 	is(counted('b_k', 'table_scans'), '1', 'is counted');
 	rebuild_on($node);
-	ok($node->poll_query_until('postgres', "SELECT state = 'valid' AND rebuilds = 2 FROM pmhash_stat_indexes WHERE index = 'b_k'"), 'the next rebuild');
+	ok($node->poll_query_until('postgres', "SELECT state = 'valid' AND rebuilds = 2 FROM pmhash.stat_indexes WHERE index = 'b_k'"), 'the next rebuild');
 	sql('CREATE TABLE flag (f int4)');
 	sql(q(CREATE FUNCTION bad(int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN IF EXISTS (SELECT FROM public.flag) THEN RAISE ''no''; END IF; RETURN $1; END'));
 	sql('CREATE TABLE c (k int4); INSERT INTO c VALUES (1); CREATE INDEX c_k ON c USING pmhash (bad(k)); INSERT INTO flag VALUES (1)');
 	unlink(index_file($node, 'c_k'));
 	$node->restart;
-	ok($node->poll_query_until('postgres', "SELECT rebuild_failures > 0 FROM pmhash_stat_indexes WHERE index = 'c_k'"), 'a rebuild that fails');
+	ok($node->poll_query_until('postgres', "SELECT rebuild_failures > 0 FROM pmhash.stat_indexes WHERE index = 'c_k'"), 'a rebuild that fails');
 	sql('DROP TABLE c');
 
 	# ---- databases: with the extension, without, dropped ----
 	sql('CREATE DATABASE other');
-	is($node->psql('other', 'SELECT * FROM pmhash_stat'), 3, 'no views without the extension');
+	is($node->psql('other', 'SELECT * FROM pmhash.stat'), 3, 'no views without the extension');
 	install_extension($node, 'other');
 	sql('CREATE TABLE a (k int4); CREATE INDEX a_k ON a USING pmhash (k); INSERT INTO a VALUES (7)', 'other');
 	is(counted('a_k', 'inserts', 'other'), '1', 'another database');
-	is(sql('SELECT count(*) FROM pmhash_stat_indexes', 'other'), '1', 'which shows its own indexes');
-	sql('SELECT pmhash_stat_reset()', 'other');
+	is(sql('SELECT count(*) FROM pmhash.stat_indexes', 'other'), '1', 'which shows its own indexes');
+	sql('SELECT pmhash.stat_reset()', 'other');
 	is(counted('a_k', 'inserts', 'other'), '0', 'and resets its own');
 	cmp_ok(counted('a_k', 'inserts + group_entries'), '>', 0, 'not those of others');
-	my $tracked = sql('SELECT tracked_indexes FROM pmhash_stat');
+	my $tracked = sql('SELECT tracked_indexes FROM pmhash.stat');
 	sql('DROP DATABASE other');
-	ok($node->poll_query_until('postgres', "SELECT tracked_indexes = $tracked - 1 FROM pmhash_stat"), 'a dropped database is forgotten')
-	  or diag(sql('SELECT tracked_indexes FROM pmhash_stat') . " of $tracked");
+	ok($node->poll_query_until('postgres', "SELECT tracked_indexes = $tracked - 1 FROM pmhash.stat"), 'a dropped database is forgotten')
+	  or diag(sql('SELECT tracked_indexes FROM pmhash.stat') . " of $tracked");
 
 	# ---- the OID of an index that has been dropped comes back ----
 	sql('CREATE TABLE d (k int4); CREATE INDEX d_k ON d USING pmhash (k); INSERT INTO d VALUES (7)');
@@ -194,23 +194,23 @@ CONF
 	$node->restart;
 	sql('DROP TABLE b');
 	sql(join(';', map { "CREATE TABLE p$_ (k int4); CREATE INDEX p${_}_k ON p$_ USING pmhash (k); INSERT INTO p$_ VALUES (7)" } 1 .. 1000));
-	like(sql('SELECT tracked_indexes, max_tracked_indexes, not_tracked > 900 FROM pmhash_stat'), qr/^3\|3\|t$/, 'more indexes than are tracked: said');
-	is(sql('SELECT inserts FROM pmhash_stat') - sql('SELECT sum(inserts) FROM pmhash_stat_indexes') >= 997 ? 1 : 0, 1, 'and counted by the server');
-	is(sql('SELECT count(*) FROM pmhash_stat_indexes'), '1001', 'all are shown');
+	like(sql('SELECT tracked_indexes, max_tracked_indexes, not_tracked > 900 FROM pmhash.stat'), qr/^3\|3\|t$/, 'more indexes than are tracked: said');
+	is(sql('SELECT inserts FROM pmhash.stat') - sql('SELECT sum(inserts) FROM pmhash.stat_indexes') >= 997 ? 1 : 0, 1, 'and counted by the server');
+	is(sql('SELECT count(*) FROM pmhash.stat_indexes'), '1001', 'all are shown');
 	sql(join(';', map { "DROP TABLE p$_" } 1 .. 999));
 	sql('INSERT INTO p1000 VALUES (8)');
-	ok($node->poll_query_until('postgres', "SELECT tracked_indexes < 3 FROM pmhash_stat"), 'dropped indexes make room');
+	ok($node->poll_query_until('postgres', "SELECT tracked_indexes < 3 FROM pmhash.stat"), 'dropped indexes make room');
 	sql('INSERT INTO p1000 VALUES (9)');
 	cmp_ok(counted('p1000_k', 'inserts'), '>', 0, 'one of those that were not tracked');
 	$node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 0');
 	$node->restart;
 	look_up(3, 'a');
 	is(counted('a_k', "lookups || coalesce('|' || stats_reset, '')"), '0', 'none at all');
-	cmp_ok(sql('SELECT lookups FROM pmhash_stat'), '>=', 3, 'but in the sums');
-	sql('SELECT pmhash_stat_reset(), pmhash_stat_reset($$a_k$$), pmhash_stat_reset_shared()');
+	cmp_ok(sql('SELECT lookups FROM pmhash.stat'), '>=', 3, 'but in the sums');
+	sql('SELECT pmhash.stat_reset(), pmhash.stat_reset($$a_k$$), pmhash.stat_reset_shared()');
 
 	# ---- what it says if pmhash cannot be used ----
-	my $sizes = q(SELECT pmhash_size('a_k') IS NULL, pmhash_total_relation_size('a') IS NULL, pmhash_total_relation_size('pg_class') > 0);
+	my $sizes = q(SELECT pmhash.size('a_k') IS NULL, pmhash.total_relation_size('a') IS NULL, pmhash.total_relation_size('pg_class') > 0);
 	my $database = pool($node) . '/' . sql('SELECT oid FROM pg_database WHERE datname = current_database()');
 	chmod(0, $database) or die $!;
 	is(sql($sizes), 't|t|t', 'a file that cannot be looked at: its size is not known');
@@ -220,30 +220,30 @@ CONF
 	rename(pool($node), pool($node) . '.away') or die $!;
 	append_to_file(pool($node), 'in the way');
 	$node->start;
-	like(sql('SELECT state, disabled_reason FROM pmhash_stat'), qr/^disabled\|./, 'disabled');
+	like(sql('SELECT state, disabled_reason FROM pmhash.stat'), qr/^disabled\|./, 'disabled');
 	is(sql($sizes), 't|t|t', 'disabled: sizes are not known');
 	$node->stop;
 	unlink(pool($node));
 	rename(pool($node) . '.away', pool($node)) or die $!;
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 	$node->start;
-	is(sql('SELECT state, directory, launcher, lookups FROM pmhash_stat'), 'not preloaded|||', 'not preloaded');
+	is(sql('SELECT state, directory, launcher, lookups FROM pmhash.stat'), 'not preloaded|||', 'not preloaded');
 	is(counted('a_k', 'lookups'), '0', 'not preloaded: no counters');
 	is(sql($sizes), 't|t|t', 'not preloaded: sizes are not known');
-	sql('SELECT pmhash_stat_reset(), pmhash_stat_reset_shared()');
+	sql('SELECT pmhash.stat_reset(), pmhash.stat_reset_shared()');
 	$node->stop;
 
 	# ---- standbys count for themselves ----
 	my $primary = new_primary('primary');
 	my $standby = new_standby($primary, 'standby');
-	my $counter = "SELECT lookups + group_keys FROM pmhash_stat_indexes WHERE index = 't_k'";
+	my $counter = "SELECT lookups + group_keys FROM pmhash.stat_indexes WHERE index = 't_k'";
 	wait_for_state($standby, 't_k', qr/^valid$/, 'standby');
 	my $on_primary = $primary->safe_psql('postgres', $counter);
 	$standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7');
 	my $on_standby = $standby->safe_psql('postgres', $counter);
 	cmp_ok($on_standby, '>', 0, 'a standby counts');
 	is($primary->safe_psql('postgres', $counter), $on_primary, 'for itself');
-	is($standby->safe_psql('postgres', 'SELECT state FROM pmhash_stat'), 'standby', 'and says what it is');
+	is($standby->safe_psql('postgres', 'SELECT state FROM pmhash.stat'), 'standby', 'and says what it is');
 	$standby->restart;
 	is($standby->safe_psql('postgres', $counter), $on_standby, 'restarted: kept');
 	$standby->stop;
@@ -288,7 +288,7 @@ SQL
 	{
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
-		my $reader = start_and_hold('counters_read', 'SELECT true FROM pmhash_stat', $name);
+		my $reader = start_and_hold('counters_read', 'SELECT true FROM pmhash.stat', $name);
 		my $session = start_session(q(SET application_name = 'looks up'; SET enable_seqscan = off;)
 			  . ' SET enable_bitmapscan = off; SELECT count(*) FROM b WHERE k = 1');
 
@@ -299,19 +299,19 @@ SQL
 		return;
 	}
 
-	is($node->safe_psql('postgres', 'SELECT tracked_indexes FROM pmhash_stat'), '1', 'one has a row');
+	is($node->safe_psql('postgres', 'SELECT tracked_indexes FROM pmhash.stat'), '1', 'one has a row');
 	ends_beside_reader('no room');
 	$node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 0');
 	$node->restart;
 	ends_beside_reader('no rows at all');
-	cmp_ok($node->safe_psql('postgres', 'SELECT not_tracked FROM pmhash_stat'), '>', 0, 'it is counted as not tracked');
+	cmp_ok($node->safe_psql('postgres', 'SELECT not_tracked FROM pmhash.stat'), '>', 0, 'it is counted as not tracked');
 	$node->stop;
 }
 
 # ======== rights ========
 
 # Whose code runs, and who sees what: an operator that lies in wait for the views; paths of
-# files in errors of pmhash_check and in pmhash_stats.  And errors of functions that read
+# files in errors of pmhash.check and in pmhash.stats.  And errors of functions that read
 # what others write: WAL that cannot be read, a file that is being cut off.
 {
 	my $node = new_server('rights', <<CONF, install_path => install_with_stop_points());
@@ -324,53 +324,48 @@ CONF
 
 	$node->safe_psql('postgres', <<SQL);
 CREATE ROLE mallory;
-CREATE SCHEMA hers AUTHORIZATION mallory;
-SET ROLE mallory;
-CREATE FUNCTION hers.lies_in_wait(regclass, oid) RETURNS boolean LANGUAGE plpgsql AS
-	\$\$ BEGIN RAISE EXCEPTION 'as %', current_user; END \$\$;
-CREATE OPERATOR hers.= (FUNCTION = hers.lies_in_wait, LEFTARG = regclass, RIGHTARG = oid);
-RESET ROLE;
-CREATE EXTENSION pmhash SCHEMA hers;
+CREATE SCHEMA pmhash AUTHORIZATION mallory;
+SQL
+	fails_like($node, 'CREATE EXTENSION pmhash', qr/schema "pmhash" already exists/, 'no schema of somebody else is taken');
+	fails_like($node, 'CREATE EXTENSION pmhash SCHEMA public', qr/must be installed in schema "pg_catalog"/, '... nor another one');
+	$node->safe_psql('postgres', <<SQL);
+DROP SCHEMA pmhash;
+CREATE EXTENSION pmhash;
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 1000);
 CREATE INDEX t_k ON t USING pmhash (k);
 SQL
-	is($node->safe_psql('postgres', "SELECT index, state FROM hers.$_->[0]"), $_->[1], "$_->[0]: no code of hers")
-	  foreach ([ 'pmhash_indexes', 't_k|valid' ]);
-	is($node->safe_psql('postgres', 'SELECT index, lookups FROM hers.pmhash_stat_indexes'), 't_k|0',
-		'pmhash_stat_indexes: no code of hers');
 
 	# ---- where the files are ----
 
 	my $pool = pool($node);
-	my $file = $node->safe_psql('postgres', q(SELECT file FROM hers.pmhash_stats('t_k')));
+	my $file = $node->safe_psql('postgres', q(SELECT file FROM pmhash.stats('t_k')));
 	$node->safe_psql('postgres', <<SQL);
 CREATE ROLE reader;
-GRANT USAGE ON SCHEMA hers TO reader;
 GRANT SELECT ON t TO reader;
-GRANT EXECUTE ON FUNCTION hers.pmhash_check TO reader;
+GRANT EXECUTE ON FUNCTION pmhash.check TO reader;
 SQL
 	like($file, qr/^\Q$pool\E\//, 'a superuser sees the whole path');
-	my $shown = $node->safe_psql('postgres', q(SET ROLE reader; SELECT file FROM hers.pmhash_stats('t_k')));
+	my $shown = $node->safe_psql('postgres', q(SET ROLE reader; SELECT file FROM pmhash.stats('t_k')));
 	is("$pool/$shown", $file, 'a reader sees it from the pool on');
 
 	# ---- a file that is being cut off ----
 
-	my $prewarm = start_and_hold('prewarm_before_hole', q(SELECT hers.pmhash_prewarm('t_k')), 'prewarm');
+	my $prewarm = start_and_hold('prewarm_before_hole', q(SELECT pmhash.prewarm('t_k')), 'prewarm');
 	truncate($file, 0) or die "$file: $!";
 	release('prewarm_before_hole');
 	is(finish($prewarm), '0', 'prewarm: what is not there any more is not read');
 
-	my (undef, undef, $stderr) = $node->psql('postgres', q(SET ROLE reader; SELECT hers.pmhash_check('t_k')));
-	like($stderr, qr/[Ff]ile "\Q$shown\E"/, 'pmhash_check: from the pool on');
+	my (undef, undef, $stderr) = $node->psql('postgres', q(SET ROLE reader; SELECT pmhash.check('t_k')));
+	like($stderr, qr/[Ff]ile "\Q$shown\E"/, 'pmhash.check: from the pool on');
 	unlike($stderr, qr/\Q$pool\E/, '... and no more');
 
 	# ---- DROP DATABASE ... WITH (FORCE) by a plain owner, while a worker is there ----
 
 	$node->safe_psql('postgres', 'DROP TABLE t');
 	$node->safe_psql('postgres', 'CREATE DATABASE hers OWNER mallory');
-	$node->safe_psql('hers', 'CREATE EXTENSION pmhash; CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
-	unlink($node->safe_psql('hers', q(SELECT file FROM pmhash_stats('t_k')))) or die;
+	$node->safe_psql('hers', 'SET ROLE mallory; CREATE EXTENSION pmhash; RESET ROLE; CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+	unlink($node->safe_psql('hers', q(SELECT file FROM pmhash.stats('t_k')))) or die;
 	hold('rebuild_before_build');
 	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
 	$node->reload;

@@ -76,7 +76,7 @@ use Test::More;
 	}
 
 	# a counter that is added to a view is to be exported
-	foreach my $view ([ 'pmhash_stat', 'pmhash_server' ], [ 'pmhash_stat_indexes', 'pmhash_index' ])
+	foreach my $view ([ 'pmhash.stat', 'pmhash_server' ], [ 'pmhash.stat_indexes', 'pmhash_index' ])
 	{
 		my ($name, $namespace) = @$view;
 
@@ -153,7 +153,7 @@ use Test::More;
 		return $sum;
 	}
 
-	$node->poll_query_until('postgres', 'SELECT launcher FROM pmhash_stat');
+	$node->poll_query_until('postgres', 'SELECT launcher FROM pmhash.stat');
 	is(fires($_), 0, "$_: not while all is well") foreach ('PmhashDisabled', 'PmhashNoLauncher', 'PmhashIndexUnusable');
 	is(counter_of($_), 0, "$_: nor that") foreach ('PmhashRebuildsFail', 'PmhashIndexInvalidated', 'PmhashNotTracked');
 
@@ -263,7 +263,7 @@ SQL
 	my $session = $primary->background_psql('postgres');
 	$session->query_safe('CREATE TEMPORARY TABLE passing AS SELECT generate_series(1, 1000) AS k');
 	$session->query_safe('CREATE INDEX passing_k ON passing USING pmhash (k)');
-	$primary->poll_query_until('postgres', 'SELECT launcher FROM pmhash_stat');
+	$primary->poll_query_until('postgres', 'SELECT launcher FROM pmhash.stat');
 	all_is_well($primary, 'primary');
 
 	# ---- a standby, where an index with "wal = off" is absent as it is meant to be ----
@@ -279,7 +279,7 @@ SQL
 	$session->quit;
 	$primary->stop('immediate');
 	$primary->start;
-	$primary->poll_query_until('postgres', 'SELECT launcher FROM pmhash_stat');
+	$primary->poll_query_until('postgres', 'SELECT launcher FROM pmhash.stat');
 	all_is_well($primary, 'after a crash');
 
 	# ---- and now what they are for ----

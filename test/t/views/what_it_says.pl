@@ -34,10 +34,10 @@ SQL
 	is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'and what it leaves is not valid');
 	$node->safe_psql('postgres', "REINDEX INDEX o_f; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'o_f'::regclass");
 	is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'nor is one with a whole file');
-	is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash_stat_indexes WHERE index = 'o_f' AND state LIKE 'not valid%'"), '1',
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash.stat_indexes WHERE index = 'o_f' AND state LIKE 'not valid%'"), '1',
 		'the counters say so, too');
 	# trouble: `cannot check index "..."`
-	fails_like($node, "SELECT pmhash_check('o_f')", qr/ERROR:  cannot check index "o_f"\n.*has not been completed/, 'nor can it be checked');
+	fails_like($node, "SELECT pmhash.check('o_f')", qr/ERROR:  cannot check index "o_f"\n.*has not been completed/, 'nor can it be checked');
 	$node->safe_psql('postgres', 'DROP INDEX o_f');
 
 	# One that is given up before it has a file: nothing rebuilds it, so nothing says so.
@@ -54,7 +54,7 @@ SQL
 		$writer->query_safe('ROLLBACK');
 		$writer->quit;
 		is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'without a file, neither');
-		fails_like($node, "SELECT pmhash_stats('o_f')", qr/"o_f" has no usable file.*HINT:  REINDEX INDEX makes a new file\.\s*$/s, 'what has to be done');
+		fails_like($node, "SELECT pmhash.stats('o_f')", qr/"o_f" has no usable file.*HINT:  REINDEX INDEX makes a new file\.\s*$/s, 'what has to be done');
 		$node->safe_psql('postgres', 'DROP INDEX o_f');
 	}
 
@@ -80,7 +80,7 @@ SQL
 		chmod(0500, $parent) or die $!;
 		$mounted->start;
 		install_extension($mounted);
-		is($mounted->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash_stat'),
+		is($mounted->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash.stat'),
 			'could not create directory "' . pool($mounted) . '": Permission denied; "pmhash.directory" can name another one', 'mount point');
 		chmod(0700, $parent) or die $!;
 		$mounted->stop;
@@ -99,7 +99,7 @@ SQL
 		my $pid = $holder->query_safe('BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE; SELECT pg_backend_pid()');
 		rebuild_on($node);
 		ok($node->poll_query_until('postgres',
-				"SELECT state ~ '^rebuild failed: .* \\(process $pid has a lock on its table\\); next try at ' FROM pmhash_indexes WHERE index = 'o_k'"),
+				"SELECT state ~ '^rebuild failed: .* \\(process $pid has a lock on its table\\); next try at ' FROM pmhash.indexes WHERE index = 'o_k'"),
 			'a rebuild waits: for whom');
 		$holder->quit;
 		all_come_back($node, 'the lock is gone');
@@ -107,8 +107,8 @@ SQL
 
 	# ---- no place for the journal ----
 	{
-		my $role = 'SET ROLE pg_read_all_data; SELECT DISTINCT state FROM pmhash_indexes';
-		my $states = 'SELECT DISTINCT left(state, ' . length("disabled: could not use file \"$pool/journal\": ") . ') FROM pmhash_indexes';
+		my $role = 'SET ROLE pg_read_all_data; SELECT DISTINCT state FROM pmhash.indexes';
+		my $states = 'SELECT DISTINCT left(state, ' . length("disabled: could not use file \"$pool/journal\": ") . ') FROM pmhash.indexes';
 
 		$node->append_conf('postgresql.conf', 'pmhash.journal_size = 64MB');
 		$node->stop;
@@ -169,7 +169,7 @@ SQL
 	$node->start;
 	# event: cannot be opened when the server starts (because of its mode, for instance)
 	like(slurp_file($node->logfile, $from), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
-	like(index_state($node, 'o_k'), qr/^disabled: could not open directory .*; when that is repaired the server has to be restarted$/, 'not opened: pmhash_indexes');
+	like(index_state($node, 'o_k'), qr/^disabled: could not open directory .*; when that is repaired the server has to be restarted$/, 'not opened: pmhash.indexes');
 	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/could not open directory.*HINT:  Repair this and restart the server/s, 'not opened: error');
 	chmod(0700, $pool) or die;
 	$node->safe_psql('postgres', 'SELECT pg_sleep(3)');
@@ -253,7 +253,7 @@ SQL
 	wait_for_state($standby, 'ex_k', qr/^valid$/, 'the standby has its files');
 	{
 		my $writer = $node->background_psql('postgres');
-		my $stats = "SELECT pmhash_stats('ex_k')";
+		my $stats = "SELECT pmhash.stats('ex_k')";
 
 		# the build waits for that
 		$writer->query_safe('BEGIN; INSERT INTO o VALUES (-3)');
@@ -276,7 +276,7 @@ SQL
 	# event: read-only or not writable when a standby starts
 	like(slurp_file($standby->logfile, $from), qr/pmhash is disabled: .*\n.*DETAIL:  This standby does without index files until the server is restarted/,
 		'a standby whose pool cannot be written: log');
-	fails_like($standby, "SELECT pmhash_stats('ex_k')", qr/pmhash is disabled.*HINT:  Repair this and restart the server/s,
+	fails_like($standby, "SELECT pmhash.stats('ex_k')", qr/pmhash is disabled.*HINT:  Repair this and restart the server/s,
 		'a standby whose pool cannot be written: nothing tries again');
 	$standby->stop;
 	chmod(0700, $standbys);
@@ -284,7 +284,7 @@ SQL
 	mkdir("$standbys/standby") or die;
 	append_to_file("$standbys/standby/x", 'x');
 	$standby->start;
-	like($standby->safe_psql('postgres', 'SELECT state, disabled_reason FROM pmhash_stat'), qr/^disabled\|.*\Q$standbys\E/,
+	like($standby->safe_psql('postgres', 'SELECT state, disabled_reason FROM pmhash.stat'), qr/^disabled\|.*\Q$standbys\E/,
 		'a standby that cannot note what it has: why it is disabled');
 	like(standby_state($standby, 'ex_k'), qr/^disabled: .*\Q$standbys\E/, 'and so say its indexes');
 	$standby->stop;
@@ -293,7 +293,7 @@ SQL
 
 # ======== files view ========
 
-# pmhash_indexes says what is there, and not what a session or shared buffers know of it:
+# pmhash.indexes says what is there, and not what a session or shared buffers know of it:
 # files that are gone, replaced, cut off, damaged or not to be read, main forks that are
 # gone; to each role what it may know; without waiting for a lock; and it leaves none of
 # the pages that it has looked at mapped.
@@ -318,24 +318,24 @@ SQL
 	}
 	$node->safe_psql('postgres', 'CREATE ROLE other');
 
-	my $states = q(SELECT string_agg(index || ': ' || state, E'\n' ORDER BY index) FROM pmhash_indexes);
+	my $states = q(SELECT string_agg(index || ': ' || state, E'\n' ORDER BY index) FROM pmhash.indexes);
 	my $all_valid = join("\n", map { "$_: valid" } sort @indexes, 'unlogged_k');
 	my %file = map { $_ => index_file($node, $_) } @indexes;
 
 	is($node->safe_psql('postgres', $states), $all_valid, 'all are valid');
-	is($node->safe_psql('postgres', "SELECT DISTINCT durability FROM pmhash_indexes"), 'cache', 'durability');
+	is($node->safe_psql('postgres', "SELECT DISTINCT durability FROM pmhash.indexes"), 'cache', 'durability');
 	foreach my $index (@indexes)
 	{
 		my ($length, $blocks) = (stat($file{$index}))[7, 12];
 
-		is($node->safe_psql('postgres', "SELECT bytes FROM pmhash_indexes WHERE index = '$index'"),
+		is($node->safe_psql('postgres', "SELECT bytes FROM pmhash.indexes WHERE index = '$index'"),
 			$length < 512 * $blocks ? $length : 512 * $blocks, "$index: bytes");
 	}
-	is($node->safe_psql('postgres', 'SET ROLE other; SELECT count(*), count(file), count(bytes), min(state) FROM pmhash_indexes'),
+	is($node->safe_psql('postgres', 'SET ROLE other; SELECT count(*), count(file), count(bytes), min(state) FROM pmhash.indexes'),
 		'9|0|9|valid', 'another role does not see where the files are');
-	is($node->safe_psql('postgres', 'GRANT pg_monitor TO other; SET ROLE other; SELECT count(file) FROM pmhash_indexes'),
+	is($node->safe_psql('postgres', 'GRANT pg_monitor TO other; SET ROLE other; SELECT count(file) FROM pmhash.indexes'),
 		'9', 'one that monitors does');
-	is($node->safe_psql('postgres', "CREATE TEMP TABLE x (k int4); CREATE INDEX x_k ON x USING pmhash (k); SELECT state FROM pmhash_indexes WHERE index = 'x_k'"),
+	is($node->safe_psql('postgres', "CREATE TEMP TABLE x (k int4); CREATE INDEX x_k ON x USING pmhash (k); SELECT state FROM pmhash.indexes WHERE index = 'x_k'"),
 		'valid', 'a temporary index of our own');
 
 	# The cleaner's first round is over when a file that no index has is gone.  It is there
@@ -385,14 +385,14 @@ STATES
 	is($node->safe_psql('postgres', $states), $wanted, 'what has happened is seen');
 	is($planner->query_safe($states), $wanted, 'by a session that knows the indexes from planning, too');
 	is($user->query_safe($states), $wanted, 'and by one that has used one of them');
-	is($node->safe_psql('postgres', "SELECT count(durability) FROM pmhash_indexes"), 2, 'durability is shown of valid ones');
+	is($node->safe_psql('postgres', "SELECT count(durability) FROM pmhash.indexes"), 2, 'durability is shown of valid ones');
 
 	# Put back, they are what they were.
 	$locker->query_safe('ROLLBACK');
 	$_->quit foreach $locker, $planner, $user;
 	chmod(0600, $file{unreadable_k}) or die;
 	rename("$fork.away", $fork) or die;
-	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash_indexes WHERE index IN ('unreadable_k', 'fork_k', 'locked_k')"),
+	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT state, ',') FROM pmhash.indexes WHERE index IN ('unreadable_k', 'fork_k', 'locked_k')"),
 		'valid', 'what is put back is valid');
 	$node->safe_psql('postgres', "REINDEX INDEX $_") foreach qw(cut_k damaged_k others_k gone_k);
 	is($node->safe_psql('postgres', $states), $all_valid, 'all are valid again');
@@ -420,7 +420,7 @@ SQL
 		return ($answer, $kb);
 	}
 	my ($sizes, $before) = shared_memory('SELECT count(*) FROM pg_index WHERE pg_relation_size(indexrelid) > 0');
-	my ($valid, $after) = shared_memory(q(SELECT count(*) FROM pmhash_indexes WHERE state = 'valid'));
+	my ($valid, $after) = shared_memory(q(SELECT count(*) FROM pmhash.indexes WHERE state = 'valid'));
 	is($valid, $many + @indexes + 1, 'all of them are valid');
 	cmp_ok($after - $before, '<', 2000, 'kB of shared memory that are mapped afterwards, beyond what pg_relation_size takes');
 	$looker->quit;
