@@ -471,3 +471,16 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pmhash.prewarm(regclass) IS
 'read the file of a pmhash index into the page cache; returns bytes read';
+
+-- May the planner use an index now, for this condition of a query, and if not, why?
+-- condition: as in WHERE; it may have parameters.  reason: also why another plan is
+-- preferred.  Nothing is executed.  For those that may SELECT from the table.
+CREATE FUNCTION pmhash.explain(index regclass, condition text DEFAULT NULL,
+	OUT usable boolean,
+	OUT reason text)
+RETURNS record
+AS 'MODULE_PATHNAME', 'pmhash_explain'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pmhash.explain(regclass, text) IS
+'whether the planner may use a pmhash index for a condition, and why not';

@@ -119,6 +119,8 @@ pmhash_forget_plans_for_now(void)
 
 /* ---- what is hidden ---- */
 
+Oid			pmhash_only_index = InvalidOid;
+
 /*
  * Is it one of ours that can't be used?  If it can, it is made ready for the
  * planner, which holds a lock on every index of the list.
@@ -126,9 +128,12 @@ pmhash_forget_plans_for_now(void)
 static bool
 is_hidden(PlannerInfo *root, IndexOptInfo *info)
 {
-	Relation	index = RelationIdGetRelation(info->indexoid);
+	Relation	index;
 	bool		hidden;
 
+	if (OidIsValid(pmhash_only_index) && info->indexoid != pmhash_only_index)
+		return true;
+	index = RelationIdGetRelation(info->indexoid);
 	if (!RelationIsValid(index))
 		return false;
 	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index);

@@ -8,6 +8,9 @@
 #ifndef PMHASH_PLANNER_HOOK_H
 #define PMHASH_PLANNER_HOOK_H
 
+/* If it is set, plans have no other index, of any table (pmhash.explain). */
+extern Oid	pmhash_only_index;
+
 extern void pmhash_planner_hook_init(void);
 extern void pmhash_forget_plans_for_now(void);
 

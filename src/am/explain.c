@@ -1,0 +1,353 @@
+/*-------------------------------------------------------------------------
+ *
+ * explain.c
+ *	  pmhash.explain: may the planner use an index now, for a condition, and why not?
+ *
+ * Whether it can is asked of the planner itself, to which the table has no other
+ * index and a sequential scan is forbidden.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/index.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/prep.h"
+#include "parser/analyze.h"
+#include "parser/parser.h"
+#include "tcop/tcopprot.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "am/am.h"
+#include "am/keys.h"
+#include "cluster/file_open.h"
+#include "cluster/planner_hook.h"
+
+PG_FUNCTION_INFO_V1(pmhash_explain);
+
+/* The columns of an index that a list of clauses compares, and what it does instead. */
+typedef struct ColumnSearch
+{
+	Relation	index;
+	int			column;			/* from 0 */
+	Node	   *key;			/* what the index has there */
+	Oid			other_operator; /* one that its operator family lacks */
+	bool		other_collation;
+	bool		inside;			/* it is a part of something that is compared */
+} ColumnSearch;
+
+/* The column, whatever the parser has put around it that does not change the value. */
+static bool
+is_key(const ColumnSearch *search, Node *node)
+{
+	return equal(strip_implicit_coercions(node), search->key) ||
+		(IsA(node, RelabelType) && is_key(search, (Node *) ((RelabelType *) node)->arg));
+}
+
+static bool
+contains_key(Node *node, ColumnSearch *search)
+{
+	if (node == NULL)
+		return false;
+	return equal(node, search->key) || expression_tree_walker(node, contains_key, search);
+}
+
+/* Does the clause compare the column so that the index can serve it?  Else notes why not. */
+static bool
+serves_column(ColumnSearch *search, Node *clause)
+{
+	bool		any = IsA(clause, ScalarArrayOpExpr);
+	List	   *args = any ? ((ScalarArrayOpExpr *) clause)->args :
+		IsA(clause, OpExpr) ? ((OpExpr *) clause)->args : NIL;
+	Oid			operator = any ? ((ScalarArrayOpExpr *) clause)->opno :
+		IsA(clause, OpExpr) ? ((OpExpr *) clause)->opno : InvalidOid;
+	Oid			collation = any ? ((ScalarArrayOpExpr *) clause)->inputcollid :
+		IsA(clause, OpExpr) ? ((OpExpr *) clause)->inputcollid : InvalidOid;
+	Oid			of_index = search->index->rd_indcollation[search->column];
+
+	search->inside |= contains_key(clause, search);
+	if (list_length(args) != 2)
+		return false;
+	if (!is_key(search, linitial(args)))
+	{
+		if (any || !is_key(search, lsecond(args)))
+			return false;
+		operator = get_commutator(operator);
+	}
+	if (!op_in_opfamily(operator, search->index->rd_opfamily[search->column]))
+	{
+		search->other_operator = OidIsValid(operator) ? operator : InvalidOid;
+		return false;
+	}
+	if (OidIsValid(of_index) && of_index != collation)
+	{
+		search->other_collation = true;
+		return false;
+	}
+	return true;
+}
+
+/* Why the clauses do not bind the column; NULL if they do. */
+static char *
+why_not_bound(Relation index, int column, Node *key, List *clauses)
+{
+	ColumnSearch search = {.index = index, .column = column, .key = key};
+	char	   *name = NameStr(TupleDescAttr(RelationGetDescr(index), column)->attname);
+	ListCell   *lc;
+
+	foreach(lc, clauses)
+	{
+		if (serves_column(&search, lfirst(lc)))
+			return NULL;
+	}
+	if (search.other_collation)
+		return psprintf("column \"%s\" is compared under another collation than that of the index", name);
+	if (OidIsValid(search.other_operator))
+		return psprintf("column \"%s\" is compared by operator %s, which operator family \"%s\" does not have",
+						name, format_operator(search.other_operator),
+						pmhash_opfamily_name(index->rd_opfamily[column]));
+	if (search.inside)
+		return psprintf("column \"%s\" is not compared itself, but an expression of it, or not by \"=\"", name);
+	return psprintf("column \"%s\" is not compared", name);
+}
+
+/* Why the index cannot serve a query, as far as its WHERE clause says. */
+static char *
+why_not_served(Relation index, const Query *query)
+{
+	Node	   *quals = eval_const_expressions(NULL, query->jointree->quals);
+	List	   *clauses = make_ands_implicit((Expr *) canonicalize_qual((Expr *) quals, false));
+	List	   *expressions = RelationGetIndexExpressions(index);
+	int			nth = 0;
+
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		AttrNumber	attno = index->rd_index->indkey.values[i];
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(index), i);
+		Node	   *key = attno == 0 ? list_nth(expressions, nth++) :
+			(Node *) makeVar(1, attno, att->atttypid, att->atttypmod, att->attcollation, 0);
+		char	   *why = why_not_bound(index, i, key, clauses);
+
+		if (why != NULL)
+			return why;
+	}
+	return pstrdup(RelationGetIndexPredicate(index) != NIL ?
+				   "the condition does not imply the predicate of the index" :
+				   "the planner makes no plan of it for this condition");
+}
+
+/* ---- plans ---- */
+
+/* Number of conditions on the index in the plan; -1: it does not have the index. */
+static int
+conditions_by(const Plan *plan, Oid index)
+{
+	int			inner;
+
+	if (plan == NULL)
+		return -1;
+	if (IsA(plan, IndexScan) && ((IndexScan *) plan)->indexid == index)
+		return list_length(((IndexScan *) plan)->indexqual);
+	if (IsA(plan, IndexOnlyScan) && ((IndexOnlyScan *) plan)->indexid == index)
+		return list_length(((IndexOnlyScan *) plan)->indexqual);
+	if (IsA(plan, BitmapIndexScan) && ((BitmapIndexScan *) plan)->indexid == index)
+		return list_length(((BitmapIndexScan *) plan)->indexqual);
+	if (IsA(plan, BitmapOr) || IsA(plan, BitmapAnd))
+	{
+		List	   *plans = IsA(plan, BitmapOr) ? ((BitmapOr *) plan)->bitmapplans :
+			((BitmapAnd *) plan)->bitmapplans;
+		ListCell   *lc;
+
+		foreach(lc, plans)
+		{
+			inner = conditions_by(lfirst(lc), index);
+			if (inner >= 0)
+				return inner;
+		}
+	}
+	inner = conditions_by(plan->lefttree, index);
+	return inner >= 0 ? inner : conditions_by(plan->righttree, index);
+}
+
+/* Plan a query as if the table had no other index and it were the only way. */
+static PlannedStmt *
+plan_with_it_alone(Query *query, const char *text, Oid index)
+{
+	static const char *const setting[][2] = {
+		{"enable_seqscan", "off"}, {"enable_tidscan", "off"}, {"enable_indexscan", "on"},
+		{"enable_bitmapscan", "on"}, {"pmhash.enable_pagescan", "off"}};
+	int			level = NewGUCNestLevel();
+	PlannedStmt *plan;
+
+	for (int i = 0; i < (int) lengthof(setting); i++)
+		set_config_option(setting[i][0], setting[i][1], PGC_USERSET, PGC_S_SESSION,
+						  GUC_ACTION_SAVE, true, 0, false);
+	pmhash_only_index = index;
+	PG_TRY();
+	{
+		plan = pg_plan_query(copyObject(query), text, 0, NULL);
+	}
+	PG_FINALLY();
+	{
+		pmhash_only_index = InvalidOid;
+	}
+	PG_END_TRY();
+	AtEOXact_GUC(true, level);
+	return plan;
+}
+
+/* The query with this condition, analyzed and rewritten.  ERROR if it is not one query. */
+static Query *
+read_query(const char *text)
+{
+	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
+	Oid		   *types = NULL;
+	int			n = 0;
+	List	   *queries;
+
+	if (list_length(parsed) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYNTAX_ERROR),
+				 errmsg("the condition is not one expression")));
+	queries = pg_rewrite_query(parse_analyze_varparams(linitial_node(RawStmt, parsed), text,
+													   &types, &n, NULL));
+	if (list_length(queries) != 1 || linitial_node(Query, queries)->commandType != CMD_SELECT)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYNTAX_ERROR),
+				 errmsg("the condition is not one expression")));
+	return linitial_node(Query, queries);
+}
+
+/* Whether the index can serve the condition; *why: why not, or why it is not chosen. */
+static bool
+explain_condition(Relation heap, Relation index, const char *condition, char **why)
+{
+	char	   *schema = get_namespace_name(RelationGetNamespace(heap));
+	char	   *table = quote_qualified_identifier(schema, RelationGetRelationName(heap));
+	char	   *text = psprintf("SELECT FROM %s WHERE (%s\n)", table, condition);
+	Query	   *query = read_query(text);
+	PlannedStmt *alone = plan_with_it_alone(query, text, RelationGetRelid(index));
+	PlannedStmt *chosen;
+
+	if (conditions_by(alone->planTree, RelationGetRelid(index)) <
+		IndexRelationGetNumberOfKeyAttributes(index))
+	{
+		*why = why_not_served(index, query);
+		return false;
+	}
+	chosen = pg_plan_query(query, text, 0, NULL);
+	if (conditions_by(chosen->planTree, RelationGetRelid(index)) < 0 &&
+		!IsA(chosen->planTree, CustomScan))
+		*why = !enable_indexscan && !enable_bitmapscan ?
+			pstrdup("enable_indexscan and enable_bitmapscan are off") :
+			psprintf("the planner takes another plan: its cost is %.2f, by the index %.2f",
+					 chosen->planTree->total_cost, alone->planTree->total_cost);
+	return true;
+}
+
+/*
+ * Why no plan of this transaction may have the index, where its file is valid.
+ */
+static char *
+why_hidden(Relation index)
+{
+#if PG_VERSION_NUM < 170000
+	if (old_snapshot_threshold >= 0)
+		return pstrdup("old_snapshot_threshold is set");
+#endif
+	if (!pmhash_index_plannable(index))
+		return pstrdup("the snapshot of this transaction is older than the index or its last rebuild");
+	if (index->rd_index->indcheckxmin &&
+		!TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
+							   TransactionXmin))
+		return pstrdup("the index was made while this transaction may have seen rows that it lacks");
+	return NULL;
+}
+
+/* The state that pmhash.indexes shows; NULL: it has been dropped. */
+static char *
+state_of(Oid index)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			type = REGCLASSOID;
+	Datum		argument = ObjectIdGetDatum(index);
+	char	   *state = NULL;
+
+	SPI_connect();
+	if (SPI_execute_with_args("SELECT state FROM pmhash.files() WHERE index OPERATOR(pg_catalog.=) $1",
+							  1, &type, &argument, NULL, false, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not read pmhash.files");
+	if (SPI_processed == 1)
+		state = MemoryContextStrdup(context, SPI_getvalue(SPI_tuptable->vals[0],
+														  SPI_tuptable->tupdesc, 1));
+	SPI_finish();
+	return state;
+}
+
+/*
+ * pmhash.explain(index regclass, condition text, OUT usable boolean, OUT reason text)
+ *
+ * reason: why the planner may not use it, or why it prefers another plan; NULL if it
+ * chooses the index.  NULL condition: of the index alone.  Nothing is executed.  For those
+ * that may SELECT from the table.
+ */
+Datum
+pmhash_explain(PG_FUNCTION_ARGS)
+{
+	Oid			oid = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
+	Oid			heap_oid = IndexGetRelation(oid, true);
+	Relation	heap;
+	Relation	index;
+	char	   *state;
+	char	   *reason = NULL;
+	bool		usable = false;
+	TupleDesc	tupdesc;
+	Datum		value[2];
+	bool		isnull[2] = {false};
+
+	if (!OidIsValid(heap_oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("no pmhash index is named")));
+	heap = table_open(heap_oid, AccessShareLock);
+	index = index_open(oid, AccessShareLock);
+	pmhash_require_index(index);
+	if (pg_class_aclcheck(heap_oid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, RelationGetRelationName(heap));
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "unexpected result type of pmhash.explain");
+	state = state_of(RelationGetRelid(index));
+	if (state != NULL && strcmp(state, "valid") != 0 && strcmp(state, "empty") != 0)
+		reason = psprintf("the state of the index is \"%s\"", state);
+	else
+		reason = why_hidden(index);
+	if (reason == NULL)
+		usable = PG_ARGISNULL(1) ||
+			explain_condition(heap, index, text_to_cstring(PG_GETARG_TEXT_PP(1)), &reason);
+	value[0] = BoolGetDatum(usable);
+	isnull[1] = reason == NULL;
+	value[1] = isnull[1] ? (Datum) 0 : CStringGetTextDatum(reason);
+	index_close(index, AccessShareLock);
+	table_close(heap, AccessShareLock);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), value, isnull)));
+}
