@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * trust.h
+ *	  What may be trusted when the pool is taken into use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_TRUST_H
+#define PMHASH_TRUST_H
+
+#include "cluster/base/control_file.h"
+#include "cluster/base/data_directory.h"
+
+/* What is known of the way to here when the pool is entered. */
+typedef struct PmhashEntryState
+{
+	int			lock_fd;		/* of the pool's lock file */
+	bool		lock_kept;		/* this postmaster had it before, too */
+	bool		has_control;	/* the control file is there and sound */
+	bool		is_damaged;		/* it is there */
+	bool		is_other_version;	/* it is there, and another version's */
+	bool		write_failed;	/* the kernel has failed to write something back */
+} PmhashEntryState;
+
+extern void pmhash_see_redo(PmhashControl *control);
+extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
+										const PmhashEntryState *entry,
+										const PmhashServerState *server,
+										uint64 instance);
+extern bool pmhash_token_matches(const PmhashControl *control,
+								 const PmhashServerState *server);
+extern bool pmhash_trust_stands(const PmhashControl *control, int lock_fd);
+extern void pmhash_refuse_trust(uint64 journal_instance);
+extern void pmhash_continue_without_pool(void);
+
+#endif							/* PMHASH_TRUST_H */
