@@ -4,7 +4,7 @@
  *	  Lives of a server and its pool, at random: what a start decides is tried
  *	  with every history that leads there.
  *
- * startup.c, first_use.c, distrust.c, service.c, pool_start.c, trust.c, durable.c,
+ * startup.c, shared.c, first_use.c, distrust.c, service.c, pool_start.c, trust.c, durable.c,
  * undo.c and undo_journal.c are compiled as they are and work on files in a scratch
  * directory.  What stands in for PostgreSQL is as little as it takes: pg_control as a
  * file, WAL as two numbers, rows with the LSN of their WAL.  A postmaster is a process,
@@ -65,15 +65,15 @@
 #include "cluster/cluster.h"
 #include "cluster/file/dead_list.h"
 #include "cluster/file/idle_sessions.h"
-#include "cluster/open/invalid.h"
 #include "cluster/pool/pool.h"
 #include "cluster/pool/pool_files.h"
 #include "cluster/pool/syncfs.h"
 #include "cluster/server/engine_hooks.h"
 #include "cluster/server/startup.h"
-#include "cluster/standby/standby_state.h"
 #include "cluster/trust/distrust.h"
 #include "cluster/trust/first_use.h"
+#include "cluster/trust/standby_lose.h"
+#include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/layout.h"
 #include "server_stand_ins.h"
@@ -658,11 +658,6 @@ pmhash_standby_remove_file(void)
 
 void
 pmhash_standby_promote(PmhashControl *control)
-{
-}
-
-void
-pmhash_stub_changed(void)
 {
 }
 

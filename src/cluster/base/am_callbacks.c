@@ -9,6 +9,7 @@
 
 #include "access/relation.h"
 #include "catalog/pg_class.h"
+#include "storage/sinval.h"
 
 #include "cluster/base/am_callbacks.h"
 
@@ -51,4 +52,24 @@ pmhash_require_ours(Relation rel)
 			 errmsg("\"%s\" is not a pmhash index", RelationGetRelationName(rel)),
 			 rel->rd_rel->relkind == RELKIND_PARTITIONED_INDEX ?
 			 errdetail("It is a partitioned index; each partition has an index of its own.") : 0));
+}
+
+/*
+ * Plans that use an index of the table are to be made anew, here or everywhere, and
+ * at once, as stub_generation works at once: what CacheInvalidateRelcache does
+ * comes at the end of the transaction, and not at all if that aborts.
+ */
+void
+pmhash_forget_plans(Oid database, Oid table, bool everywhere)
+{
+	SharedInvalidationMessage message;
+
+	memset(&message, 0, sizeof(message));
+	message.rc.id = SHAREDINVALRELCACHE_ID;
+	message.rc.dbId = database;
+	message.rc.relId = table;
+	if (everywhere)
+		SendSharedInvalidMessages(&message, 1);
+	else
+		LocalExecuteInvalidationMessage(&message);
 }

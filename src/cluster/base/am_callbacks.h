@@ -17,5 +17,6 @@ extern PmhashFillFunction pmhash_am_fill;
 extern bool pmhash_is_index(Relation rel);
 extern Relation pmhash_open_named(Oid relid);
 extern void pmhash_require_ours(Relation rel);
+extern void pmhash_forget_plans(Oid database, Oid table, bool everywhere);
 
 #endif							/* PMHASH_AM_CALLBACKS_H */

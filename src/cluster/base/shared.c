@@ -1,15 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * shared.c
- *	  The state "disabled".
+ *	  What the processes of a server share: where it is, and what each may say in it.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "cluster/base/disabled.h"
 #include "cluster/base/shared.h"
-#include "cluster/wal/stub.h"
+
+PmhashShared *pmhash_shared = NULL;
+
+/*
+ * A stub has been changed in place.  To be called after the change, before
+ * anything is done that relies on it.
+ */
+void
+pmhash_stub_changed(void)
+{
+	pg_atomic_fetch_add_u64(&pmhash_shared->stub_generation, 1);
+}
 
 /* What a disabled pmhash means to others. */
 const char *

@@ -37,7 +37,7 @@ typedef enum PmhashLockId
 	PMHASH_CREATE_LOCK,			/* shared: a file exists that no stub names yet */
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
-	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby_delta.h */
+	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby_state.h */
 	PMHASH_COUNTERS_LOCK,		/* rows of counters; see counters.c */
 	PMHASH_NLOCKS
 } PmhashLockId;
@@ -166,6 +166,10 @@ typedef struct PmhashShared
 } PmhashShared;
 
 extern PmhashShared *pmhash_shared; /* NULL unless preloaded */
+
+extern void pmhash_stub_changed(void);
+extern void pmhash_disable(const char *reason);
+extern const char *pmhash_disabled_detail(bool standby);
 
 #define pmhash_lwlock(id)	(&pmhash_shared->lwlocks[id].lock)
 

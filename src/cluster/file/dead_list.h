@@ -21,6 +21,16 @@ typedef struct PmhashDeadWaiting
 	XLogRecPtr	requested;		/* the flush that has been requested */
 } PmhashDeadWaiting;
 
+/* What a session is removing of the entries of a file. */
+typedef struct PmhashDeadBatch
+{
+	PmhashFile *file;
+	uint64		epoch;			/* removal epoch of the entries' reading */
+	PmhRemoval	removal;
+	PmhEntry   *known;			/* of the file's list, known to be dead */
+	int			nknown;
+} PmhashDeadBatch;
+
 extern Size pmhash_dead_lists_size(void);
 extern void pmhash_dead_lists_init(void);
 extern int	pmhash_dead_list_room(const PmhashFile *file, uint64 epoch);
@@ -34,5 +44,9 @@ extern int	pmhash_dead_list_take(const PmhashFile *file,
 								  PmhEntry *entries, int room, uint64 *epoch);
 extern void pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch,
 									const PmhEntry *entries, int n);
+
+extern PmhashDeadBatch *pmhash_dead_batch(const PmhashFile *file);
+extern void pmhash_dead_batch_keep(PmhashDeadBatch *batch);
+extern void pmhash_dead_batch_drop(const PmhashFile *file);
 
 #endif							/* PMHASH_DEAD_LIST_H */

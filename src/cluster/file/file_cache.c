@@ -45,10 +45,10 @@
 #include "cluster/base/identity.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
+#include "cluster/file/dead_list.h"
 #include "cluster/file/file_cache.h"
 #include "cluster/file/idle_sessions.h"
 #include "cluster/file/mappings.h"
-#include "cluster/open/dead_entries.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
@@ -203,7 +203,7 @@ pmhash_entry_find(Relation index, PmhashUse use)
 static void
 close_file(PmhashFile *file)
 {
-	pmhash_dead_entries_forget(file);
+	pmhash_dead_batch_drop(file);
 	pmhash_counters_flush(file);
 	pmh_close(file->table);
 	pfree(file);

@@ -82,32 +82,6 @@ static bool rebuild_at_end = false; /* something can be rebuilt when it is over 
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
-/* ---- removal ---- */
-
-/*
- * Remove a file.  It may be gone already.  Never raises an error, since it is called after
- * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
- */
-void
-pmhash_unlink(const char *path)
-{
-	const char *name = last_dir_separator(path);
-	uint64		file_id;
-	bool		is_ours = name != NULL && pmhash_parse_file_name(name + 1, &file_id);
-	bool		temporary;
-
-	if (unlink(path) != 0 && errno != ENOENT)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	temporary = pmhash_session_file_gone(path);	/* path may be its own, freed now */
-	if (is_ours)
-	{
-		pmhash_entries_file_removed(file_id, !temporary);
-		pmhash_file_is_not_new(file_id);
-	}
-}
-
 /* ---- the list ---- */
 
 static Pending *

@@ -19,7 +19,6 @@ extern void pmhash_pending_keep(const char *path);
 extern bool pmhash_goes_with_table(const char *path, Relation heap);
 extern void pmhash_rebuild_at_end(void);
 extern void pmhash_fork_replaced(void);
-extern void pmhash_unlink(const char *path);
 extern void pmhash_request_cleaning_at_commit(void);
 extern void pmhash_files_before_commit(void);
 extern void pmhash_files_committed(void);

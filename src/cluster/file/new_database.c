@@ -17,6 +17,8 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "miscadmin.h"
 #include "storage/fd.h"
 
@@ -25,9 +27,10 @@
 #include "cluster/base/durable.h"
 #include "cluster/base/shared.h"
 #include "cluster/file/new_database.h"
+#include "cluster/file/session_files.h"
+#include "cluster/pool/databases.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/rebuild_table.h"
-#include "cluster/work/orphans.h"
 
 static bool oid_is_given = false;	/* by the statement at work */
 
@@ -62,6 +65,32 @@ has_files(Oid database)
 		found = pmhash_parse_file_name(de->d_name, &file_id);
 	FreeDir(dir);
 	return found;
+}
+
+/*
+ * Remove the directory of a database that does not exist any more.  Since DROP
+ * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
+ * back.  Another one with its OID may: the caller sees to it that there is none yet.
+ */
+void
+pmhash_remove_dropped(Oid database)
+{
+	char		path[MAXPGPATH];
+	uint64	   *files;
+	int			n;
+
+	pmhash_counters_forget_database(database);
+	files = pmhash_list_files(database, &n);
+	for (int i = 0; i < n; i++)
+	{
+		pmhash_file_path(path, database, files[i]);
+		pmhash_unlink(path);
+	}
+	pmhash_database_path(path, database);
+	if (rmdir(path) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove directory \"%s\": %m", path)));
 }
 
 static void

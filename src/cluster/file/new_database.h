@@ -10,6 +10,7 @@
 
 #include "nodes/parsenodes.h"
 
+extern void pmhash_remove_dropped(Oid database);
 extern void pmhash_note_statement(const Node *statement);
 extern void pmhash_database_is_new(Oid database);
 

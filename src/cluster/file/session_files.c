@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session_files.c
- *	  The files of this session's temporary indexes.
+ *	  The files of this session's temporary indexes; and how a file is removed, of whatever
+ *	  index.
  *
  * They go with their transactions as others do (life_cycle.c), and with the session at
  * the latest.  No other session can read the stubs of such indexes, so this list is what
@@ -12,11 +13,15 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
+#include "cluster/base/pool_names.h"
 #include "cluster/file/file_cache.h"
 #include "cluster/file/session_files.h"
+#include "cluster/wal/logged.h"
 
 typedef struct SessionFile
 {
@@ -30,20 +35,56 @@ typedef struct SessionFile
 
 static List *files = NIL;		/* in TopMemoryContext */
 static bool any_doubtful = false;
-static void (*remove_file) (const char *path);	/* calls pmhash_session_file_gone */
+
+/* The file at path has been removed.  True if it was one of these. */
+static bool
+forget_file(const char *path)
+{
+	ListCell   *lc;
+
+	foreach(lc, files)
+	{
+		SessionFile *file = lfirst(lc);
+
+		if (strcmp(file->path, path) != 0)
+			continue;
+		pfree(file->path);
+		pfree(file);
+		files = foreach_delete_current(files, lc);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Remove a file.  It may be gone already.  Never raises an error, since it is called after
+ * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
+ */
+void
+pmhash_unlink(const char *path)
+{
+	const char *name = last_dir_separator(path);
+	uint64		file_id;
+	bool		is_ours = name != NULL && pmhash_parse_file_name(name + 1, &file_id);
+	bool		temporary;
+
+	if (unlink(path) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
+	temporary = forget_file(path);	/* path may be its own, freed now */
+	if (is_ours)
+	{
+		pmhash_entries_file_removed(file_id, !temporary);
+		pmhash_file_is_not_new(file_id);
+	}
+}
 
 static void
 remove_all(int code, Datum arg)
 {
 	while (files != NIL)
-		remove_file(((SessionFile *) linitial(files))->path);
-}
-
-/* Before anything else: how a file is removed (life_cycle.c). */
-void
-pmhash_session_files_init(void (*remove) (const char *path))
-{
-	remove_file = remove;
+		pmhash_unlink(((SessionFile *) linitial(files))->path);
 }
 
 /* The file of a temporary index has been made. */
@@ -81,26 +122,6 @@ pmhash_session_file_of(Relation index, char *path)
 		if (memcmp(&file->fork, &fork, sizeof(fork)) != 0)
 			continue;
 		strlcpy(path, file->path, MAXPGPATH);
-		return true;
-	}
-	return false;
-}
-
-/* The file at path has been removed.  True if it was one of these. */
-bool
-pmhash_session_file_gone(const char *path)
-{
-	ListCell   *lc;
-
-	foreach(lc, files)
-	{
-		SessionFile *file = lfirst(lc);
-
-		if (strcmp(file->path, path) != 0)
-			continue;
-		pfree(file->path);
-		pfree(file);
-		files = foreach_delete_current(files, lc);
 		return true;
 	}
 	return false;

@@ -10,10 +10,9 @@
 
 #include "cluster/cluster.h"
 
-extern void pmhash_session_files_init(void (*remove) (const char *path));
 extern void pmhash_session_file_made(const PmhashFile *file, Relation index);
 extern bool pmhash_session_file_of(Relation index, char *path);
-extern bool pmhash_session_file_gone(const char *path);
+extern void pmhash_unlink(const char *path);
 extern void pmhash_session_file_replaced(Oid heap);
 extern void pmhash_session_files_look(void (*look) (const char *path, Oid heap,
 													uint64 file_id));

@@ -74,8 +74,6 @@
 #include "cluster/wal/undo_journal.h"
 #include "cluster/wal/wal_record.h"
 
-#define DEAD_BATCHES	8
-
 /*
  * How much a scan has the engine do in a step, during which it holds the removal lock:
  * pieces as of pmh_removal_step, some 10 microseconds each.
@@ -94,83 +92,6 @@
 #define FLUSH_SHARE			5
 #define SHORTEST_PAUSE		1
 #define LONGEST_PAUSE		100
-
-typedef struct DeadBatch
-{
-	PmhashFile *file;
-	uint64		epoch;			/* removal epoch of the entries' reading */
-	PmhRemoval	removal;
-	PmhEntry   *known;			/* of the file's list, known to be dead */
-	int			nknown;
-} DeadBatch;
-
-static DeadBatch *batches[DEAD_BATCHES];	/* NULL: free */
-static int	nbatches;			/* that are not */
-static int	next_batch;			/* the one to be replaced next */
-
-/* The number of a file's batch, or -1. */
-static int
-find_batch(const PmhashFile *file)
-{
-	for (int i = 0; nbatches > 0 && i < DEAD_BATCHES; i++)
-	{
-		if (batches[i] != NULL && batches[i]->file == file)
-			return i;
-	}
-	return -1;
-}
-
-static void
-drop_batch(int i)
-{
-	DeadBatch  *batch = batches[i];
-
-	if (batch == NULL)
-		return;
-	batches[i] = NULL;
-	nbatches--;
-	pmh_removal_end(&batch->removal);
-	if (batch->known != NULL)
-	{
-		pmhash_dead_list_forget(batch->file, batch->epoch, batch->known,
-								batch->nknown);
-		pfree(batch->known);
-	}
-	pfree(batch);
-}
-
-/* The number of another batch. */
-static int
-free_number(void)
-{
-	for (int i = 0; i < DEAD_BATCHES; i++)
-	{
-		if (batches[i] == NULL)
-			return i;
-	}
-	next_batch = (next_batch + 1) % DEAD_BATCHES;
-	drop_batch(next_batch);
-	return next_batch;
-}
-
-/* The process ends: what its batches have taken may be found by others. */
-static void
-drop_batches(int code, Datum arg)
-{
-	for (int i = 0; i < DEAD_BATCHES; i++)
-		drop_batch(i);
-}
-
-/* The file is about to be unmapped: its batches go with it.  Raises no error. */
-void
-pmhash_dead_entries_forget(const PmhashFile *file)
-{
-	for (int i = 0; nbatches > 0 && i < DEAD_BATCHES; i++)
-	{
-		if (batches[i] != NULL && batches[i]->file == file)
-			drop_batch(i);
-	}
-}
 
 /* ---- flushing ---- */
 
@@ -255,14 +176,12 @@ flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
 
 /* ---- batches ---- */
 
-/* Make a batch of entries; its number.  ERROR if there is no memory. */
-static int
+/* Make a batch of entries.  ERROR if there is no memory. */
+static PmhashDeadBatch *
 make_batch(Relation index, PmhashFile *file, uint64 epoch,
 		   const PmhEntry *entries, int n)
 {
-	static bool first = true;
-	int			number = free_number();
-	DeadBatch  *batch = MemoryContextAllocZero(TopMemoryContext, sizeof(DeadBatch));
+	PmhashDeadBatch *batch = MemoryContextAllocZero(TopMemoryContext, sizeof(*batch));
 	PmhResult	result;
 
 	batch->file = file;
@@ -273,12 +192,8 @@ make_batch(Relation index, PmhashFile *file, uint64 epoch,
 		pfree(batch);
 		pmhash_engine_error(index, file, result);
 	}
-	if (first)
-		before_shmem_exit(drop_batches, (Datum) 0);
-	first = false;
-	batches[number] = batch;
-	nbatches++;
-	return number;
+	pmhash_dead_batch_keep(batch);
+	return batch;
 }
 
 /*
@@ -287,7 +202,7 @@ make_batch(Relation index, PmhashFile *file, uint64 epoch,
  * that kind.
  */
 static PmhResult
-begin_anew(DeadBatch *batch)
+begin_anew(PmhashDeadBatch *batch)
 {
 	PmhRemoval	old = batch->removal;
 	PmhEntry   *entries;
@@ -312,7 +227,7 @@ begin_anew(DeadBatch *batch)
  * the next one, or for VACUUM.
  */
 static PmhResult
-take_some_out(DeadBatch *batch)
+take_some_out(PmhashDeadBatch *batch)
 {
 	PmhResult	result = PMH_DONE;
 	size_t		before = batch->removal.removed;
@@ -343,11 +258,10 @@ removal_failed(Relation index, PmhashFile *file, PmhResult result)
 	pmhash_index_lost_file(index, file);
 }
 
-/* Do a step of a batch, by its number, which waits no longer. */
+/* Do a step of a batch, which waits no longer. */
 static void
-work_on(Relation index, int number)
+work_on(Relation index, PmhashDeadBatch *batch)
 {
-	DeadBatch  *batch = batches[number];
 	PmhashFile *file = batch->file;
 	PmhResult	result;
 
@@ -355,7 +269,7 @@ work_on(Relation index, int number)
 	result = take_some_out(batch);
 	if (result == PMH_OK)
 		return;
-	drop_batch(number);
+	pmhash_dead_batch_drop(file);
 	if (result != PMH_DONE)
 		removal_failed(index, file, result);
 }
@@ -458,7 +372,7 @@ work_on_list(Relation index, PmhashFile *file)
 	XLogRecPtr	noted;
 	PmhEntry   *entries;
 	uint64		epoch;
-	int			number;
+	PmhashDeadBatch *batch;
 	int			n;
 
 	if (likely(!pmhash_dead_list_look(file, &waiting)))
@@ -479,7 +393,7 @@ work_on_list(Relation index, PmhashFile *file)
 	PG_TRY();
 	{
 		pmhash_journal_note_flushed(noted);
-		number = make_batch(index, file, epoch, entries, n);
+		batch = make_batch(index, file, epoch, entries, n);
 	}
 	PG_CATCH();
 	{
@@ -488,9 +402,9 @@ work_on_list(Relation index, PmhashFile *file)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	batches[number]->known = entries;
-	batches[number]->nknown = n;
-	work_on(index, number);
+	batch->known = entries;
+	batch->nknown = n;
+	work_on(index, batch);
 }
 
 /*
@@ -503,14 +417,11 @@ work_on_list(Relation index, PmhashFile *file)
 void
 pmhash_dead_entries_settle(Relation index, PmhashFile *file)
 {
-	int			number;
+	PmhashDeadBatch *batch = pmhash_dead_batch(file);
 
-	if (likely(nbatches == 0 && !pmhash_any_known_dead(file)))
-		return;
-	number = find_batch(file);
-	if (number >= 0)
-		work_on(index, number);
-	else
+	if (unlikely(batch != NULL))
+		work_on(index, batch);
+	else if (unlikely(pmhash_any_known_dead(file)))
 		work_on_list(index, file);
 }
 
@@ -544,6 +455,6 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 	lsn = Max(lsn, flushed);	/* max(P, F) */
 	if (file->journaled && !flushed_far_enough(lsn, end))
 		pmhash_dead_list_add(file, epoch, lsn, end, entries, n);
-	else if (find_batch(file) < 0)
+	else if (pmhash_dead_batch(file) == NULL)
 		work_on(index, make_batch(index, file, epoch, entries, n));
 }

@@ -11,6 +11,5 @@
 #include "cluster/cluster.h"
 
 extern long pmhash_flush_for_scans(void);
-extern void pmhash_dead_entries_forget(const PmhashFile *file);
 
 #endif							/* PMHASH_DEAD_ENTRIES_H */

@@ -14,8 +14,8 @@
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/open/file_error.h"
-#include "cluster/pool/pool_lock.h"
-#include "cluster/work/worker.h"
+#include "cluster/pool/pool.h"
+#include "cluster/queue/requests.h"
 
 /* What the engine's results mean; a wait that was given up raises what has come. */
 static const struct

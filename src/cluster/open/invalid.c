@@ -24,16 +24,17 @@
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
-#include "storage/sinval.h"
 
+#include "cluster/base/am_callbacks.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/file/life_cycle.h"
+#include "cluster/file/session_files.h"
 #include "cluster/open/file_error.h"
 #include "cluster/open/invalid.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/rebuild_table.h"
-#include "cluster/standby/standby_state.h"
+#include "cluster/trust/standby_lose.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/undo_journal.h"
 
@@ -216,26 +217,6 @@ pmhash_raise_younger(Relation index, bool fit)
 }
 
 /* ---- marking ---- */
-
-/*
- * Plans that use an index of the table are to be made anew, here or everywhere, and
- * at once, as stub_generation works at once: what CacheInvalidateRelcache does
- * comes at the end of the transaction, and not at all if that aborts.
- */
-void
-pmhash_forget_plans(Oid database, Oid table, bool everywhere)
-{
-	SharedInvalidationMessage message;
-
-	memset(&message, 0, sizeof(message));
-	message.rc.id = SHAREDINVALRELCACHE_ID;
-	message.rc.dbId = database;
-	message.rc.relId = table;
-	if (everywhere)
-		SendSharedInvalidMessages(&message, 1);
-	else
-		LocalExecuteInvalidationMessage(&message);
-}
 
 /*
  * Mark the stub, make all backends notice, have the index rebuilt.

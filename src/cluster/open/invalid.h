@@ -33,6 +33,5 @@ extern void pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_l
 								PmhashReason reason);
 extern void pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble);
 extern const char *pmhash_reason_text(PmhashReason reason);
-extern void pmhash_forget_plans(Oid database, Oid table, bool everywhere);
 
 #endif							/* PMHASH_INVALID_H */

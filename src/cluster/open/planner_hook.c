@@ -31,9 +31,7 @@
 #include "utils/relcache.h"
 
 #include "cluster/base/am_callbacks.h"
-#include "cluster/file/life_cycle.h"
 #include "cluster/open/file_open.h"
-#include "cluster/open/invalid.h"
 #include "cluster/open/planner_hook.h"
 #if PG_VERSION_NUM >= 190000
 #include "optimizer/pathnode.h"

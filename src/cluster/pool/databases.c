@@ -152,3 +152,40 @@ pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
 	MemoryContextSwitchTo(context);
 	return dropped;
 }
+
+/*
+ * The ids of the index files that a database has in the pool, whosever they are: so many,
+ * in the current memory context.
+ */
+uint64 *
+pmhash_list_files(Oid database, int *n)
+{
+	int			room = 64;
+	uint64	   *files = palloc(room * sizeof(uint64));
+	char		path[MAXPGPATH];
+	DIR		   *dir;
+	struct dirent *de;
+
+	*n = 0;
+	pmhash_database_path(path, database);
+	dir = AllocateDir(path);
+	while ((de = ReadDirExtended(dir, path, DEBUG1)) != NULL)
+	{
+		if (*n == room)
+			files = repalloc(files, (room *= 2) * sizeof(uint64));
+		if (pmhash_parse_file_name(de->d_name, &files[*n]))
+			(*n)++;
+	}
+	FreeDir(dir);
+	return files;
+}
+
+/* Has it any? */
+bool
+pmhash_database_has_files(Oid database)
+{
+	int			n;
+
+	pfree(pmhash_list_files(database, &n));
+	return n > 0;
+}

@@ -19,7 +19,7 @@
 #include "cluster/base/durable.h"
 #include "cluster/base/pool_names.h"
 #include "cluster/cluster.h"
-#include "cluster/pool/pool_lock.h"
+#include "cluster/pool/pool.h"
 
 #define LOCK_WAIT_MS	5000	/* for the last processes of a dead server */
 #define LOCK_STEP_MS	50

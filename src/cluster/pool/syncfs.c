@@ -26,8 +26,8 @@
 
 #include "cluster/base/durable.h"
 #include "cluster/base/pool_names.h"
+#include "cluster/pool/pool.h"
 #include "cluster/pool/pool_files.h"
-#include "cluster/pool/pool_lock.h"
 #include "cluster/pool/syncfs.h"
 
 /* From this Linux on syncfs reports failures. */

@@ -21,6 +21,7 @@ extern List *pmhash_list_indexes(bool temporary);
 extern Relation pmhash_open_listed(Oid relid, bool *damaged);
 extern PmhashBuildKind pmhash_build_kind(HeapTuple index);
 extern const char *pmhash_index_label(Oid index, const char *name);
+extern bool pmhash_first_complaint(Oid index);
 extern void pmhash_report_index(const char *doing, Relation index);
 
 #endif							/* PMHASH_INDEX_LIST_H */

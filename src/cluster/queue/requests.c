@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *	  What processes ask the launcher for: workers in databases.
+ *	  What processes ask the launcher for: workers in databases; and whether there can be any.
  *
  * A request raises no error and waits for nothing.
  *
@@ -9,8 +9,19 @@
  */
 #include "postgres.h"
 
+#include "cluster/base/clock.h"
 #include "cluster/base/shared.h"
 #include "cluster/queue/requests.h"
+
+/* ms without a free slot after which none is to be waited for: three tries */
+#define NO_SLOT_FOR_LONG	15000
+
+/*
+ * Does the postmaster start a launcher as soon as there can be queries, and again if it fails?
+ * Not with too few max_worker_processes, of which RegisterBackgroundWorker only says so
+ * in the log, nor in single-user mode.  (Processes have it from the postmaster.)
+ */
+bool		pmhash_has_launcher = false;
 
 /*
  * Ask for this to be done in a database soon.  A worker for plain indexes asks for that of
@@ -100,4 +111,24 @@ pmhash_set_launcher(Latch *latch)
 	SpinLockAcquire(&pmhash_shared->mutex);
 	pmhash_shared->launcher = latch;
 	SpinLockRelease(&pmhash_shared->mutex);
+}
+
+/*
+ * pmhash_workers_can_be_had
+ *		Is what a worker of ours is to do done some time soon?
+ *
+ * A launcher that is just being started counts, and so does a lack of slots that may be
+ * that of a moment: parallel queries take them, too.  What has been tried last some time
+ * ago says nothing: there may be slots by now, and a rebuild that is wanted is tried
+ * at once.
+ */
+bool
+pmhash_workers_can_be_had(void)
+{
+	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
+	uint64		last = pg_atomic_read_u64(&pmhash_shared->no_worker_last);
+
+	return pmhash_has_launcher &&
+		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG) ||
+		 pmhash_clock_past((int64) last, NO_SLOT_FOR_LONG));
 }

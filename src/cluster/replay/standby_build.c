@@ -52,13 +52,12 @@
 #include "cluster/base/identity.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/wait_events.h"
-#include "cluster/file/life_cycle.h"
 #include "cluster/queue/index_list.h"
 #include "cluster/queue/requests.h"
 #include "cluster/replay/standby_build.h"
+#include "cluster/replay/standby_delta.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/wal/stub.h"
-#include "cluster/work/orphans.h"
 
 #define LONGEST_LOOK	100		/* ms, between looks for transactions before N0 */
 #define BATCH			4096	/* operations of a delta that are applied at a time */

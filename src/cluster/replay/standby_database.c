@@ -22,7 +22,9 @@
 #include "commands/dbcommands_xlog.h"
 
 #include "cluster/base/shared.h"
+#include "cluster/replay/standby_redo.h"
 #include "cluster/standby/standby_state.h"
+#include "cluster/trust/standby_lose.h"
 
 static void (*core_redo) (XLogReaderState *record) = NULL;
 

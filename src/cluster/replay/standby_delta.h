@@ -1,20 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * standby_delta.h
- *	  Logged indexes on a server in recovery: which file is in which state, and
- *	  what the builder (standby_build.c and beside it) does to these states.
+ *	  Logged indexes on a server in recovery: what the builder (standby_build.c and beside
+ *	  it) does to the states of their files (standby_state.h).
  *
  * Include postgres.h first.  src/README, "Standbys", has the rules S1 to S7.
  *
- * A file is known by its id.  Its state is under PMHASH_STANDBY_LOCK, held shared
- * by the startup process while it applies a record and exclusively by a process
- * that changes a state:
- *   NONE	records are dropped; a file that is not in the table is NONE
- *   DELTA	records are appended to <id>.delta; a builder is at work
- *   LIVE	records are applied; scans may use it (pmhash_standby_serves)
- * The startup process itself sends a file to NONE at any moment: a record that
- * says so, a full disk, damage.  So each call of the builder may find that its
- * build is over (false, PMHASH_PUBLISH_OVER): it throws its work away.
+ * The startup process sends a file to NONE at any moment: a record that says so, a
+ * full disk, damage.  So each call of the builder may find that its build is over
+ * (false, PMHASH_PUBLISH_OVER): it throws its work away.
  *
  * None of these functions raises an ERROR while it holds the lock.
  *
@@ -23,31 +17,7 @@
 #ifndef PMHASH_STANDBY_DELTA_H
 #define PMHASH_STANDBY_DELTA_H
 
-#include "access/transam.h"
-#include "access/xlogdefs.h"
-#include "nodes/pg_list.h"
-#include "storage/latch.h"
-#include "utils/snapshot.h"
-
-#include "cluster/base/format.h"
-#include "cluster/base/kept_message.h"
-#include "engine/table.h"
-
-typedef enum PmhashStandbyStatus
-{
-	PMHASH_STANDBY_NONE,
-	PMHASH_STANDBY_DELTA,
-	PMHASH_STANDBY_LIVE
-} PmhashStandbyStatus;
-
-/* How far a build has come, for views; in the order of its steps. */
-typedef enum PmhashStandbyPhase
-{
-	PMHASH_PHASE_WAITING,		/* for transactions before N0 */
-	PMHASH_PHASE_SCANNING,		/* done, total: heap blocks */
-	PMHASH_PHASE_LOADING,		/* done, total: partitions */
-	PMHASH_PHASE_CATCHING_UP	/* done, total: delta operations */
-} PmhashStandbyPhase;
+#include "cluster/standby/standby_state.h"
 
 /* One operation of a delta: 16 bytes in the file, in the order of WAL. */
 #define PMHASH_DELTA_DELETE		(UINT64CONST(1) << 63)	/* else an insert */
@@ -98,7 +68,7 @@ typedef enum PmhashPublishResult
 								 * has failed just now (reason[] says why) */
 } PmhashPublishResult;
 
-/* ---- the builder's side (standby.c) ---- */
+/* ---- the builder's side (standby_delta.c) ---- */
 
 /*
  * NONE becomes DELTA, then N0 is read: what is replayed from here on, and hence
@@ -182,57 +152,5 @@ extern void pmhash_standby_wanted_later(const PmhashStandbyIndex *of);
  * in CurrentMemoryContext.
  */
 extern List *pmhash_standby_due_databases(int64 *next);
-
-/*
- * The databases that files are of, and what to do when one has been dropped: WAL does
- * not say which files go with it.  The list is in the current memory context.
- */
-extern List *pmhash_standby_databases(void);
-extern void pmhash_standby_database_dropped(Oid database);
-
-/*
- * What is in the files of a server in recovery cannot be believed any more: none of them
- * is used from here on, nor after a restart or a promotion, and all are built anew.
- * False, and nothing done, if they are not a standby's, or not any more.  Takes the lock.
- */
-extern bool pmhash_standby_distrust(const char *why);
-
-/* ---- scans and views ---- */
-
-/*
- * May a scan with this snapshot use the file, which the index's stub names, on a
- * server in recovery?  NULL: any snapshot that is taken from now on.  life: of the file
- * that the process has mapped; 0: it has none yet.
- */
-extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot);
-
-/*
- * The same on a server that has been promoted since the snapshot was taken; the file
- * is the one that the stub names.
- */
-extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
-
-/* What is known of a file here. */
-typedef struct PmhashStandbyState
-{
-	PmhashStandbyStatus status;
-	bool		no_place;		/* it has no row, and none is free */
-	bool		reached;		/* replay has come as far as the file */
-	PmhashStandbyPhase phase;	/* if DELTA, with done, total and xid */
-	uint64		done;
-	uint64		total;
-	TransactionId xid;
-	TransactionId usable_xmin;
-	uint64		delta_length;
-	int			failures;
-	int			sqlstate;		/* of the last failure */
-	int64		next_try;		/* pmhash_clock_ms */
-	char		message[PMHASH_KEPT_MESSAGE];
-} PmhashStandbyState;
-
-extern void pmhash_standby_state(uint64 file_id, PmhashStandbyState *state);
-
-/* The end of the last record that has been applied; its timeline. */
-extern XLogRecPtr pmhash_standby_applied(TimeLineID *timeline);
 
 #endif							/* PMHASH_STANDBY_DELTA_H */

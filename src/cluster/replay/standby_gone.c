@@ -13,7 +13,9 @@
 
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
+#include "cluster/replay/standby_redo.h"
 #include "cluster/standby/standby_state.h"
+#include "cluster/trust/standby_lose.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 

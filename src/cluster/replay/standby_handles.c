@@ -17,12 +17,12 @@
 #include "storage/fd.h"
 
 #include "cluster/base/identity.h"
+#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/file/mappings.h"
 #include "cluster/open/invalid.h"
-#include "cluster/pool/pool.h"
-#include "cluster/replay/standby_handles.h"
+#include "cluster/replay/standby_redo.h"
 #include "cluster/standby/standby_state.h"
 
 /* Our handle on the file in a row, as long as that has the same life. */

@@ -29,14 +29,15 @@
 #include "utils/memutils.h"
 
 #include "cluster/base/durable.h"
+#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tid_value.h"
 #include "cluster/cluster.h"
-#include "cluster/open/invalid.h"
-#include "cluster/pool/pool.h"
 #include "cluster/queue/requests.h"
-#include "cluster/replay/standby_handles.h"
+#include "cluster/replay/standby_delta.h"
+#include "cluster/replay/standby_redo.h"
 #include "cluster/standby/standby_state.h"
+#include "cluster/trust/standby_lose.h"
 #include "cluster/wal/wal_record.h"
 
 /* After so many operations of a delta it is looked whether there is space: 1 MB. */

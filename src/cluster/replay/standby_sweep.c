@@ -30,11 +30,12 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/identity.h"
+#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/pool/pool.h"
 #include "cluster/replay/standby_build.h"
 #include "cluster/standby/standby_state.h"
+#include "cluster/trust/standby_lose.h"
 #include "engine/stop_point.h"
 
 /* A file that is to be swept, in this life of its row. */

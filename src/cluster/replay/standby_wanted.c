@@ -10,6 +10,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
+#include "cluster/replay/standby_delta.h"
 #include "cluster/standby/standby_state.h"
 
 /* Tries after which a file that WAL has announced belongs to no index. */
@@ -17,14 +18,6 @@
 
 /* As so many tries count those that have found it incomplete: 16 s to the next. */
 #define FOUND_LOOKS		4
-
-/* Was this server's own as a primary; and it is not known whether it is logged. */
-bool
-pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row)
-{
-	return row->status == PMHASH_STANDBY_LIVE && row->timeline == 0 &&
-		!OidIsValid(row->heap);
-}
 
 /*
  * The stub says that it is logged; the file has not been given up, so no FILE_NEW or

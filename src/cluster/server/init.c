@@ -12,12 +12,10 @@
 #include "cluster/base/am_callbacks.h"
 #include "cluster/base/gucs.h"
 #include "cluster/cluster.h"
-#include "cluster/file/life_cycle.h"
-#include "cluster/file/session_files.h"
 #include "cluster/open/planner_hook.h"
+#include "cluster/replay/standby_redo.h"
 #include "cluster/server/engine_hooks.h"
 #include "cluster/server/startup.h"
-#include "cluster/standby/standby_state.h"
 #include "cluster/work/worker.h"
 
 void
@@ -31,7 +29,6 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	pmhash_define_gucs();
 	pmhash_startup_init();
 	pmhash_engine_hooks_init();
-	pmhash_session_files_init(pmhash_unlink);
 	pmhash_standby_redo_init();
 	pmhash_standby_database_init();
 	pmhash_worker_init();

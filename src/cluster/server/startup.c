@@ -29,7 +29,6 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/control_file.h"
 #include "cluster/base/counters.h"
-#include "cluster/base/disabled.h"
 #include "cluster/base/gucs.h"
 #include "cluster/base/older_snapshots.h"
 #include "cluster/base/shared.h"
@@ -37,8 +36,6 @@
 #include "cluster/cluster.h"
 #include "cluster/file/dead_list.h"
 #include "cluster/file/idle_sessions.h"
-#include "cluster/open/invalid.h"
-#include "cluster/pool/pool.h"
 #include "cluster/server/startup.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/failed_writes.h"
@@ -47,8 +44,6 @@
 
 #define TRANCHE_NAME	"pmhash"
 #define KEY_TRANCHE_NAME "pmhash_keys"
-
-PmhashShared *pmhash_shared = NULL;
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;

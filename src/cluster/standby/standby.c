@@ -3,16 +3,10 @@
  * standby.c
  *	  The files of a server in recovery: the table of their states.
  *
- * standby_delta.h says what the states mean, and src/README which rules hold:
+ * standby_state.h says what the states mean, and src/README which rules hold:
  * "Standbys".  A row in the table belongs to one file id; ids stand in an array of
  * their own as well, which is what is searched (4,096 of them: 2 us, and what
  * searches often remembers until pmhash_standby.changes steps).
- *
- * A process that finds something wrong sends the file to NONE.  Then it must never be
- * used again, neither by scans now nor after a restart or a promotion: its row in
- * <pool>/standby is cleared, and the file removed.  One of both is enough; if not
- * even that can be done, pmhash is given up for this run and the token of trust
- * goes (pmhash_refuse_trust).
  *
  *-------------------------------------------------------------------------
  */
@@ -27,18 +21,13 @@
 #include "utils/snapmgr.h"
 #include "utils/elog.h"
 
+#include "cluster/base/am_callbacks.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/control_file.h"
-#include "cluster/base/durable.h"
 #include "cluster/base/older_snapshots.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/open/invalid.h"
-#include "cluster/pool/pool.h"
-#include "cluster/queue/requests.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/trust/trust.h"
-#include "cluster/wal/stub.h"
 #include "engine/stop_point.h"
 
 /* ---- shared memory ---- */
@@ -109,8 +98,8 @@ pmhash_standby_find(uint64 file_id)
  * The row of a file of our database, or NULL.  A copied stub names one of another
  * database; so do those that ALTER INDEX has made of copies, in WAL of earlier versions.
  */
-static PmhashStandbyRow *
-find_own(uint64 file_id)
+PmhashStandbyRow *
+pmhash_standby_find_own(uint64 file_id)
 {
 	PmhashStandbyRow *row = pmhash_standby_find(file_id);
 
@@ -205,8 +194,6 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 	pmhash_forget_plans(row->database, row->heap, true);
 }
 
-/* ---- to NONE ---- */
-
 /* Note a failure, for views and for the next try.  sqlstate 0: no fault. */
 void
 pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
@@ -222,127 +209,6 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 	}
 }
 
-/*
- * Neither the file nor the note that it is LIVE can be taken away: a later start,
- * or a promotion, would take it for up to date.
- */
-static void
-give_pool_up(const char *path)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	ereport(LOG,
-			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
-			 errdetail("pmhash is disabled until the server is restarted.")));
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-		standby->row[i].status = PMHASH_STANDBY_NONE;
-	/* (That is looked at once pmhash is not active, or not usable, any more.) */
-	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
-				path);
-	pg_write_barrier();
-	standby->active = false;
-	pmhash_shared->usable = false;
-	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
-}
-
-/*
- * A file becomes NONE, whatever it was; 'wanted' if a build would be welcome.  Under
- * the lock, exclusively.  Raises no ERROR.
- *
- * Not past the promotion, which ends 'active' under the lock: the files are the
- * primary's then, whose stubs are to say what is wrong, and processes that hold the
- * removal lock, which is taken here, may wait for ours (removal.c).
- */
-void
-pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
-{
-	bool		was_live = row->status == PMHASH_STANDBY_LIVE;
-	char		path[MAXPGPATH];
-	char		new_path[MAXPGPATH];
-	char		delta_path[MAXPGPATH];
-	bool		removed;
-
-	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
-	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
-	removed = unlink(path) == 0 || errno == ENOENT;
-	(void) unlink(delta_path);
-
-	/* What the builder is filling it removes itself, or the next one. */
-	if (was_live && !pmhash_standby_unkeep(row) && !removed)
-		give_pool_up(path);
-	pmhash_removal_replayed(row->file_id);
-	row->wanted = wanted;
-	pmhash_standby_note_failure(row, sqlstate, why);
-	if (wanted)
-		pmhash_request(row->database, PMHASH_JOB_PLAIN);
-}
-
-/* The same for all files, or for those that were LIVE before this run. */
-void
-pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (row->status != PMHASH_STANDBY_NONE &&
-			(!restored_only || row->restored))
-			pmhash_standby_lose(row, true, sqlstate, why);
-	}
-}
-
-/*
- * Pages of the pool may be older than what was stored there: those of the files, and that
- * which `applied` is on, of which a file that is built from now on says more.
- */
-bool
-pmhash_standby_distrust(const char *why)
-{
-	char		reason[PMHASH_REASON_SIZE];
-	bool		ours;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	ours = pmhash_shared->standby->active;
-	if (ours)
-	{
-		pmhash_standby_lose_all(false, ERRCODE_IO_ERROR, why);
-		ereport(LOG,
-				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
-						pmhash_pool_path(), why)));
-	}
-	if (ours && !pmhash_standby_restate_applied(reason))
-	{
-		ereport(LOG, (errmsg("pmhash: %s", reason)));
-		pmhash_refuse_trust(pmhash_shared->control.journal_instance);
-	}
-	LWLockRelease(pmhash_standby_lock);
-	return ours;
-}
-
-/*
- * A backend has found a file to be damaged, or gone, that was LIVE in this life.  There
- * may be a later one by now, of which that says nothing.  Raises no ERROR.
- */
-void
-pmhash_standby_lost(uint64 file_id, uint64 life, const char *why)
-{
-	PmhashStandbyRow *row;
-
-	if (!pmhash_standby_is_active())
-		return;
-	PMH_STOP_POINT("standby_before_lost");
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = find_own(file_id);
-	if (pmhash_shared->standby->active && row != NULL &&
-		row->status == PMHASH_STANDBY_LIVE && row->life == life)
-		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
-	LWLockRelease(pmhash_standby_lock);
-}
-
-/* ---- databases that are dropped ---- */
-
 List *
 pmhash_standby_databases(void)
 {
@@ -357,35 +223,6 @@ pmhash_standby_databases(void)
 	}
 	LWLockRelease(pmhash_standby_lock);
 	return databases;
-}
-
-void
-pmhash_standby_database_dropped(Oid database)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	if (!standby->active)
-	{
-		LWLockRelease(pmhash_standby_lock); /* the primary's cleaner does it */
-		return;
-	}
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (standby->id[i] == 0 || row->database != database)
-			continue;
-		if (row->status != PMHASH_STANDBY_NONE)
-			pmhash_standby_lose(row, false, 0, NULL);
-		pmhash_standby_forget(row);
-	}
-	if (!pmhash_standby_clear_database(database))
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove the directory of database %u, which has been dropped: %m",
-						database)));
-	LWLockRelease(pmhash_standby_lock);
 }
 
 /* ---- which scans may use a file ---- */
@@ -422,7 +259,7 @@ pmhash_standby_life(uint64 file_id)
 	uint64		life = 0;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = find_own(file_id);
+	row = pmhash_standby_find_own(file_id);
 	if (row != NULL && row->status == PMHASH_STANDBY_LIVE)
 		life = row->life;
 	LWLockRelease(pmhash_standby_lock);
@@ -501,7 +338,7 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 	if (!pmhash_standby_is_active())
 		return false;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = find_own(file_id);
+	row = pmhash_standby_find_own(file_id);
 	serves = row != NULL && row->status == PMHASH_STANDBY_LIVE &&
 		(life == 0 || row->life == life) &&
 		(!row->restored || pmhash_standby_reached()) &&
@@ -521,7 +358,7 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 	bool		fits;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = find_own(file_id);
+	row = pmhash_standby_find_own(file_id);
 	fits = row == NULL || file_fits(row, snapshot);
 	LWLockRelease(pmhash_standby_lock);
 	return fits;
@@ -539,7 +376,7 @@ pmhash_standby_state(uint64 file_id, PmhashStandbyState *state)
 	if (!pmhash_standby_is_active())
 		return;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = find_own(file_id);
+	row = pmhash_standby_find_own(file_id);
 	state->no_place = row == NULL && free_row() == PMHASH_STANDBY_FILES;
 	if (row != NULL)
 	{

@@ -47,9 +47,9 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/durable.h"
 #include "cluster/base/format.h"
+#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
 #include "engine/pm.h"
 

@@ -15,9 +15,9 @@
 
 #include "cluster/base/durable.h"
 #include "cluster/base/identity.h"
+#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
 
 /* Where a file is, is being made, and its delta: MAXPGPATH bytes each. */

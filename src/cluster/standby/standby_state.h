@@ -1,23 +1,44 @@
 /*-------------------------------------------------------------------------
  *
  * standby_state.h
- *	  Private to standby*.c: the table of files of a server in recovery, in shared
- *	  memory and in the pool.
+ *	  Logged indexes on a server in recovery: the table of their files, in shared memory
+ *	  and in the pool; which file is in which state.
  *
- * Include postgres.h first.
+ * Include postgres.h first.  src/README, "Standbys", has the rules S1 to S7.
+ *
+ * A file is known by its id.  Its state is under PMHASH_STANDBY_LOCK, held shared
+ * by the startup process while it applies a record and exclusively by a process
+ * that changes a state:
+ *   NONE	records are dropped; a file that is not in the table is NONE
+ *   DELTA	records are appended to <id>.delta; a builder is at work
+ *   LIVE	records are applied; scans may use it (pmhash_standby_serves)
+ *
+ * None of these functions raises an ERROR while it holds the lock.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef PMHASH_STANDBY_STATE_H
 #define PMHASH_STANDBY_STATE_H
 
-#include "access/xlogreader.h"
-
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/replay/standby_delta.h"
-#include "cluster/wal/wal_record.h"
+
+typedef enum PmhashStandbyStatus
+{
+	PMHASH_STANDBY_NONE,
+	PMHASH_STANDBY_DELTA,
+	PMHASH_STANDBY_LIVE
+} PmhashStandbyStatus;
+
+/* How far a build has come, for views; in the order of its steps. */
+typedef enum PmhashStandbyPhase
+{
+	PMHASH_PHASE_WAITING,		/* for transactions before N0 */
+	PMHASH_PHASE_SCANNING,		/* done, total: heap blocks */
+	PMHASH_PHASE_LOADING,		/* done, total: partitions */
+	PMHASH_PHASE_CATCHING_UP	/* done, total: delta operations */
+} PmhashStandbyPhase;
 
 #ifndef PMHASH_STANDBY_FILES	/* that it knows of; those that find no row are NONE */
 #define PMHASH_STANDBY_FILES	4096	/* fewer in tests with stop points */
@@ -117,17 +138,22 @@ pmhash_standby_is_past(const PmhashStandbyRow *row, XLogRecPtr end)
 	return row->restored && end <= pmhash_shared->standby->skip_to;
 }
 
+/* Was this server's own as a primary; and it is not known whether it is logged. */
+static inline bool
+pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row)
+{
+	return row->status == PMHASH_STANDBY_LIVE && row->timeline == 0 &&
+		!OidIsValid(row->heap);
+}
+
 /* ---- standby.c ---- */
 extern Size pmhash_standby_shmem_size(void);
 extern void pmhash_standby_shmem_init(void);
 extern void pmhash_standby_reset(void);
 extern bool pmhash_standby_is_active(void);
 extern PmhashStandbyRow *pmhash_standby_find(uint64 file_id);
+extern PmhashStandbyRow *pmhash_standby_find_own(uint64 file_id);
 extern PmhashStandbyRow *pmhash_standby_enter(uint64 file_id, Oid database);
-extern void pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate,
-								const char *why);
-extern void pmhash_standby_lose_all(bool restored_only, int sqlstate,
-									const char *why);
 extern void pmhash_standby_forget(PmhashStandbyRow *row);
 extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
 extern void pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate,
@@ -136,12 +162,8 @@ extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
-extern void pmhash_standby_lost(uint64 file_id, uint64 life, const char *why);
 extern bool pmhash_standby_owns(Oid database, uint64 file_id);
 extern bool pmhash_standby_has_room(void);
-
-/* ---- standby_wanted.c ---- */
-extern bool pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row);
 
 /* ---- standby_file.c ---- */
 extern void pmhash_standby_foresee_resume(uint64 last_life);
@@ -166,19 +188,45 @@ extern void pmhash_standby_clear_work(void);
 extern bool pmhash_standby_clear_files(void);
 extern bool pmhash_standby_clear_database(Oid database);
 
-/* ---- standby_redo.c ---- */
-extern void pmhash_standby_redo_init(void);
-extern void pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
-									   XLogReaderState *record);
+/* ---- scans and views ---- */
 
-/* ---- standby_gone.c ---- */
-extern void pmhash_standby_note_named(XLogReaderState *record);
-extern void pmhash_standby_file_gone(const PmhashWalRecord *gone, XLogRecPtr end);
+/*
+ * May a scan with this snapshot use the file, which the index's stub names, on a
+ * server in recovery?  NULL: any snapshot that is taken from now on.  life: of the file
+ * that the process has mapped; 0: it has none yet.
+ */
+extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot);
 
-/* ---- standby_database.c ---- */
-extern void pmhash_standby_database_init(void);
+/*
+ * The same on a server that has been promoted since the snapshot was taken; the file
+ * is the one that the stub names.
+ */
+extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
 
-/* ---- standby_lose.c ---- */
-extern void pmhash_standby_promote(PmhashControl *control);
+/* What is known of a file here. */
+typedef struct PmhashStandbyState
+{
+	PmhashStandbyStatus status;
+	bool		no_place;		/* it has no row, and none is free */
+	bool		reached;		/* replay has come as far as the file */
+	PmhashStandbyPhase phase;	/* if DELTA, with done, total and xid */
+	uint64		done;
+	uint64		total;
+	TransactionId xid;
+	TransactionId usable_xmin;
+	uint64		delta_length;
+	int			failures;
+	int			sqlstate;		/* of the last failure */
+	int64		next_try;		/* pmhash_clock_ms */
+	char		message[PMHASH_KEPT_MESSAGE];
+} PmhashStandbyState;
+
+extern void pmhash_standby_state(uint64 file_id, PmhashStandbyState *state);
+
+/* The end of the last record that has been applied; its timeline. */
+extern XLogRecPtr pmhash_standby_applied(TimeLineID *timeline);
+
+/* The databases that files are of, in the current memory context. */
+extern List *pmhash_standby_databases(void);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

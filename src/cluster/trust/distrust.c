@@ -17,17 +17,15 @@
 #include "postmaster/interrupt.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/disabled.h"
 #include "cluster/base/durable.h"
 #include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
-#include "cluster/pool/pool_lock.h"
+#include "cluster/pool/pool.h"
 #include "cluster/pool/syncfs.h"
-#include "cluster/standby/standby_state.h"
 #include "cluster/trust/distrust.h"
+#include "cluster/trust/standby_lose.h"
 #include "cluster/trust/trust.h"
 #include "cluster/trust/witness.h"
-#include "cluster/wal/stub.h"
 #include "engine/stop_point.h"
 
 /*

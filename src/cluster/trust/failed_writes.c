@@ -34,9 +34,9 @@
 #include "cluster/base/shared.h"
 #include "cluster/pool/pool_files.h"
 #include "cluster/pool/syncfs.h"
+#include "cluster/queue/requests.h"
 #include "cluster/trust/distrust.h"
 #include "cluster/trust/failed_writes.h"
-#include "cluster/work/worker.h"
 
 #define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
 #define ASKING_SHARE	1000	/* one part in so many of the time is spent asking ... */
@@ -196,7 +196,7 @@ pmhash_notice_for_launcher(void)
 	static int64 looked = 0;
 	XLogRecPtr	redo;
 
-	if (likely(pmhash_has_launcher()) || RecoveryInProgress() ||
+	if (likely(pmhash_has_launcher) || RecoveryInProgress() ||
 		!pmhash_shared->usable || !pmhash_clock_past(looked, LOOK_EVERY))
 		return;
 	looked = pmhash_clock_ms();

@@ -42,7 +42,6 @@
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/pool/pool_files.h"
-#include "cluster/pool/pool_lock.h"
 #include "cluster/pool/syncfs.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"

@@ -12,7 +12,7 @@
 #include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/pool/pool_lock.h"
+#include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/first_use.h"
 #include "cluster/trust/service.h"

@@ -8,7 +8,7 @@
 #ifndef PMHASH_SERVICE_H
 #define PMHASH_SERVICE_H
 
-#include "cluster/open/invalid.h"
+#include "cluster/cluster.h"
 
 extern PmhashReason pmhash_service_doubt(void);
 

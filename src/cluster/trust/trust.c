@@ -39,7 +39,7 @@
 #include "cluster/base/data_directory.h"
 #include "cluster/base/durable.h"
 #include "cluster/base/pool_names.h"
-#include "cluster/pool/pool_lock.h"
+#include "cluster/pool/pool.h"
 #include "cluster/pool/syncfs.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"

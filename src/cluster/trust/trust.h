@@ -22,6 +22,12 @@ typedef struct PmhashEntryState
 	bool		write_failed;	/* the kernel has failed to write something back */
 } PmhashEntryState;
 
+/* ---- pool_start.c ---- */
+extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
+							  char *reason);
+extern void pmhash_pool_stop(uint64 instance);
+
+/* ---- trust.c ---- */
 extern void pmhash_see_redo(PmhashControl *control);
 extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										const PmhashEntryState *entry,

@@ -24,7 +24,6 @@
 #include "cluster/base/counters.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/file/life_cycle.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/requests.h"
 

@@ -18,9 +18,9 @@
 #include "utils/timestamp.h"
 
 #include "cluster/base/clock.h"
+#include "cluster/queue/requests.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/views/standby_view.h"
-#include "cluster/work/worker.h"
 
 #define STANDBY_COLUMNS 8
 
@@ -55,7 +55,7 @@ building(const PmhashStandbyState *state)
 static const char *
 what_builds_lack(void)
 {
-	if (!pmhash_has_launcher())
+	if (!pmhash_has_launcher)
 		return "; no pmhash launcher is running (see max_worker_processes)";
 	if (pg_atomic_read_u64(&pmhash_shared->no_worker) != 0)
 		return "; no slot is free for a worker to build it (see max_worker_processes)";

@@ -39,7 +39,6 @@
 #include "cluster/base/levels.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/open/invalid.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"

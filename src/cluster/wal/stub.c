@@ -90,16 +90,6 @@ log_page_and_end(Buffer buffer, const PmhashStub *stub)
 }
 
 /*
- * A stub has been changed in place.  To be called after the change, before
- * anything is done that relies on it.
- */
-void
-pmhash_stub_changed(void)
-{
-	pg_atomic_fetch_add_u64(&pmhash_shared->stub_generation, 1);
-}
-
-/*
  * Make block 0 of an empty main fork the stub of file_id.
  */
 void

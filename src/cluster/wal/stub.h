@@ -84,7 +84,6 @@ extern bool pmhash_stub_filled(Relation index, uint64 file_id,
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
 								   PmhashReason reason);
 extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);
-extern void pmhash_stub_changed(void);
 
 /* ---- stub_read.c ---- */
 

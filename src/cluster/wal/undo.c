@@ -29,7 +29,7 @@
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/identity.h"
-#include "cluster/pool/pool.h"
+#include "cluster/base/pool_names.h"
 #include "cluster/wal/undo.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/pm.h"

@@ -27,7 +27,6 @@
 #include "miscadmin.h"
 #include "port/pg_crc32c.h"
 
-#include "cluster/base/disabled.h"
 #include "cluster/base/durable.h"
 #include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"

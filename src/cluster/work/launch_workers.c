@@ -21,14 +21,14 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/cluster.h"
+#include "cluster/file/new_database.h"
 #include "cluster/pool/databases.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/rebuild_table.h"
 #include "cluster/queue/requests.h"
 #include "cluster/replay/standby_build.h"
-#include "cluster/standby/standby_state.h"
+#include "cluster/trust/standby_lose.h"
 #include "cluster/work/launcher.h"
-#include "cluster/work/orphans.h"
 #include "cluster/work/worker.h"
 
 #define NEVER			PG_INT64_MAX

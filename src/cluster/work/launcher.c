@@ -41,7 +41,6 @@
 #include "cluster/pool/databases.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/requests.h"
-#include "cluster/server/startup.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/distrust.h"
 #include "cluster/trust/failed_writes.h"

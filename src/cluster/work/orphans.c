@@ -33,31 +33,26 @@
  */
 #include "postgres.h"
 
-#include <dirent.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "storage/spin.h"
 #include "utils/backend_status.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "cluster/base/identity.h"
+#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/versions.h"
 #include "cluster/cluster.h"
-#include "cluster/file/life_cycle.h"
+#include "cluster/file/session_files.h"
 #include "cluster/open/file_open.h"
-#include "cluster/pool/pool.h"
+#include "cluster/pool/databases.h"
 #include "cluster/queue/index_list.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
@@ -102,38 +97,6 @@ has_id(const IdList *list, uint64 id)
 {
 	return list->n > 0 &&
 		bsearch(&id, list->id, list->n, sizeof(uint64), compare_ids) != NULL;
-}
-
-/* ---- (1) files ---- */
-
-static void
-list_files(Oid database, IdList *files)
-{
-	char		path[MAXPGPATH];
-	DIR		   *dir;
-	struct dirent *de;
-	uint64		file_id;
-
-	pmhash_database_path(path, database);
-	dir = AllocateDir(path);
-	while ((de = ReadDirExtended(dir, path, DEBUG1)) != NULL)
-	{
-		if (pmhash_parse_file_name(de->d_name, &file_id))
-			add_id(files, file_id);
-	}
-	FreeDir(dir);
-}
-
-/* Has a database index files in the pool, whosever they are? */
-bool
-pmhash_database_has_files(Oid database)
-{
-	IdList		files = {0};
-
-	list_files(database, &files);
-	if (files.id != NULL)
-		pfree(files.id);
-	return files.n > 0;
 }
 
 /* ---- (2) makers ---- */
@@ -240,35 +203,6 @@ typedef struct Owners
 	IdList		known;			/* OIDs of the indexes whose stub was read */
 	int			unknown;		/* stubs that can't be read or looked at */
 } Owners;
-
-/*
- * pmhash_first_complaint
- *		Is a message about an index of this database the first one in this server life?
- *
- * It counts as given from now on.  False as well if there are too many to be noted.  The
- * cleaner's, of which there is one at a time, and those of builders on a standby.
- */
-bool
-pmhash_first_complaint(Oid index)
-{
-	PmhashComplaint *complaint = pmhash_shared->complaint;
-	bool		first = false;
-	int			i;
-
-	SpinLockAcquire(&pmhash_shared->mutex);
-	for (i = 0; i < PMHASH_MAX_COMPLAINTS && OidIsValid(complaint[i].index); i++)
-	{
-		if (complaint[i].database == MyDatabaseId && complaint[i].index == index)
-			break;
-	}
-	if (i < PMHASH_MAX_COMPLAINTS && !OidIsValid(complaint[i].index))
-	{
-		complaint[i] = (PmhashComplaint) {MyDatabaseId, index};
-		first = true;
-	}
-	SpinLockRelease(&pmhash_shared->mutex);
-	return first;
-}
 
 /* Say that a stub can't be read, once. */
 static void
@@ -438,7 +372,7 @@ pmhash_remove_orphans(void)
 
 	pmhash_require_service(NULL);
 	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
-	list_files(MyDatabaseId, &files);
+	files.id = pmhash_list_files(MyDatabaseId, &files.n);
 	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 
 	PMH_STOP_POINT("cleaner_listed");
@@ -476,13 +410,14 @@ is_of_the_past(const char *path)
 void
 pmhash_remove_distrusted(Oid database)
 {
-	IdList		files = {0};
+	int			n;
+	uint64	   *files = pmhash_list_files(database, &n);
 	char		path[MAXPGPATH];
-	list_files(database, &files);
-	for (int i = 0; i < files.n; i++)
+
+	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		pmhash_file_path(path, database, files.id[i]);
+		pmhash_file_path(path, database, files[i]);
 
 		/* A build that is published comes under the same name, with this lock. */
 		LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
@@ -493,29 +428,4 @@ pmhash_remove_distrusted(Oid database)
 		}
 		LWLockRelease(pmhash_lwlock(PMHASH_STANDBY_LOCK));
 	}
-}
-
-/*
- * Remove the directory of a database that does not exist any more.  Since DROP
- * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
- * back.  Another one with its OID may: the caller sees to it that there is none yet.
- */
-void
-pmhash_remove_dropped(Oid database)
-{
-	IdList		files = {0};
-	char		path[MAXPGPATH];
-
-	pmhash_counters_forget_database(database);
-	list_files(database, &files);
-	for (int i = 0; i < files.n; i++)
-	{
-		pmhash_file_path(path, database, files.id[i]);
-		pmhash_unlink(path);
-	}
-	pmhash_database_path(path, database);
-	if (rmdir(path) != 0 && errno != ENOENT)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove directory \"%s\": %m", path)));
 }

@@ -36,9 +36,7 @@
 
 #include "cluster/base/versions.h"
 #include "cluster/cluster.h"
-#include "cluster/file/life_cycle.h"
-#include "cluster/open/file_open.h"
-#include "cluster/pool/pool_lock.h"
+#include "cluster/pool/pool.h"
 #include "cluster/queue/index_list.h"
 #include "cluster/queue/rebuild_table.h"
 #include "cluster/queue/requests.h"

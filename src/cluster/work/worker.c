@@ -35,6 +35,7 @@
 #include "cluster/base/versions.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/give_way.h"
+#include "cluster/queue/requests.h"
 #include "cluster/replay/standby_build.h"
 #include "cluster/work/orphans.h"
 #include "cluster/work/rebuild.h"
@@ -43,12 +44,7 @@
 /* ms that a worker waits for a lock while it connects, if no longer later */
 #define CONNECT_TIMEOUT		"5000"
 
-/* ms without a free slot after which none is to be waited for: three tries */
-#define NO_SLOT_FOR_LONG	15000
-
 PGDLLEXPORT void pmhash_worker_main(Datum arg);
-
-static bool launcher_registered = false;	/* processes have it from the postmaster */
 
 /* ---- starting ---- */
 
@@ -319,37 +315,6 @@ is_registered(const char *function)
 }
 
 /*
- * Does the postmaster start a launcher as soon as there can be queries, and again if it fails?
- * Not with too few max_worker_processes, of which RegisterBackgroundWorker only says so
- * in the log, nor in single-user mode.
- */
-bool
-pmhash_has_launcher(void)
-{
-	return launcher_registered;
-}
-
-/*
- * pmhash_workers_can_be_had
- *		Is what a worker of ours is to do done some time soon?
- *
- * A launcher that is just being started counts, and so does a lack of slots that may be
- * that of a moment: parallel queries take them, too.  What has been tried last some time
- * ago says nothing: there may be slots by now, and a rebuild that is wanted is tried
- * at once.
- */
-bool
-pmhash_workers_can_be_had(void)
-{
-	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
-	uint64		last = pg_atomic_read_u64(&pmhash_shared->no_worker_last);
-
-	return pmhash_has_launcher() &&
-		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG) ||
-		 pmhash_clock_past((int64) last, NO_SLOT_FOR_LONG));
-}
-
-/*
  * Register the workers that start by themselves.
  *
  * None under pg_upgrade, as autovacuum (postmaster.c): a rebuild there would change stubs
@@ -364,7 +329,7 @@ pmhash_worker_init(void)
 	pmhash_register_worker("pmhash_launcher_main", "pmhash launcher",
 						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 						   BgWorkerStart_ConsistentState, PMHASH_WORKER_RESTART);
-	launcher_registered = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
+	pmhash_has_launcher = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
 
 	/* The last to get a slot, and the first to give it back. */
 	if (pmhash_warm_up != 0)

@@ -24,8 +24,6 @@ typedef struct PmhashAssignment
 } PmhashAssignment;
 
 extern void pmhash_worker_init(void);
-extern bool pmhash_has_launcher(void);
-extern bool pmhash_workers_can_be_had(void);
 extern void pmhash_register_worker(const char *function, const char *type, int flags,
 								   BgWorkerStartTime start, int restart);
 extern bool pmhash_start_worker(Oid database, PmhashAssignment *assignment,
