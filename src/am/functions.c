@@ -33,7 +33,7 @@
 #include "am/am.h"
 #include "cluster/base/am_callbacks.h"
 #include "cluster/base/shared.h"
-#include "cluster/pool/pool_files.h"
+#include "cluster/pool/pool.h"
 #include "engine/stop_point.h"
 
 /*

@@ -23,10 +23,9 @@
 #include "am/am.h"
 #include "cluster/base/older_snapshots.h"
 #include "cluster/file/life_cycle.h"
-#include "cluster/file/new_database.h"
 #include "cluster/queue/requests.h"
 #include "cluster/wal/logged.h"
-#include "cluster/work/launcher.h"
+#include "cluster/work/work.h"
 
 /*
  * The statements that are being executed, as far as an access method has to know

@@ -18,7 +18,7 @@
 #include "cluster/base/try.h"
 #include "cluster/file/file_cache.h"
 #include "cluster/file/life_cycle.h"
-#include "cluster/open/planner_hook.h"
+#include "cluster/open/open.h"
 #include "cluster/wal/logged.h"
 
 static void

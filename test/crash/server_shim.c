@@ -24,7 +24,6 @@
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
-#include "cluster/wal/undo.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/pm.h"
 #include "server_shim.h"

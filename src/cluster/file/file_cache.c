@@ -47,7 +47,6 @@
 #include "cluster/cluster.h"
 #include "cluster/file/dead_list.h"
 #include "cluster/file/file_cache.h"
-#include "cluster/file/idle_sessions.h"
 #include "cluster/file/mappings.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/wal/logged.h"

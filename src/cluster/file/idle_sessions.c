@@ -31,7 +31,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/file/idle_sessions.h"
+#include "cluster/file/file_cache.h"
 
 /* Rounds after files have been removed, and ms between two, whatever is removed. */
 #define ROUNDS			2

@@ -48,8 +48,6 @@
 #include "cluster/cluster.h"
 #include "cluster/file/file_cache.h"
 #include "cluster/file/life_cycle.h"
-#include "cluster/file/new_database.h"
-#include "cluster/file/session_files.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/requests.h"
 #include "cluster/wal/logged.h"

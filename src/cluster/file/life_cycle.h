@@ -1,15 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * life_cycle.h
- *	  Index files follow the transactions that make and drop them.
+ *	  Index files follow the transactions and sessions that make and drop them.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef PMHASH_LIFE_CYCLE_H
 #define PMHASH_LIFE_CYCLE_H
 
+#include "nodes/parsenodes.h"
+
 #include "cluster/cluster.h"
 
+/* ---- life_cycle.c ---- */
 extern void pmhash_note_drop(Oid relid);
 extern void pmhash_note_database_drop(Oid database);
 extern void pmhash_note_database(Oid database);
@@ -27,5 +30,18 @@ extern void pmhash_files_aborted(int level);
 extern void pmhash_files_over(void);
 extern void pmhash_files_to_parent(int level, SubTransactionId subid,
 								   SubTransactionId parent);
+
+/* ---- session_files.c ---- */
+extern void pmhash_session_file_made(const PmhashFile *file, Relation index);
+extern bool pmhash_session_file_of(Relation index, char *path);
+extern void pmhash_unlink(const char *path);
+extern void pmhash_session_file_replaced(Oid heap);
+extern void pmhash_session_files_look(void (*look) (const char *path, Oid heap,
+													uint64 file_id));
+
+/* ---- new_database.c ---- */
+extern void pmhash_remove_dropped(Oid database);
+extern void pmhash_note_statement(const Node *statement);
+extern void pmhash_database_is_new(Oid database);
 
 #endif							/* PMHASH_LIFE_CYCLE_H */

@@ -26,9 +26,7 @@
 #include "cluster/base/data_directory.h"
 #include "cluster/base/durable.h"
 #include "cluster/base/shared.h"
-#include "cluster/file/new_database.h"
-#include "cluster/file/session_files.h"
-#include "cluster/pool/databases.h"
+#include "cluster/file/life_cycle.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/rebuild_table.h"
 

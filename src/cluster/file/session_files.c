@@ -20,7 +20,7 @@
 
 #include "cluster/base/pool_names.h"
 #include "cluster/file/file_cache.h"
-#include "cluster/file/session_files.h"
+#include "cluster/file/life_cycle.h"
 #include "cluster/wal/logged.h"
 
 typedef struct SessionFile

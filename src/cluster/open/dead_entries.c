@@ -68,7 +68,7 @@
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/file/dead_list.h"
-#include "cluster/open/dead_entries.h"
+#include "cluster/open/open.h"
 #include "cluster/queue/requests.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/undo_journal.h"

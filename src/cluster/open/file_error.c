@@ -13,7 +13,7 @@
 
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/open/file_error.h"
+#include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/requests.h"
 

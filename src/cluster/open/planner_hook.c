@@ -31,8 +31,7 @@
 #include "utils/relcache.h"
 
 #include "cluster/base/am_callbacks.h"
-#include "cluster/open/file_open.h"
-#include "cluster/open/planner_hook.h"
+#include "cluster/open/open.h"
 #if PG_VERSION_NUM >= 190000
 #include "optimizer/pathnode.h"
 

@@ -25,7 +25,7 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/base/pool_names.h"
-#include "cluster/pool/databases.h"
+#include "cluster/pool/pool.h"
 
 /* Databases that have a directory in the pool. */
 List *

@@ -33,7 +33,6 @@
 #include "cluster/base/durable.h"
 #include "cluster/base/pool_names.h"
 #include "cluster/pool/pool.h"
-#include "cluster/pool/pool_files.h"
 
 /* Bytes that are written back at a time: what a device writes in less than a second. */
 #define PIECE			((off_t) 64 * 1024 * 1024)

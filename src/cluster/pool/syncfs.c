@@ -27,8 +27,6 @@
 #include "cluster/base/durable.h"
 #include "cluster/base/pool_names.h"
 #include "cluster/pool/pool.h"
-#include "cluster/pool/pool_files.h"
-#include "cluster/pool/syncfs.h"
 
 /* From this Linux on syncfs reports failures. */
 #define SYNCFS_MAJOR	5

@@ -21,7 +21,7 @@
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/file/mappings.h"
-#include "cluster/open/invalid.h"
+#include "cluster/open/open.h"
 #include "cluster/replay/standby_redo.h"
 #include "cluster/standby/standby_state.h"
 

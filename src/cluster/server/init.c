@@ -12,11 +12,11 @@
 #include "cluster/base/am_callbacks.h"
 #include "cluster/base/gucs.h"
 #include "cluster/cluster.h"
-#include "cluster/open/planner_hook.h"
+#include "cluster/open/open.h"
 #include "cluster/replay/standby_redo.h"
 #include "cluster/server/engine_hooks.h"
 #include "cluster/server/startup.h"
-#include "cluster/work/worker.h"
+#include "cluster/work/work.h"
 
 void
 pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)

@@ -27,7 +27,6 @@
 #include "utils/timestamp.h"
 
 #include "cluster/base/clock.h"
-#include "cluster/base/control_file.h"
 #include "cluster/base/counters.h"
 #include "cluster/base/gucs.h"
 #include "cluster/base/older_snapshots.h"
@@ -35,10 +34,9 @@
 #include "cluster/base/wait_events.h"
 #include "cluster/cluster.h"
 #include "cluster/file/dead_list.h"
-#include "cluster/file/idle_sessions.h"
+#include "cluster/file/file_cache.h"
 #include "cluster/server/startup.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/trust/failed_writes.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
 

@@ -21,8 +21,6 @@
 #include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/pool/pool.h"
-#include "cluster/pool/syncfs.h"
-#include "cluster/trust/distrust.h"
 #include "cluster/trust/standby_lose.h"
 #include "cluster/trust/trust.h"
 #include "cluster/trust/witness.h"

@@ -32,11 +32,9 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/data_directory.h"
 #include "cluster/base/shared.h"
-#include "cluster/pool/pool_files.h"
-#include "cluster/pool/syncfs.h"
+#include "cluster/pool/pool.h"
 #include "cluster/queue/requests.h"
-#include "cluster/trust/distrust.h"
-#include "cluster/trust/failed_writes.h"
+#include "cluster/trust/trust.h"
 
 #define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
 #define ASKING_SHARE	1000	/* one part in so many of the time is spent asking ... */

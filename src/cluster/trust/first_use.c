@@ -16,10 +16,8 @@
 #include "cluster/base/data_directory.h"
 #include "cluster/base/shared.h"
 #include "cluster/pool/pool.h"
-#include "cluster/trust/first_use.h"
 #include "cluster/trust/standby_lose.h"
 #include "cluster/trust/trust.h"
-#include "cluster/wal/undo.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/stop_point.h"
 

@@ -41,8 +41,6 @@
 #include "cluster/base/pool_names.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
-#include "cluster/pool/pool_files.h"
-#include "cluster/pool/syncfs.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/trust/witness.h"

@@ -9,13 +9,11 @@
 
 #include "access/xlog.h"
 
-#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/trust/first_use.h"
-#include "cluster/trust/service.h"
+#include "cluster/trust/trust.h"
 
 /*
  * DETAIL for a pmhash that is disabled: the reason can name directories, so it is

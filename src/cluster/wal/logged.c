@@ -35,9 +35,7 @@
 #include "utils/memutils.h"
 
 #include "cluster/base/am_callbacks.h"
-#include "cluster/base/gucs.h"
 #include "cluster/base/levels.h"
-#include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"

@@ -16,7 +16,6 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 
-#include "cluster/base/shared.h"
 #include "cluster/base/tid_value.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/logged.h"

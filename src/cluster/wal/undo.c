@@ -30,7 +30,6 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/identity.h"
 #include "cluster/base/pool_names.h"
-#include "cluster/wal/undo.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/pm.h"
 

@@ -10,6 +10,7 @@
 
 #include "access/xlogdefs.h"
 
+#include "cluster/base/control_file.h"
 #include "cluster/base/format.h"
 #include "engine/table.h"
 
@@ -72,5 +73,8 @@ extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
 extern void pmhash_journal_try_note_flushed(XLogRecPtr lsn);
 extern bool pmhash_journal_is_past(XLogRecPtr lsn);
 extern uint32 pmhash_journal_crc(const PmhashJournalRecord *record);
+
+/* ---- undo.c ---- */
+extern void pmhash_undo(PmhashControl *control);
 
 #endif							/* PMHASH_UNDO_JOURNAL_H */

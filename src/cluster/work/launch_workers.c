@@ -21,15 +21,13 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/cluster.h"
-#include "cluster/file/new_database.h"
-#include "cluster/pool/databases.h"
+#include "cluster/file/life_cycle.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/rebuild_table.h"
 #include "cluster/queue/requests.h"
 #include "cluster/replay/standby_build.h"
 #include "cluster/trust/standby_lose.h"
-#include "cluster/work/launcher.h"
-#include "cluster/work/worker.h"
+#include "cluster/work/work.h"
 
 #define NEVER			PG_INT64_MAX
 #define START_PAUSE		1000	/* ms, between two workers with the same task */

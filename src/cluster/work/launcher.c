@@ -36,18 +36,14 @@
 #include "cluster/base/versions.h"
 #include "cluster/base/wait_events.h"
 #include "cluster/cluster.h"
-#include "cluster/file/idle_sessions.h"
-#include "cluster/open/dead_entries.h"
-#include "cluster/pool/databases.h"
+#include "cluster/file/file_cache.h"
+#include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/requests.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/trust/distrust.h"
-#include "cluster/trust/failed_writes.h"
-#include "cluster/trust/first_use.h"
+#include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
-#include "cluster/work/launcher.h"
-#include "cluster/work/orphans.h"
+#include "cluster/work/work.h"
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
 #define NOTE_CHECKPOINT		100 /* ms, while one is under way */

@@ -50,13 +50,13 @@
 #include "cluster/base/shared.h"
 #include "cluster/base/versions.h"
 #include "cluster/cluster.h"
-#include "cluster/file/session_files.h"
-#include "cluster/open/file_open.h"
-#include "cluster/pool/databases.h"
+#include "cluster/file/life_cycle.h"
+#include "cluster/open/open.h"
+#include "cluster/pool/pool.h"
 #include "cluster/queue/index_list.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
-#include "cluster/work/orphans.h"
+#include "cluster/work/work.h"
 
 /* A committing DDL asks for us before it releases its locks: try for a while. */
 #define LOCK_TRIES		20		/* of one cleaner, for all indexes together */

@@ -76,12 +76,9 @@
 #include "cluster/base/wait_events.h"
 #include "cluster/cluster.h"
 #include "cluster/file/life_cycle.h"
-#include "cluster/file/session_files.h"
-#include "cluster/open/file_create.h"
-#include "cluster/open/file_open.h"
-#include "cluster/open/invalid.h"
+#include "cluster/open/open.h"
 #include "cluster/wal/stub.h"
-#include "cluster/work/refill.h"
+#include "cluster/work/work.h"
 
 #define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
 

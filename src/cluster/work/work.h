@@ -1,17 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * worker.h
- *	  The background workers: starting them, and their main functions.
+ * work.h
+ *	  The background workers: starting them, and what they do.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PMHASH_WORKER_H
-#define PMHASH_WORKER_H
+#ifndef PMHASH_WORK_H
+#define PMHASH_WORK_H
 
 #include "postmaster/bgworker.h"
 
 #include "cluster/base/shared.h"
+#include "cluster/cluster.h"
 
+/* ---- worker.c ---- */
 #define PMHASH_WORKER_RESTART	10	/* seconds, if a launcher fails */
 
 /* What a worker in a database is to do; it gets it in bgw_extra. */
@@ -30,4 +32,25 @@ extern bool pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 								BackgroundWorkerHandle **handle, bool tell);
 extern PmhashWorkerResult pmhash_worker_result(const PmhashAssignment *assignment);
 
-#endif							/* PMHASH_WORKER_H */
+/* ---- launcher.c ---- */
+extern void pmhash_launcher_interrupts(void);
+extern void pmhash_checkpoint_made(void);
+
+/* ---- launch_workers.c ---- */
+extern int64 pmhash_see_to_databases(bool settled);
+
+/* ---- orphans.c ---- */
+extern PmhashWorkerResult pmhash_remove_orphans(void);
+extern void pmhash_remove_distrusted(Oid database);
+
+/* ---- rebuild.c ---- */
+extern PmhashWorkerResult pmhash_rebuild_database(PmhashBuildKind kind);
+
+/* ---- refill.c ---- */
+extern bool pmhash_index_is_invalid(Relation index, PmhashReason *reason);
+extern void pmhash_refill(Oid relid);
+extern void pmhash_refill_failed(void);
+extern void pmhash_refill_forget(void);
+extern void pmhash_refill_scanned(void);
+
+#endif							/* PMHASH_WORK_H */
