@@ -231,7 +231,7 @@ sub sites
 		my ($file) = split /:/, $where;
 
 		# of two files with the same name only the engine's is recorded
-		next if $kind eq 'store' || !glob("$top/src/{$directory,$directory/*}/$file")
+		next if $kind eq 'store' || !grep { -e } glob("$top/src/{$directory,$directory/*}/$file")
 		  || ($directory ne 'engine' && -e "$top/src/engine/$file");
 		$count{$kind}++;
 		push @mutants,
