@@ -2,7 +2,7 @@
  *
  * databases.c
  *	  Which databases there are: in the pool, and in the catalog; can a worker connect to
- *	  one, and is it there at all?
+ *	  one, is it there at all, and which files has it in the pool?
  *
  *-------------------------------------------------------------------------
  */
@@ -154,8 +154,8 @@ pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
 }
 
 /*
- * The ids of the index files that a database has in the pool, whosever they are: so many,
- * in the current memory context.
+ * The ids of the index files that a database has in the pool, whosever they are, in the
+ * current memory context; *n says how many.
  */
 uint64 *
 pmhash_list_files(Oid database, int *n)
