@@ -32,9 +32,9 @@
 #include "am/am.h"
 #include "am/build.h"
 #include "am/unique.h"
-#include "cluster/counters.h"
-#include "cluster/give_way.h"
-#include "cluster/refill.h"
+#include "cluster/base/counters.h"
+#include "cluster/queue/give_way.h"
+#include "cluster/work/work.h"
 #include "engine/stop_point.h"
 
 #define REST_ENTRIES	4096	/* read back at a time */

@@ -40,8 +40,7 @@
 
 #include "am/am.h"
 #include "am/keys.h"
-#include "cluster/file_open.h"
-#include "cluster/planner_hook.h"
+#include "cluster/open/open.h"
 
 PG_FUNCTION_INFO_V1(pmhash_explain);
 

@@ -31,9 +31,9 @@
 #include "utils/rel.h"
 
 #include "am/am.h"
-#include "cluster/am_callbacks.h"
-#include "cluster/pool_files.h"
-#include "cluster/shared.h"
+#include "cluster/base/am_callbacks.h"
+#include "cluster/base/shared.h"
+#include "cluster/pool/pool.h"
 #include "engine/stop_point.h"
 
 /*

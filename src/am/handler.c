@@ -30,7 +30,7 @@ PG_FUNCTION_INFO_V1(pmhash_handler);
  *				default packs an entry into about 15 bytes; segments filled
  *				less take more insertions before they first grow.
  * wal			are changes of entries logged, so that standbys have the index?
- *				"default": as the GUC pmhash.wal says (cluster/logged.c).
+ *				"default": as the GUC pmhash.wal says (cluster/wal/logged.c).
  */
 
 /* Values of "wal": those of a boolean, and none. */
@@ -65,7 +65,7 @@ options_kind(void)
 						  "Percentage of slots that CREATE INDEX fills",
 						  PMH_DEFAULT_FILL, PMH_MIN_FILL, 100,
 						  ShareUpdateExclusiveLock);
-		/* the same; see cluster/logged.c */
+		/* the same; see cluster/wal/logged.c */
 		add_enum_reloption(fresh, "wal",
 						   "Write entries to WAL, for standbys",
 						   wal_values, PMHASH_WAL_BY_DEFAULT,

@@ -21,12 +21,11 @@
 #include "utils/lsyscache.h"
 
 #include "am/am.h"
-#include "cluster/launcher.h"
-#include "cluster/life_cycle.h"
-#include "cluster/logged.h"
-#include "cluster/new_database.h"
-#include "cluster/older_snapshots.h"
-#include "cluster/requests.h"
+#include "cluster/base/older_snapshots.h"
+#include "cluster/file/life_cycle.h"
+#include "cluster/queue/requests.h"
+#include "cluster/wal/logged.h"
+#include "cluster/work/work.h"
 
 /*
  * The statements that are being executed, as far as an access method has to know

@@ -29,9 +29,9 @@
 #include "am/keys.h"
 #include "am/scan.h"
 #include "am/unique.h"
-#include "cluster/heap_table.h"
-#include "cluster/logged.h"
-#include "cluster/try.h"
+#include "cluster/base/heap_table.h"
+#include "cluster/base/try.h"
+#include "cluster/wal/logged.h"
 
 /*
  * Group insert: entries of a long statement wait in backend memory and go

@@ -30,8 +30,8 @@
 #include "utils/typcache.h"
 
 #include "am/am.h"
-#include "cluster/index_list.h"
-#include "cluster/levels.h"
+#include "cluster/base/levels.h"
+#include "cluster/queue/index_list.h"
 
 /*
  * The types that keys are made of: elements of arrays, attributes of

@@ -24,7 +24,7 @@
 
 #include "am/am.h"
 #include "am/keys.h"
-#include "cluster/versions.h"
+#include "cluster/base/versions.h"
 
 /*
  * Which way the keys of an index are hashed.

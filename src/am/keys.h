@@ -16,8 +16,8 @@
 #include "utils/relcache.h"
 
 #include "am/keyhash.h"
+#include "cluster/base/tid_value.h"
 #include "cluster/cluster.h"
-#include "cluster/tid_value.h"
 
 /* strategy and support function numbers of operator classes */
 #define PMHASH_EQUAL_STRATEGY	1

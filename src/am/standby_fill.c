@@ -11,7 +11,7 @@
  * once, and what was deleted and inserted again as it is in the end.
  *
  * What the fold gives is loaded as any build does (build.c).  Operations that come
- * after the fold has begun are applied to the loaded file (cluster/standby_build.c).
+ * after the fold has begun are applied to the loaded file (cluster/replay/standby_build.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -32,12 +32,12 @@
 #include "am/am.h"
 #include "am/build.h"
 #include "am/fetch.h"
-#include "cluster/as_owner.h"
-#include "cluster/clock.h"
-#include "cluster/durable.h"
-#include "cluster/give_way.h"
-#include "cluster/heap_table.h"
-#include "cluster/standby.h"
+#include "cluster/base/as_owner.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/durable.h"
+#include "cluster/base/heap_table.h"
+#include "cluster/queue/give_way.h"
+#include "cluster/replay/standby_delta.h"
 
 /*
  * The scan of a table from which a standby builds the file of an index.

@@ -15,11 +15,11 @@
 #include "utils/inval.h"
 
 #include "am/am.h"
-#include "cluster/file_cache.h"
-#include "cluster/life_cycle.h"
-#include "cluster/logged.h"
-#include "cluster/planner_hook.h"
-#include "cluster/try.h"
+#include "cluster/base/try.h"
+#include "cluster/file/file_cache.h"
+#include "cluster/file/life_cycle.h"
+#include "cluster/open/open.h"
+#include "cluster/wal/logged.h"
 
 static void
 transaction_begins_to_end(XactEvent event)

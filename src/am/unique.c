@@ -20,9 +20,9 @@
 
 #include "am/scan.h"
 #include "am/unique.h"
-#include "cluster/heap_table.h"
-#include "cluster/key_lock.h"
-#include "cluster/logged.h"
+#include "cluster/base/heap_table.h"
+#include "cluster/base/key_lock.h"
+#include "cluster/wal/logged.h"
 
 /*
  * Inserts into a unique index.

@@ -31,8 +31,8 @@
 
 #include "am/am.h"
 #include "am/keys.h"
-#include "cluster/heap_table.h"
-#include "cluster/logged.h"
+#include "cluster/base/heap_table.h"
+#include "cluster/wal/logged.h"
 
 /* Rest, as cost-based delay wants it, and look at interrupts. */
 static void

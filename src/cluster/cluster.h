@@ -15,8 +15,8 @@
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
-#include "cluster/counters.h"
-#include "cluster/versions.h"
+#include "cluster/base/counters.h"
+#include "cluster/base/versions.h"
 #include "engine/stop_point.h"
 #include "engine/table.h"
 

@@ -32,7 +32,7 @@
 #include "utils/snapmgr.h"
 #include "utils/spccache.h"
 
-#include "cluster/heap_table.h"
+#include "cluster/base/heap_table.h"
 #include "join/join.h"
 
 /*

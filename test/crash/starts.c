@@ -4,7 +4,7 @@
  *	  Lives of a server and its pool, at random: what a start decides is tried
  *	  with every history that leads there.
  *
- * startup.c, first_use.c, distrust.c, service.c, pool.c, trust.c, durable.c,
+ * startup.c, shared.c, first_use.c, distrust.c, service.c, pool_start.c, trust.c, durable.c,
  * undo.c and undo_journal.c are compiled as they are and work on files in a scratch
  * directory.  What stands in for PostgreSQL is as little as it takes: pg_control as a
  * file, WAL as two numbers, rows with the LSN of their WAL.  A postmaster is a process,
@@ -55,26 +55,22 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
+#include "cluster/base/control_file.h"
+#include "cluster/base/counters.h"
+#include "cluster/base/gucs.h"
+#include "cluster/base/identity.h"
+#include "cluster/base/older_snapshots.h"
+#include "cluster/base/shared.h"
+#include "cluster/base/wait_events.h"
 #include "cluster/cluster.h"
-#include "cluster/control_file.h"
-#include "cluster/counters.h"
-#include "cluster/dead_list.h"
-#include "cluster/distrust.h"
-#include "cluster/engine_hooks.h"
-#include "cluster/first_use.h"
-#include "cluster/gucs.h"
-#include "cluster/identity.h"
-#include "cluster/idle_sessions.h"
-#include "cluster/invalid.h"
-#include "cluster/older_snapshots.h"
-#include "cluster/pool.h"
-#include "cluster/pool_files.h"
-#include "cluster/shared.h"
-#include "cluster/standby_state.h"
-#include "cluster/startup.h"
-#include "cluster/syncfs.h"
-#include "cluster/undo_journal.h"
-#include "cluster/wait_events.h"
+#include "cluster/file/dead_list.h"
+#include "cluster/file/file_cache.h"
+#include "cluster/pool/pool.h"
+#include "cluster/server/engine_hooks.h"
+#include "cluster/server/startup.h"
+#include "cluster/trust/standby_lose.h"
+#include "cluster/trust/trust.h"
+#include "cluster/wal/undo_journal.h"
 #include "engine/layout.h"
 #include "server_stand_ins.h"
 
@@ -658,11 +654,6 @@ pmhash_standby_remove_file(void)
 
 void
 pmhash_standby_promote(PmhashControl *control)
-{
-}
-
-void
-pmhash_stub_changed(void)
 {
 }
 

@@ -211,7 +211,7 @@ sub count_calls
 	my ($directory, $function) = @_;
 	my $n = 0;
 
-	foreach my $path (glob "$top/src/$directory/*.[ch]")
+	foreach my $path (glob "$top/src/$directory/*.[ch] $top/src/$directory/*/*.[ch]")
 	{
 		next if $path =~ m{/engine/pm\.[ch]$};
 		$n += () = slurp($path) =~ /^\s+(?:if \(.*\) )?$function\(/mg;
@@ -231,7 +231,7 @@ sub sites
 		my ($file) = split /:/, $where;
 
 		# of two files with the same name only the engine's is recorded
-		next if $kind eq 'store' || !-e "$top/src/$directory/$file"
+		next if $kind eq 'store' || !grep { -e } glob("$top/src/{$directory,$directory/*}/$file")
 		  || ($directory ne 'engine' && -e "$top/src/engine/$file");
 		$count{$kind}++;
 		push @mutants,

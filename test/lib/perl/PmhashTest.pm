@@ -199,7 +199,7 @@ sub install_wal_records
 	chomp(my $headers = `pg_config --includedir-server`);
 
 	system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-D_GNU_SOURCE', '-I', $source, '-isystem', $headers, '-o',
-		$path, "$directory/wal_records.c", "$source/cluster/wal_record.c");
+		$path, "$directory/wal_records.c", "$source/cluster/wal/wal_record.c");
 	$node->safe_psql('postgres', slurp_file("$directory/wal_records.sql") =~ s/'LIBRARY'/'$path'/r);
 	return;
 }

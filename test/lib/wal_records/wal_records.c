@@ -8,7 +8,7 @@
  * pg_walinspect does: up to what has been flushed (in recovery: replayed), with no slot
  * that would keep it, so a range that has been recycled is an ERROR.
  *
- * PmhashTest.pm, install_wal_records, compiles it together with cluster/wal_record.c.
+ * PmhashTest.pm, install_wal_records, compiles it together with cluster/wal/wal_record.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,8 +33,8 @@
 #include "utils/pg_lsn.h"
 #include "utils/tuplestore.h"
 
-#include "cluster/versions.h"
-#include "cluster/wal_record.h"
+#include "cluster/base/versions.h"
+#include "cluster/wal/wal_record.h"
 
 PG_MODULE_MAGIC;
 

@@ -469,7 +469,7 @@ SQL
 		my $seed = do
 		{
 			open(my $handle, '<:raw', $file) or die "$file: $!";
-			sysseek($handle, 48 + 24, 0);    # src/engine/layout.h, src/cluster/identity.h
+			sysseek($handle, 48 + 24, 0);    # src/engine/layout.h, src/cluster/base/identity.h
 			sysread($handle, my $bytes, 8) == 8 or die "$file is too short";
 			unpack('Q<', $bytes);
 		};

@@ -62,9 +62,9 @@ sub same
 	ok($strings->{$_}, "$what: in the sources: $_") foreach sort keys %$rows;
 }
 
-my %states = (strings_of('files_view.c'), strings_of('standby_view.c'));
+my %states = (strings_of('views/files_view.c'), strings_of('views/standby_view.c'));
 same({ rows_of('| state | meaning | action |') }, \%states, 'states');
-my ($reasons) = slurp_file("$top/src/cluster/invalid.c") =~ /^pmhash_reason_text\(.*?^\{(.*?)^\}/ms or die;
+my ($reasons) = slurp_file("$top/src/cluster/open/invalid.c") =~ /^pmhash_reason_text\(.*?^\{(.*?)^\}/ms or die;
 same({ rows_of('| reason | meaning | action |') }, { map { $_ => 1 } $reasons =~ /"([^"]+)"/g }, 'reasons');
 
 done_testing();

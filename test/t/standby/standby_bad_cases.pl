@@ -224,7 +224,7 @@ wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 {
 	# a primary of the next version of the records
 	my $future = new_primary('future', undef,
-		install_path => install_changed('-DPMHASH_WAL_VERSION=99', 'src/cluster/wal_record.o'));
+		install_path => install_changed('-DPMHASH_WAL_VERSION=99', 'src/cluster/wal/wal_record.o'));
 	my $older = new_standby($future, 'older');
 
 	$position = 0;

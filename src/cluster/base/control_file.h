@@ -1,0 +1,146 @@
+/*-------------------------------------------------------------------------
+ *
+ * control_file.h
+ *	  The control file of the pool: <pool>/control, rewritten whole.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_CONTROL_FILE_H
+#define PMHASH_CONTROL_FILE_H
+
+#include "cluster/base/data_directory.h"
+#include "cluster/base/format.h"
+#include "cluster/cluster.h"
+
+#define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
+#define PMHASH_POOL_VERSION		5
+
+typedef enum PmhashPoolState
+{
+	PMHASH_POOL_RUNNING = 1,	/* a server uses it, or died */
+	PMHASH_POOL_CLEAN = 2,		/* shut down, everything synced, and not used since */
+	PMHASH_POOL_STARTING = 3	/* a start has taken it that was not after a clean end,
+								 * and has not used it, or died */
+} PmhashPoolState;
+
+/* Files whose trust ends with an era. */
+typedef enum PmhashFileClass
+{
+	PMHASH_CACHE_FILES,			/* those that lived in the page cache */
+	PMHASH_ALL_FILES
+} PmhashFileClass;
+
+/*
+ * Which rules hold for the files: a primary's backends change them and the undo
+ * journal is theirs; on a standby the startup process does, as WAL says.
+ */
+typedef enum PmhashRole
+{
+	PMHASH_ROLE_PRIMARY = 0,
+	PMHASH_ROLE_STANDBY = 1
+} PmhashRole;
+
+/* What a standby begins with; a primary's start needs no such answer. */
+typedef enum PmhashStandbyStart
+{
+	PMHASH_STANDBY_FRESH,		/* with nothing */
+	PMHASH_STANDBY_RESUME,		/* with what it had itself */
+	PMHASH_STANDBY_DEMOTED		/* with what it had as a primary, shut down cleanly */
+} PmhashStandbyStart;
+
+/*
+ * Eras are the way to distrust files durably and at once: a file carries the
+ * eras of its birth, and counts only while the control file still has them.
+ * Doubt about everything renews both; an unclean reboot renews that of the
+ * files that lived in page cache.
+ */
+typedef struct PmhashControl
+{
+	uint64		magic;
+	uint32		version;
+	uint32		crc;			/* of all else, this field taken as 0 */
+	uint64		system_identifier;
+	uint64		start_counter;	/* starts of a server on this pool */
+	uint8		nonce[PMHASH_NONCE_SIZE];	/* also in the data directory */
+	uint8		old_nonce[PMHASH_NONCE_SIZE];	/* valid too while pending */
+	uint32		nonce_pending;
+	uint32		state;			/* PmhashPoolState */
+	uint32		pmem;			/* the journal was on persistent memory */
+	uint32		timeline;		/* of the last server life with the pool, or 0 */
+	uint64		start_checkpoint;	/* pg_control's checkpoint at start */
+	uint64		clean_checkpoint;	/* the shutdown checkpoint, or 0 */
+	uint64		dax_era;
+	uint64		cache_era;
+	uint64		journal_instance;	/* whose journal is to be kept, or 0 */
+	int64		opts_mtime;		/* of postmaster.opts in the last life: ns */
+	uint64		ended_reason;	/* why the last dax_era has ended: PmhashReason */
+	uint64		lock_inode;		/* of the lock file in this life, and when it */
+	uint64		lock_birth;		/* was made, in ns; 0: not known */
+	uint64		shut;			/* stamp of all files at the last clean
+								 * shutdown, or 0 */
+	uint64		next_shut;		/* stamp of the coming one */
+	uint64		shut_begun;		/* of one that was not completed, or 0 */
+	uint32		all_shut;		/* that was the end of the last life */
+	uint64		life_instance;	/* the server life that has, or had, the pool */
+	uint64		seen_redo;		/* pg_control's redo pointer, seen in that life */
+	uint64		undo_redo;		/* the one found after the life whose journal is
+								 * kept, if it is later than that; or 0 */
+	uint32		role;			/* PmhashRole of that life */
+} PmhashControl;
+
+/*
+ * Guards: another layout is another PMHASH_POOL_VERSION.  What comes before start_counter
+ * stays where it is in all versions: by it each knows whose pool another one has left.
+ */
+PMHASH_AT(PmhashControl, magic, 0);
+PMHASH_AT(PmhashControl, version, 8);
+PMHASH_AT(PmhashControl, crc, 12);
+PMHASH_AT(PmhashControl, system_identifier, 16);
+PMHASH_AT(PmhashControl, start_counter, 24);
+PMHASH_AT(PmhashControl, nonce, 32);
+PMHASH_AT(PmhashControl, old_nonce, 48);
+PMHASH_AT(PmhashControl, nonce_pending, 64);
+PMHASH_AT(PmhashControl, state, 68);
+PMHASH_AT(PmhashControl, pmem, 72);
+PMHASH_AT(PmhashControl, timeline, 76);
+PMHASH_AT(PmhashControl, start_checkpoint, 80);
+PMHASH_AT(PmhashControl, clean_checkpoint, 88);
+PMHASH_AT(PmhashControl, dax_era, 96);
+PMHASH_AT(PmhashControl, cache_era, 104);
+PMHASH_AT(PmhashControl, journal_instance, 112);
+PMHASH_AT(PmhashControl, opts_mtime, 120);
+PMHASH_AT(PmhashControl, ended_reason, 128);
+PMHASH_AT(PmhashControl, lock_inode, 136);
+PMHASH_AT(PmhashControl, lock_birth, 144);
+PMHASH_AT(PmhashControl, shut, 152);
+PMHASH_AT(PmhashControl, next_shut, 160);
+PMHASH_AT(PmhashControl, shut_begun, 168);
+PMHASH_AT(PmhashControl, all_shut, 176);
+PMHASH_AT(PmhashControl, life_instance, 184);
+PMHASH_AT(PmhashControl, seen_redo, 192);
+PMHASH_AT(PmhashControl, undo_redo, 200);
+PMHASH_AT(PmhashControl, role, 208);
+PMHASH_SIZE(PmhashControl, 216);
+
+typedef enum PmhashControlRead
+{
+	PMHASH_CONTROL_VALID,
+	PMHASH_CONTROL_ABSENT,
+	PMHASH_CONTROL_DAMAGED,
+	PMHASH_CONTROL_OTHER_VERSION,	/* of pmhash: nothing but system_identifier is set */
+	PMHASH_CONTROL_REFUSED		/* the reason is set */
+} PmhashControlRead;
+
+extern PmhashControlRead pmhash_control_read(PmhashControl *control, char *reason);
+extern bool pmhash_control_remove(char *reason);
+extern bool pmhash_pool_write_control(PmhashControl *control, char *reason);
+extern bool pmhash_control_first_nonce(PmhashControl *control,
+									   const PmhashServerState *server,
+									   char *reason);
+extern bool pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint,
+									char *reason);
+extern uint64 pmhash_random_id(void);
+extern void pmhash_renew_eras(PmhashControl *control, PmhashFileClass which,
+							  PmhashReason reason);
+
+#endif							/* PMHASH_CONTROL_FILE_H */

@@ -1,0 +1,445 @@
+/*-------------------------------------------------------------------------
+ *
+ * counters.c
+ *	  Cumulative counters of indexes and of the server, in shared memory.
+ *
+ * What a process counts stands in the handle of the file (cluster.h, counts), where
+ * counting is an addition to memory of its own.  At the end of each transaction, while
+ * the locks on the indexes are still held, it is added to what all see: the sums of
+ * the server, which are always there, and the row of the index, by database and OID.
+ *
+ * Rows have a fixed number, pmhash.tracked_indexes: shared memory that grows (DSM)
+ * cannot be read by the postmaster, and that is the only process that is left when the
+ * last counting one has ended and the counters are saved.  An index that finds no row
+ * is counted in the sums, and each time in not_tracked, which the view shows.
+ *
+ * Rows of indexes that have gone are removed by the cleaner of their database, by
+ * a look at the counters there, and with the database.  Until then they are not
+ * shown, as the view is about indexes that exist; nor does another index take them over
+ * that is made with such an OID, nor another database (new_database.c).
+ *
+ * Additions are atomic and hold the lock shared; rows come, go and are set to zero
+ * under the exclusive one.  That there is no room for a row is seen under the shared
+ * one: with more indexes than rows it is so at the end of each transaction.
+ *
+ * As the counters of PostgreSQL they survive a restart in order and no crash
+ * (counters_file.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "cluster/base/counters.h"
+#include "cluster/base/shared.h"
+#include "cluster/cluster.h"
+#include "engine/stop_point.h"
+
+StaticAssertDecl(PMHASH_NCOUNTERS <= 32, "PmhashFile.counted has a bit for each");
+
+typedef struct RowKey
+{
+	Oid			database;
+	Oid			index;
+} RowKey;
+
+typedef struct Row
+{
+	RowKey		key;
+	TimestampTz since;
+	pg_atomic_uint64 n[PMHASH_NCOUNTERS];
+} Row;
+
+typedef struct Sums
+{
+	TimestampTz since;			/* COUNTERS_LOCK */
+	pg_atomic_uint64 n[PMHASH_NCOUNTERS];
+	pg_atomic_uint64 lock_waits;
+	pg_atomic_uint64 not_tracked;
+} Sums;
+
+static Sums *sums = NULL;		/* NULL unless preloaded */
+static HTAB *rows = NULL;		/* NULL too if there are to be none */
+
+/* ---- shared memory ---- */
+
+/* Bytes of shared memory. */
+Size
+pmhash_counters_size(void)
+{
+	return add_size(MAXALIGN(sizeof(Sums)),
+					hash_estimate_size(Max(pmhash_tracked_indexes, 1), sizeof(Row)));
+}
+
+/* As shared memory is made: all are zero. */
+void
+pmhash_counters_init(void)
+{
+	HASHCTL		ctl;
+	bool		found;
+
+	sums = ShmemInitStruct("pmhash counters", sizeof(Sums), &found);
+	sums->since = GetCurrentTimestamp();
+	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+		pg_atomic_init_u64(&sums->n[i], 0);
+	pg_atomic_init_u64(&sums->lock_waits, 0);
+	pg_atomic_init_u64(&sums->not_tracked, 0);
+
+	rows = NULL;
+	if (pmhash_tracked_indexes == 0)
+		return;
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(RowKey);
+	ctl.entrysize = sizeof(Row);
+	rows = pmhash_shared_hash("pmhash counters of indexes", pmhash_tracked_indexes,
+							  &ctl, HASH_ELEM | HASH_BLOBS);
+}
+
+/* The row of an index, or NULL.  Under the lock. */
+static Row *
+find_row(Oid database, Oid index)
+{
+	RowKey		key = {database, index};
+
+	return rows == NULL ? NULL : hash_search(rows, &key, HASH_FIND, NULL);
+}
+
+/* Is there no room for one more?  Under the lock. */
+static bool
+rows_are_full(void)
+{
+	return hash_get_num_entries(rows) >= pmhash_tracked_indexes;
+}
+
+/* The row; it is made if there is room for it.  Under the exclusive lock. */
+static Row *
+make_row(Oid database, Oid index)
+{
+	RowKey		key = {database, index};
+	bool		found;
+	Row		   *row = find_row(database, index);
+
+	if (row != NULL || rows == NULL || rows_are_full())
+		return row;
+	row = hash_search(rows, &key, HASH_ENTER_NULL, &found);
+	if (row == NULL)
+		return NULL;
+	row->since = GetCurrentTimestamp();
+	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+		pg_atomic_init_u64(&row->n[i], 0);
+	return row;
+}
+
+/* ---- counting ---- */
+
+/* Add those counts whose bits are set. */
+static void
+add_to(pg_atomic_uint64 *n, const PmhashCounts *counts, uint32 bits)
+{
+	for (; bits != 0; bits &= bits - 1)
+	{
+		int			i = pg_rightmost_one_pos32(bits);
+
+		pg_atomic_fetch_add_u64(&n[i], counts->n[i]);
+	}
+}
+
+/* Add to the row of an index of this database.  There are rows.  Raises no error. */
+static void
+add_to_row(Oid index, const PmhashCounts *counts, uint32 bits)
+{
+	Row		   *row;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
+	row = find_row(MyDatabaseId, index);
+	if (unlikely(row == NULL) && !rows_are_full())
+	{
+		LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+		LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
+		row = make_row(MyDatabaseId, index);
+	}
+	if (row != NULL)
+		add_to(row->n, counts, bits);
+	else
+		pg_atomic_fetch_add_u64(&sums->not_tracked, 1);
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+}
+
+/* Add to the sums, and to the row of the index.  Raises no error. */
+static void
+add_counts(Oid index, const PmhashCounts *counts, uint32 bits)
+{
+	add_to(sums->n, counts, bits);
+	if (rows != NULL)
+		add_to_row(index, counts, bits);
+	else
+		pg_atomic_fetch_add_u64(&sums->not_tracked, 1);
+}
+
+/*
+ * Add what this process has counted in a handle, and what the engine has, to what
+ * all see, and begin anew.  At the end of a transaction, and before the handle goes.
+ * Raises no error.
+ */
+void
+pmhash_counters_flush(PmhashFile *file)
+{
+	PmhCounts	engine;
+
+	if (pmh_take_counts(file->table, &engine))
+	{
+		pmhash_count(file, PMHASH_SPLITS, engine.splits);
+		pmhash_count(file, PMHASH_GROWS, engine.grows);
+		pmhash_count(file, PMHASH_DOUBLINGS, engine.doublings);
+	}
+	if (file->counted == 0 || sums == NULL)
+		return;
+	add_counts(file->index, &file->counts, file->counted);
+	for (; file->counted != 0; file->counted &= file->counted - 1)
+		file->counts.n[pg_rightmost_one_pos32(file->counted)] = 0;
+}
+
+/* What is rare, or has no file, is added at once.  Raises no error. */
+void
+pmhash_counters_add(Oid index, PmhashCounter counter, uint64 n)
+{
+	PmhashCounts counts = {{0}};
+
+	if (sums == NULL)
+		return;
+	counts.n[counter] = n;
+	add_counts(index, &counts, UINT32_C(1) << counter);
+}
+
+/* A process waits for a lock of the engine.  It may hold others: atomics only. */
+void
+pmhash_counters_lock_wait(void)
+{
+	if (sums != NULL)
+		pg_atomic_fetch_add_u64(&sums->lock_waits, 1);
+}
+
+/* ---- reading ---- */
+
+static void
+read_counts(pg_atomic_uint64 *n, PmhashCounts *counts)
+{
+	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+		counts->n[i] = pg_atomic_read_u64(&n[i]);
+}
+
+/* The rows of a database, InvalidOid for those of all, palloc'd; *n: how many. */
+PmhashCountersRow *
+pmhash_counters_rows(Oid database, int *n)
+{
+	PmhashCountersRow *result;
+	HASH_SEQ_STATUS status;
+	Row		   *row;
+
+	*n = 0;
+	if (rows == NULL)
+		return palloc(sizeof(PmhashCountersRow));
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
+	result = palloc_extended((Size) (hash_get_num_entries(rows) + 1) *
+							 sizeof(PmhashCountersRow), MCXT_ALLOC_HUGE);
+	hash_seq_init(&status, rows);
+	while ((row = hash_seq_search(&status)) != NULL)
+	{
+		PmhashCountersRow *to = &result[*n];
+
+		if (OidIsValid(database) && row->key.database != database)
+			continue;
+		to->database = row->key.database;
+		to->index = row->key.index;
+		to->since = row->since;
+		read_counts(row->n, &to->counts);
+		(*n)++;
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+	return result;
+}
+
+/* The counters of the server, as one look at them finds them; all 0 if not preloaded. */
+void
+pmhash_counters_server(PmhashServerCounters *server)
+{
+	memset(server, 0, sizeof(*server));
+	if (sums == NULL)
+		return;
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
+	PMH_STOP_POINT("counters_read");
+	server->since = sums->since;
+	read_counts(sums->n, &server->counts);
+	server->lock_waits = pg_atomic_read_u64(&sums->lock_waits);
+	server->not_tracked = pg_atomic_read_u64(&sums->not_tracked);
+	server->rows = rows == NULL ? 0 : hash_get_num_entries(rows);
+	server->most_rows = pmhash_tracked_indexes;
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+}
+
+/* ---- setting to zero, and forgetting ---- */
+
+static void
+clear_row(Row *row, TimestampTz now)
+{
+	row->since = now;
+	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+		pg_atomic_write_u64(&row->n[i], 0);
+}
+
+/* Set the counters of an index of a database to 0, or (InvalidOid) of all of its. */
+void
+pmhash_counters_reset(Oid database, Oid index)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	HASH_SEQ_STATUS status;
+	Row		   *row;
+
+	if (rows == NULL)
+		return;
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
+	if (OidIsValid(index))
+	{
+		row = make_row(database, index);	/* to note when */
+		if (row != NULL)
+			clear_row(row, now);
+	}
+	else
+	{
+		hash_seq_init(&status, rows);
+		while ((row = hash_seq_search(&status)) != NULL)
+		{
+			if (row->key.database == database)
+				clear_row(row, now);
+		}
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+}
+
+/* Set the counters of the server to zero, as of now. */
+void
+pmhash_counters_reset_server(void)
+{
+	if (sums == NULL)
+		return;
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
+	sums->since = GetCurrentTimestamp();
+	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+		pg_atomic_write_u64(&sums->n[i], 0);
+	pg_atomic_write_u64(&sums->lock_waits, 0);
+	pg_atomic_write_u64(&sums->not_tracked, 0);
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+}
+
+/*
+ * An index of this database is being made: what one had that had its OID before, and
+ * which no cleaner has come by since, is not its own.  Raises no error.
+ */
+void
+pmhash_counters_forget_index(Oid index)
+{
+	RowKey		key = {MyDatabaseId, index};
+	bool		found;
+
+	if (rows == NULL)
+		return;
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
+	found = find_row(MyDatabaseId, index) != NULL;
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+	if (!found)
+		return;
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
+	(void) hash_search(rows, &key, HASH_REMOVE, NULL);
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+}
+
+/* A database has gone, or has no indexes of ours. */
+void
+pmhash_counters_forget_database(Oid database)
+{
+	HASH_SEQ_STATUS status;
+	Row		   *row;
+
+	if (rows == NULL)
+		return;
+	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
+	hash_seq_init(&status, rows);
+	while ((row = hash_seq_search(&status)) != NULL)
+	{
+		if (row->key.database == database)
+			(void) hash_search(rows, &row->key, HASH_REMOVE, NULL);
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+}
+
+/*
+ * Forget indexes of this database that are not there any more.  In a transaction; not
+ * in one that has written, as it may have dropped an index that an abort brings back.
+ *
+ * A row is made by the transaction that creates its index after that has become
+ * visible (xact.c, CommitTransaction calls ProcArrayEndTransaction before the
+ * callbacks), so a snapshot taken after we have seen the row sees the index.
+ */
+void
+pmhash_counters_forget_dropped(void)
+{
+	int			n;
+	PmhashCountersRow *known;
+
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return;
+	known = pmhash_counters_rows(MyDatabaseId, &n);
+	InvalidateCatalogSnapshot();
+	for (int i = 0; i < n; i++)
+	{
+		RowKey		key = {known[i].database, known[i].index};
+
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(known[i].index)))
+			continue;
+		LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
+		(void) hash_search(rows, &key, HASH_REMOVE, NULL);
+		LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+	}
+	pfree(known);
+}
+
+/* ---- for counters_file.c, in the postmaster ---- */
+
+static void
+restore_counts(pg_atomic_uint64 *n, const PmhashCounts *counts)
+{
+	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+		pg_atomic_write_u64(&n[i], counts->n[i]);
+}
+
+/* One that finds no room is left out: there are fewer rows now than there were. */
+void
+pmhash_counters_restore_row(const PmhashCountersRow *from)
+{
+	Row		   *row = make_row(from->database, from->index);
+
+	if (row == NULL)
+		return;
+	row->since = from->since;
+	restore_counts(row->n, &from->counts);
+}
+
+/* Put the counters of the server back to what the last life has saved. */
+void
+pmhash_counters_restore_server(const PmhashServerCounters *server)
+{
+	sums->since = server->since;
+	restore_counts(sums->n, &server->counts);
+	pg_atomic_write_u64(&sums->lock_waits, server->lock_waits);
+	pg_atomic_write_u64(&sums->not_tracked, server->not_tracked);
+}

@@ -1,0 +1,204 @@
+/*-------------------------------------------------------------------------
+ *
+ * gucs.c
+ *	  Configuration variables.
+ *
+ * Most of them set size or location of shared things, so all are defined only
+ * while shared_preload_libraries is being loaded: later the server would refuse
+ * them (DefineCustomStringVariable and its sisters raise an ERROR for
+ * PGC_POSTMASTER variables after start; guc.c, init_custom_variable).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#include "cluster/base/durable.h"
+#include "cluster/base/gucs.h"
+#include "cluster/cluster.h"
+
+char	   *pmhash_directory = NULL;
+int			pmhash_lock_stripes = 4096;
+int			pmhash_journal_size = 2048;
+int			pmhash_cleaner_naptime = 60;
+int			pmhash_warm_up = -1;
+bool		pmhash_rebuild = true;
+bool		pmhash_group_insert = true;
+bool		pmhash_vacuum_shrink = true;
+bool		pmhash_enable_join = true;
+bool		pmhash_enable_pagescan = true;
+bool		pmhash_wal = true;
+int			pmhash_mapped_files = 16000;
+int			pmhash_tracked_indexes = 10000;
+
+/* The engine wants a power of two. */
+static bool
+check_lock_stripes(int *newval, void **extra, GucSource source)
+{
+	if ((*newval & (*newval - 1)) != 0)
+	{
+		GUC_check_errdetail("\"pmhash.lock_stripes\" must be a power of two.");
+		return false;
+	}
+	return true;
+}
+
+/* Is path the directory, or below it?  Both without symbolic links. */
+static bool
+is_below(const char *path, const char *directory)
+{
+	size_t		length = strlen(directory);
+
+	return strncmp(path, directory, length) == 0 &&
+		(path[length] == '\0' || path[length] == '/');
+}
+
+/*
+ * pmhash_directory_allowed
+ *		May the pool be where pmhash.directory says, whatever is there?
+ *
+ * Not inside the data directory, by whatever symbolic links: index files would
+ * be in every base backup and be taken for the server's own by pg_rewind and
+ * pg_checksums, and a copy of the data directory would bring a pool along.
+ * What is not there yet is judged by its parent.  If neither is there false is
+ * not returned: then no pool can be made, and pool_start.c says why.
+ *
+ * False with the reason in reason[PMHASH_REASON_SIZE].  Called by the
+ * postmaster, raises no error, takes no lock.
+ */
+bool
+pmhash_directory_allowed(char *reason)
+{
+	char		data[PATH_MAX];
+	char		pool[PATH_MAX];
+	char		parent[MAXPGPATH];
+
+	if (pmhash_directory == NULL || pmhash_directory[0] == '\0')
+		return true;
+	strlcpy(parent, pmhash_directory, MAXPGPATH);
+	canonicalize_path(parent);
+	if (realpath(parent, pool) == NULL)
+	{
+		get_parent_directory(parent);
+		if (realpath(parent, pool) == NULL)
+			return true;
+	}
+	if (realpath(DataDir, data) == NULL || !is_below(pool, data))
+		return true;
+	return pmhash_fail(reason,
+					   "\"pmhash.directory\" is inside the data directory: \"%s\"",
+					   pmhash_directory);
+}
+
+/* Those that stand when the server starts. */
+static void
+define_start_gucs(void)
+{
+	DefineCustomStringVariable("pmhash.directory",
+							   "Sets the directory of pmhash index files.",
+							   "An empty string means the data directory's path with \".pmhash\" appended.",
+							   &pmhash_directory, "",
+							   PGC_POSTMASTER, GUC_SUPERUSER_ONLY,
+							   NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.lock_stripes",
+							"Sets the number of segment locks shared by all pmhash indexes (a power of two).",
+							NULL,
+							&pmhash_lock_stripes, 4096, 64, 1 << 20,
+							PGC_POSTMASTER, 0,
+							check_lock_stripes, NULL, NULL);
+	DefineCustomIntVariable("pmhash.journal_size",
+							"Sets the size of the undo journal of entries whose WAL is not flushed yet.",
+							NULL,
+							&pmhash_journal_size, 2048, 64, 1024 * 1024,
+							PGC_POSTMASTER, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.tracked_indexes",
+							"Number of pmhash indexes that have counters of their own, in all databases.",
+							"Further indexes are counted in the sums of the server only.",
+							&pmhash_tracked_indexes, 10000, 0, 10 * 1000 * 1000,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.warm_up",
+							"Sets how much of pmhash index files is read into memory when the server starts.",
+							"Files are read as a whole or not at all. -1 means three quarters of the memory that is available then, without shared buffers; 0 means none.",
+							&pmhash_warm_up, -1, -1, INT_MAX,
+							PGC_POSTMASTER, GUC_UNIT_MB,
+							NULL, NULL, NULL);
+}
+
+/* Those that a reload changes. */
+static void
+define_reload_gucs(void)
+{
+	DefineCustomIntVariable("pmhash.cleaner_naptime",
+							"Sets the time between searches for pmhash index files that no index owns.",
+							"Files of dropped and rebuilt indexes are removed at once; this is for what crashes and prepared transactions leave.",
+							&pmhash_cleaner_naptime, 60, 1, INT_MAX / 1000,
+							PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.rebuild",
+							 "Rebuilds invalid pmhash indexes in the background.",
+							 "An index is invalid if its file is missing, damaged, or may not match the table. VACUUM, ANALYZE and DDL of the table wait for a rebuild; queries and writes do not.",
+							 &pmhash_rebuild, true,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.wal",
+							 "Logs the entries of pmhash indexes that have no storage parameter \"wal\".",
+							 "Standbys build and keep index files of their own then. Has no effect on unlogged and temporary indexes, and with \"wal_level\" minimal.",
+							 &pmhash_wal, true,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+}
+
+/* Those of a session. */
+static void
+define_session_gucs(void)
+{
+	DefineCustomBoolVariable("pmhash.group_insert",
+							 "Inserts index entries of long statements in groups.",
+							 NULL,
+							 &pmhash_group_insert, true,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.vacuum_shrink",
+							 "Lets VACUUM return space of pmhash index files after mass deletes.",
+							 NULL,
+							 &pmhash_vacuum_shrink, true,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.enable_join",
+							 "Enables the planner's use of pmhash join plans.",
+							 NULL,
+							 &pmhash_enable_join, true,
+							 PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("pmhash.enable_pagescan",
+							 "Enables the planner's use of pmhash page scan plans.",
+							 NULL,
+							 &pmhash_enable_pagescan, true,
+							 PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash.mapped_files",
+							"Number of pmhash index files that a session keeps mapped from one transaction to the next.",
+							"A quarter of the system's limit (vm.max_map_count) is never exceeded.",
+							&pmhash_mapped_files, 16000, 100, INT_MAX,
+							PGC_USERSET, 0,
+							NULL, NULL, NULL);
+}
+
+/*
+ * Define the variables.  Called from _PG_init while preloading.
+ */
+void
+pmhash_define_gucs(void)
+{
+	define_start_gucs();
+	define_reload_gucs();
+	define_session_gucs();
+	MarkGUCPrefixReserved("pmhash");
+}

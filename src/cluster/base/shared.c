@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared.c
+ *	  What the processes of a server share: where it is, and what each may say in it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "cluster/base/shared.h"
+
+PmhashShared *pmhash_shared = NULL;
+
+/*
+ * A stub has been changed in place.  To be called after the change, before
+ * anything is done that relies on it.
+ */
+void
+pmhash_stub_changed(void)
+{
+	pg_atomic_fetch_add_u64(&pmhash_shared->stub_generation, 1);
+}
+
+/* What a disabled pmhash means to others. */
+const char *
+pmhash_disabled_detail(bool standby)
+{
+	return standby ? "This standby does without index files until the server is restarted." :
+		"Rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.";
+}
+
+/*
+ * Do without pmhash for the rest of this server life.  Index files are left
+ * alone; indexes that miss rows because of it are marked and rebuilt in the
+ * next one.  Said once.
+ */
+void
+pmhash_disable(const char *reason)
+{
+	bool		said;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
+	said = !pmhash_shared->usable;
+	if (!said)
+	{
+		strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
+		pg_write_barrier();
+		pmhash_shared->usable = false;
+		pmhash_stub_changed();
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+	if (!said)
+		ereport(LOG,
+				(errmsg("pmhash is disabled: %s", reason),
+				 errdetail("%s", pmhash_disabled_detail(false))));
+}

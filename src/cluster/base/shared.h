@@ -1,0 +1,176 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared.h
+ *	  What the processes of a server share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_SHARED_H
+#define PMHASH_SHARED_H
+
+#include "port/atomics.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/spin.h"
+
+#include "cluster/base/control_file.h"
+#include "cluster/base/durable.h"
+#include "cluster/base/kept_message.h"
+#include "engine/table.h"
+
+#define PMHASH_MAX_REQUESTS		32
+#ifndef PMHASH_MAX_REBUILDS		/* fewer in tests with stop points */
+#define PMHASH_MAX_REBUILDS		1024
+#endif
+#define PMHASH_CROWDED			16
+#define PMHASH_LONGEST_PAUSE	300		/* s, between tries to build a file (pmhash_pause) */
+#define PMHASH_MAX_COMPLAINTS	64
+#define PMHASH_REMOVAL_EPOCHS	256
+#define PMHASH_QUEUE_COUNTS		4096
+#define PMHASH_KEY_LOCKS		256		/* a power of two */
+#define PMHASH_WORKERS			3		/* of the launcher, at most */
+
+typedef enum PmhashLockId
+{
+	PMHASH_ASK_LOCK,			/* the kernel is being asked for failed writes */
+	PMHASH_POOL_LOCK,			/* control file, undo at first use */
+	PMHASH_CREATE_LOCK,			/* shared: a file exists that no stub names yet */
+	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
+	PMHASH_REBUILD_LOCK,		/* rebuild[] */
+	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby_state.h */
+	PMHASH_COUNTERS_LOCK,		/* rows of counters; see counters.c */
+	PMHASH_NLOCKS
+} PmhashLockId;
+
+/*
+ * Indexes are rebuilt, and built on a standby, by workers of two kinds.  Expressions and
+ * predicates run functions of users, which may take as long as they like: what they hold
+ * up is other indexes of that kind, and nothing else.
+ */
+typedef enum PmhashBuildKind
+{
+	PMHASH_BUILD_PLAIN,
+	PMHASH_BUILD_EXPRESSIONS,	/* the index has expressions or a predicate */
+	PMHASH_BUILD_KINDS
+} PmhashBuildKind;
+
+/* What a worker does in a database.  The first ones are kinds of builds. */
+typedef enum PmhashJob
+{
+	PMHASH_JOB_PLAIN = PMHASH_BUILD_PLAIN,
+	PMHASH_JOB_EXPRESSIONS = PMHASH_BUILD_EXPRESSIONS,
+	PMHASH_JOB_CLEAN,			/* orphans go; only on a primary */
+	PMHASH_JOB_SWEEP,			/* what is free in files; only on a standby */
+	PMHASH_JOBS
+} PmhashJob;
+
+/* How a worker has ended. */
+typedef enum PmhashWorkerResult
+{
+	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database */
+	PMHASH_WORKER_LEFT_SOME,	/* it has, but not at all that it wanted to look at */
+	PMHASH_WORKER_DONE,
+	PMHASH_WORKER_FOUND_NOTHING,	/* the same, and there is nothing of ours */
+	PMHASH_WORKER_RESULTS
+} PmhashWorkerResult;
+
+/* The rebuild of an invalid index, while it goes on and after it has failed. */
+typedef struct PmhashRebuild
+{
+	Oid			database;		/* InvalidOid: a free row */
+	Oid			index;
+	PmhashBuildKind kind;
+	bool		running;
+	Oid			heap;			/* if running: its table, or InvalidOid: not known */
+	int			failures;
+	int			sqlstate;		/* of the last failure */
+	int64		next_try;		/* pmhash_clock_ms */
+	char		failure[PMHASH_KEPT_MESSAGE];
+} PmhashRebuild;
+
+/* A database with more failed rebuilds than there are rows. */
+typedef struct PmhashCrowded
+{
+	Oid			database;
+	int64		until;			/* pmhash_clock_ms: the others of it are not tried */
+} PmhashCrowded;
+
+/* An index that a worker has complained about in this server life. */
+typedef struct PmhashComplaint
+{
+	Oid			database;
+	Oid			index;
+} PmhashComplaint;
+
+/* What the launcher is to have done, and where; a bit for each job. */
+typedef struct PmhashRequests
+{
+	int			all;			/* in all databases: too many to be listed */
+	int			n;
+	Oid			database[PMHASH_MAX_REQUESTS];
+	int			jobs[PMHASH_MAX_REQUESTS];
+} PmhashRequests;
+
+/*
+ * Each statement reads what stands first, up to journal_next, and hardly anything writes
+ * it.  What is on a cache line with journal_next, which each entry counts up, is missed
+ * with each entry of others.
+ */
+typedef struct PmhashShared
+{
+	bool		usable;
+	pg_atomic_uint32 ready;		/* undo is complete, the journal is there */
+	pg_atomic_uint32 not_ready; /* that has failed, and will be tried again */
+	PmhLocks   *locks;			/* engine lock table */
+	LWLockPadded *lwlocks;
+	uint64		journal_records;	/* as there are: fewer if there was no room */
+	pg_atomic_uint64 *journal_lsn;	/* per record; PMHASH_RECORD_BUSY: being written */
+	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
+	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
+	struct PmhashStandby *standby;	/* files of a server in recovery */
+	LWLockPadded *key_locks;	/* see key_lock.h */
+	uint64		instance;		/* of this life of shared memory; never 0 */
+	pg_atomic_uint64 files_removed; /* how many have been, by any process */
+
+	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
+	pg_atomic_uint64 journal_next;
+
+	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
+	char		reason[PMHASH_REASON_SIZE]; /* why it is not usable */
+	PmhashControl control;		/* POOL_LOCK; start-up is alone anyway */
+	uint64		journal_most;	/* records, as the setting has it */
+
+	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
+	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: queue_count.c */
+	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
+
+	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
+	PmhashCrowded crowded[PMHASH_CROWDED];	/* by database; another one's is replaced */
+	pg_atomic_uint64 workers_started;	/* worker.c: ... */
+	pg_atomic_uint64 worker_result[PMHASH_WORKERS];
+	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */
+	pg_atomic_uint64 no_worker_last;	/* when one was tried in vain last */
+	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
+								 * worker of ours, or 0 */
+
+	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
+									 * failed writes, or 0 */
+	pg_atomic_uint64 ask_from;	/* pmhash_clock_ms: not to be asked before */
+	pg_atomic_uint64 asked_under_way;	/* one that was not over when it was due, or 0 */
+
+	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* under mutex */
+
+	slock_t		mutex;			/* the rest */
+	Latch	   *launcher;
+	PmhashRequests requests;
+} PmhashShared;
+
+extern PmhashShared *pmhash_shared; /* NULL unless preloaded */
+
+extern void pmhash_stub_changed(void);
+extern void pmhash_disable(const char *reason);
+extern const char *pmhash_disabled_detail(bool standby);
+
+#define pmhash_lwlock(id)	(&pmhash_shared->lwlocks[id].lock)
+
+#endif							/* PMHASH_SHARED_H */

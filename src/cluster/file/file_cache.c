@@ -1,0 +1,589 @@
+/*-------------------------------------------------------------------------
+ *
+ * file_cache.c
+ *	  The files that this backend knows and has mapped.
+ *
+ * An entry stands for what the stub of an index said when it was read: which file the index
+ * has.  It is found by the OID of the index and counts as long as
+ *	- the index has the main fork that the stub was read from.  A main fork is
+ *	  named by RelFileNode and backend: a temporary index may have the number of
+ *	  a permanent one (catalog.c, GetNewRelFileNode looks for files of the same
+ *	  kind only).  REINDEX and SET TABLESPACE change it, and so does their abort;
+ *	- no relcache invalidation of the index has come since;
+ *	- no stub has been changed in place since (stub_generation, invalid.c).
+ * Else the stub is read again.  If it names the file that is mapped, that stays.
+ *
+ * Mappings are bounded (mappings.c).  A mapping that has been handed out stays until the
+ * end of the transaction, since users of it do not say when they have finished; of those
+ * that were handed out in earlier transactions only, what was used longest ago rests or
+ * is unmapped.  The entry stays.
+ *
+ * A mapping keeps the space of a file that has been removed, and one of an index that has
+ * handed its main fork to another (tablecmds.c, TryReuseIndex) will never be used again.
+ * So mappings that an invalidation has made suspect are looked after at the end of
+ * transactions, LOOKS_PER_TRANSACTION at most each time: soon after it they are unmapped if
+ * the file has gone.  (What removes a file at commit does so before the invalidation goes
+ * out: xact.c, CommitTransaction calls the callbacks before AtEOXact_Inval.)  They are
+ * looked at again when any process has removed a file: the file of an index that has handed
+ * it on goes without an invalidation of that index, and the cleaner removes files at any
+ * time.  If they have not been used since, half a minute later they are unmapped in any
+ * case, which costs the next user a mapping.  An idle session is woken up for that
+ * (idle_sessions.c); in such a round each session looks at all.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "access/xact.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+
+#include "cluster/base/clock.h"
+#include "cluster/base/identity.h"
+#include "cluster/base/shared.h"
+#include "cluster/cluster.h"
+#include "cluster/file/dead_list.h"
+#include "cluster/file/file_cache.h"
+#include "cluster/file/mappings.h"
+#include "cluster/standby/standby_state.h"
+#include "cluster/wal/logged.h"
+#include "cluster/wal/stub.h"
+
+/* Stat calls that the end of a transaction may cost. */
+#define LOOKS_PER_TRANSACTION	16
+
+/* Milliseconds for which a suspect mapping whose file is there is kept. */
+#define LOOK_PAUSE			INT64CONST(30000)
+
+static HTAB *entries = NULL;	/* PmhashEntry by OID of the index */
+
+static bool is_idle(const PmhashMapping *mapping);
+static void unmap(PmhashMapping *mapping);
+
+static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
+
+/* Entries with a mapping that are suspect; those to look for soon first. */
+static dlist_head suspects = DLIST_STATIC_INIT(suspects);
+
+static List *replaced = NIL;	/* handles to close at end of transaction */
+
+/*
+ * Stands for this top-level transaction, and grows by two with each.  Files that
+ * have been handed out in none have 0 for it.
+ */
+static uint64 transaction = 2;
+
+/* The same of a file that only the build has that has made it. */
+#define BEING_BUILT			(transaction + 1)
+
+/* ---- entries ---- */
+
+/* The main fork of an index, as a key that can be compared. */
+PmhashFork
+pmhash_fork_of(Relation index)
+{
+	PmhashFork	fork;
+
+	memset(&fork, 0, sizeof(fork));
+	fork.node = pmhash_node(index);
+	fork.backend = index->rd_backend;
+	return fork;
+}
+
+/* The stub is to be read again.  An entry without a mapping is worth nothing then. */
+static void
+set_suspect(PmhashEntry *entry)
+{
+	entry->valid = false;
+	if (entry->file == NULL)
+	{
+		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
+		return;
+	}
+	if (entry->suspect)
+		dlist_delete(&entry->look);
+	entry->suspect = true;
+	entry->next_look = 0;
+	dlist_push_head(&suspects, &entry->look);
+}
+
+static void
+clear_suspect(PmhashEntry *entry)
+{
+	if (entry->suspect)
+		dlist_delete(&entry->look);
+	entry->suspect = false;
+}
+
+/*
+ * A relcache invalidation: the entry of that index must look at its stub
+ * again.  InvalidOid stands for every relation.
+ */
+static void
+invalidate(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	PmhashEntry *entry;
+
+	if (OidIsValid(relid))
+	{
+		entry = hash_search(entries, &relid, HASH_FIND, NULL);
+		if (entry != NULL)
+			set_suspect(entry);
+		return;
+	}
+	hash_seq_init(&status, entries);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		set_suspect(entry);
+}
+
+static void
+make_table(void)
+{
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(Oid);
+	ctl.entrysize = sizeof(PmhashEntry);
+	entries = hash_create("pmhash files", 64, &ctl, HASH_ELEM | HASH_BLOBS);
+	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+}
+
+/* The entry of an index, whether it still counts or not; NULL if there is none. */
+static PmhashEntry *
+find_any(Oid relid)
+{
+	if (unlikely(entries == NULL))
+		make_table();
+	return hash_search(entries, &relid, HASH_FIND, NULL);
+}
+
+/* Has the index the main fork that the stub of this entry was read from? */
+static inline bool
+same_fork(const PmhashEntry *entry, Relation index)
+{
+	PmhashFork	fork = pmhash_fork_of(index);
+
+	return memcmp(&entry->fork, &fork, sizeof(fork)) == 0;
+}
+
+/* May the file of a stub with these flags be used so?  See refill.c. */
+bool
+pmhash_stub_serves(uint16 flags, PmhashUse use)
+{
+	if (flags & PMHASH_STUB_INVALID)
+		return false;
+	if (flags & PMHASH_STUB_FILLING)
+		return use == PMHASH_INSERT;
+	return true;
+}
+
+/*
+ * The entry of an index, if it still counts and its file may be used so; else
+ * NULL, and the stub has to be read.
+ */
+PmhashEntry *
+pmhash_entry_find(Relation index, PmhashUse use)
+{
+	PmhashEntry *entry = find_any(RelationGetRelid(index));
+
+	if (entry == NULL || !entry->valid ||
+		entry->generation != pg_atomic_read_u64(&pmhash_shared->stub_generation) ||
+		!same_fork(entry, index) || !pmhash_stub_serves(entry->flags, use))
+		return NULL;
+	return entry;
+}
+
+/* ---- mappings ---- */
+
+static void
+close_file(PmhashFile *file)
+{
+	pmhash_dead_batch_drop(file);
+	pmhash_counters_flush(file);
+	pmh_close(file->table);
+	pfree(file);
+}
+
+/* Close a handle once nothing in this transaction can still use it. */
+static void
+close_later(PmhashFile *file)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	replaced = lappend(replaced, file);
+	MemoryContextSwitchTo(old);
+}
+
+/* Take the mapping out of an entry. */
+static PmhashFile *
+take_file(PmhashEntry *entry)
+{
+	PmhashFile *file = entry->file;
+
+	clear_suspect(entry);
+	pmhash_mapping_remove(&mappings, &entry->mapping);
+	entry->file = NULL;
+	return file;
+}
+
+/* The entry that a mapping is part of. */
+static PmhashEntry *
+entry_of(const PmhashMapping *mapping)
+{
+	return (PmhashEntry *) ((char *) mapping - offsetof(PmhashEntry, mapping));
+}
+
+/* Has this transaction not used the file of an entry? */
+static bool
+is_idle(const PmhashMapping *mapping)
+{
+	return entry_of(mapping)->used < transaction;
+}
+
+/* Unmap the file of an entry that is idle. */
+static void
+unmap(PmhashMapping *mapping)
+{
+	PmhashEntry *entry = entry_of(mapping);
+
+	close_file(take_file(entry));
+	if (!entry->valid)
+		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
+}
+
+/*
+ * Unmap all that this transaction does not use, to make room for another
+ * mapping.  False if there was nothing.
+ */
+bool
+pmhash_entries_make_room(void)
+{
+	return pmhash_mappings_make_room(&mappings);
+}
+
+/* The mapped file of an entry: it stays until the end of the transaction. */
+PmhashFile *
+pmhash_entry_use(PmhashEntry *entry)
+{
+	Assert(entry->file != NULL);
+	if (unlikely(entry->used != transaction))
+	{
+		entry->used = transaction;
+		pmhash_mapping_use(&mappings, &entry->mapping);
+	}
+	return entry->file;
+}
+
+/* The same for the build that has just made the file, until it releases it. */
+PmhashFile *
+pmhash_entry_use_for_build(PmhashEntry *entry)
+{
+	PmhashFile *file = pmhash_entry_use(entry);
+
+	entry->used = BEING_BUILT;
+	return file;
+}
+
+/*
+ * A build has done with the file that it has made: it may be unmapped before the
+ * end of the transaction, unless another user in it has got it meanwhile.  (A
+ * function that the build calls can insert into the table, and leave a queue of
+ * entries for the end of the transaction.)
+ */
+void
+pmhash_file_release(Relation index, const PmhashFile *file)
+{
+	PmhashEntry *entry = find_any(RelationGetRelid(index));
+
+	if (entry == NULL || entry->file != file || entry->used != BEING_BUILT)
+		return;
+	pmhash_counters_flush(entry->file);
+	entry->used = 0;
+	pmhash_mapping_used_up(&mappings, &entry->mapping);
+	pmhash_mappings_trim(&mappings);
+}
+
+/* A handle. */
+static PmhashFile *
+make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
+{
+	PmhashFile *file = MemoryContextAllocZero(TopMemoryContext, sizeof(PmhashFile));
+	PmhashIdentity id;
+
+	file->table = table;
+	file->file_id = stub->file_id;
+	file->seed = stub->seed;
+	memcpy(&id, pmh_identity(table), sizeof(id));
+	memcpy(file->predicate_key, id.predicate_key, sizeof(file->predicate_key));
+	file->journaled = RelationIsPermanent(index);
+	file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
+	file->filled_by = stub->filled_by;
+	file->logged = pmhash_flags_logged(stub->flags);
+	file->index = RelationGetRelid(index);
+	file->path = pmh_path(table);
+	return file;
+}
+
+/* ---- entering ---- */
+
+/* Take the mapping from an entry, and close it when it can be in use no longer. */
+static void
+drop_file(PmhashEntry *entry)
+{
+	if (entry->used >= transaction)
+	{
+		close_later(entry->file);
+		(void) take_file(entry);
+	}
+	else
+		close_file(take_file(entry));
+}
+
+/*
+ * The stub of the index has been read, after stub_generation was 'generation':
+ * note what it says.  What is mapped stays if it is the file that the stub names.
+ * Want of memory is an ERROR.
+ */
+PmhashEntry *
+pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
+{
+	Oid			relid = RelationGetRelid(index);
+	PmhashEntry *entry = find_any(relid);
+	bool		found;
+
+	if (entry != NULL && entry->file != NULL && entry->file_id != stub->file_id)
+		drop_file(entry);
+	entry = hash_search(entries, &relid, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset(entry, 0, sizeof(*entry));
+		entry->relid = relid;
+	}
+	clear_suspect(entry);
+	entry->fork = pmhash_fork_of(index);
+	entry->file_id = stub->file_id;
+	entry->flags = stub->flags;
+	entry->seed = stub->seed;
+	entry->filled_by = stub->filled_by;
+	if (entry->file != NULL)
+	{
+		entry->file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
+		entry->file->filled_by = stub->filled_by;
+	}
+	entry->generation = generation;
+	entry->valid = true;
+	return entry;
+}
+
+/*
+ * A file that is being mapped may be mapped for the index that it belonged to before, which
+ * has become suspect when it was dropped: no longer than for this transaction, then.  If it
+ * is not among the last that have become suspect it stays a while.
+ */
+static void
+forget_former_owner(uint64 file_id)
+{
+	int			n = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &suspects)
+	{
+		PmhashEntry *entry = dlist_container(PmhashEntry, look, iter.cur);
+
+		if (n++ == LOOKS_PER_TRANSACTION)
+			return;
+		if (entry->file_id != file_id)
+			continue;
+		drop_file(entry);
+		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
+		return;
+	}
+}
+
+/*
+ * The same for a file that has just been mapped.  It is the first to be unmapped
+ * unless pmhash_entry_use is called for it.  ERROR closes it.
+ */
+PmhashEntry *
+pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
+				   uint64 generation)
+{
+	PmhashFile *volatile file = NULL;
+	PmhashEntry *volatile entry = NULL;
+
+	PG_TRY();
+	{
+		file = make_handle(index, table, stub);
+		entry = pmhash_entry_confirm(index, stub, generation);
+		if (entry->file != NULL)
+			drop_file(entry);
+		forget_former_owner(stub->file_id);
+	}
+	PG_CATCH();
+	{
+		if (file != NULL)
+			pfree(file);
+		pmh_close(table);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	pmhash_mappings_trim(&mappings);
+	entry->file = file;
+	entry->used = 0;
+	pmhash_mapping_add(&mappings, &entry->mapping, table);
+	return entry;
+}
+
+/* The stub of the index has to be read again. */
+void
+pmhash_entry_doubt(Oid relid)
+{
+	PmhashEntry *entry = find_any(relid);
+
+	if (entry != NULL)
+		set_suspect(entry);
+}
+
+/* The id of the file noted for the main fork that the index has; 0: none. */
+uint64
+pmhash_entry_in_fork(Relation index)
+{
+	PmhashEntry *entry = find_any(RelationGetRelid(index));
+
+	return entry != NULL && same_fork(entry, index) ? entry->file_id : 0;
+}
+
+/* This file as it is mapped for this index, or NULL. */
+const PmhashFile *
+pmhash_entry_mapped(Oid relid, uint64 file_id)
+{
+	PmhashEntry *entry = find_any(relid);
+
+	if (entry == NULL || entry->file == NULL || entry->file_id != file_id)
+		return NULL;
+
+	/* A standby gives the same id to a file that it builds again. */
+	if (entry->file->standby_life != 0 &&
+		entry->file->standby_life != pmhash_standby_life(file_id))
+	{
+		drop_file(entry);
+		return NULL;
+	}
+	return entry->file;
+}
+
+static void
+suspect_file(dlist_head *list, uint64 file_id)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, list)
+	{
+		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
+
+		if (entry->file_id == file_id)
+			set_suspect(entry);
+	}
+}
+
+/*
+ * This process has removed a file: let its mappings go soon, and, if others may have
+ * some of it, too, have them look after those that they suspect.  Raises no error.
+ */
+void
+pmhash_entries_file_removed(uint64 file_id, bool others_map_it)
+{
+	if (pmhash_shared != NULL && others_map_it)
+		pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
+	suspect_file(&mappings.awake, file_id);
+	suspect_file(&mappings.resting, file_id);
+}
+
+/* ---- end of transactions ---- */
+
+/* Has a file that is mapped been removed? */
+bool
+pmhash_file_is_gone(const PmhashFile *file)
+{
+	struct stat st;
+
+	return stat(file->path, &st) != 0 && errno == ENOENT;
+}
+
+/*
+ * Look after some suspect mappings.  The first in the list is the one that was looked
+ * at longest ago.
+ */
+static void
+look_after_suspects(int most)
+{
+	int64		now = pmhash_clock_coarse();
+	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
+
+	for (int i = 0; i < most && !dlist_is_empty(&suspects); i++)
+	{
+		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
+		bool		first = entry->next_look == 0;
+
+		if (!first && entry->looked == removed && entry->next_look > now)
+			return;
+		if ((!first && entry->next_look <= now) || pmhash_file_is_gone(entry->file))
+		{
+			unmap(&entry->mapping);
+			continue;
+		}
+		if (first)
+			entry->next_look = now + LOOK_PAUSE;
+		entry->looked = removed;
+		dlist_delete(&entry->look);
+		dlist_push_tail(&suspects, &entry->look);
+	}
+}
+
+/*
+ * What this transaction has used stands first.  A build still has its file if it
+ * has failed.
+ */
+static void
+flush_counters(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &mappings.awake)
+	{
+		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
+
+		if (entry->used < transaction)
+			return;
+		pmhash_counters_flush(entry->file);
+	}
+}
+
+/*
+ * End of a top-level transaction: unmap what was replaced or removed, and what
+ * is too much.  Must not raise an error.
+ */
+void
+pmhash_entries_at_end_of_transaction(void)
+{
+	static uint64 last_round = 0;
+	uint64		round = pmhash_look_round();
+	ListCell   *lc;
+
+	flush_counters();
+	foreach(lc, replaced)
+		close_file(lfirst(lc));
+	list_free(replaced);
+	replaced = NIL;
+
+	transaction += 2;
+	pmhash_mappings_trim(&mappings);
+	if (!dlist_is_empty(&suspects))
+		look_after_suspects(round == last_round ? LOOKS_PER_TRANSACTION : INT_MAX);
+	last_round = round;
+	pmhash_looked_in_round(round, mappings.n_awake + mappings.n_resting > 0);
+}

@@ -1,0 +1,460 @@
+/*-------------------------------------------------------------------------
+ *
+ * dead_entries.c
+ *	  Removal of entries that scans have found dead (kill_prior_tuple).
+ *
+ * btree and hash mark such an entry with a hint bit on its page.  We have no
+ * page whose write-out would wait for WAL, so we either remove an entry for
+ * good or not at all.  It may be removed if
+ *
+ *	- the tuple is dead to all: the heap's judgement;
+ *	- its TID is still that tuple's.  It is as long as the removal epoch has
+ *	  not advanced since the entry was read, and we hold the removal lock, so
+ *	  that it does not advance while we remove;
+ *	- the WAL that made the tuple dead is on disk, or a crash would revive
+ *	  a row that has lost its entry.
+ *
+ * How much WAL is that?  The heap calls a tuple dead only by what its page says
+ * (heapam_visibility.c, HeapTupleIsSurelyDead: hint bits; heapam.c,
+ * heap_hot_search_buffer: line pointers), and never says more than survives a
+ * crash that keeps all WAL up to the page's LSN and all that was flushed by
+ * then.  test/CASES.md, "Dead to all", goes through every way in which a tuple
+ * becomes dead.  So with P, the LSN of the heap page, and F, how far WAL was
+ * flushed, both read after the judgement, nothing past max(P, F) matters: the
+ * entry may go as soon as WAL is flushed up to P.
+ *
+ * Before that something has to be noted in the journal: a record's end that
+ * has been flushed and is not before the commit that killed the tuple, so that
+ * a data directory put back from before that commit is noticed.  See
+ * flushed_far_enough.
+ *
+ * What has to wait is put into a list in shared memory (dead_list.c).  While it is
+ * there, scans know that it is dead and pass over it, so it costs them next to
+ * nothing, and none of them finds it again.  Each scan that begins looks whether
+ * something of its file may go by now, before it reads anything, and removes it in one
+ * walk, whichever scan has found it.
+ *
+ * Commits flush WAL all the time, or the WAL writer does.  With asynchronous commits
+ * that takes it up to three times wal_writer_delay, and in that time the list would be
+ * full and each look-up of a hot key walk past thousands of entries.  So a scan that
+ * finds many waiting, or one for long, requests a flush of the launcher
+ * (pmhash_flush_for_scans); no read waits for a write.
+ *
+ * Nor does a read work long for others.  In a list of millions of values a
+ * removal may take many milliseconds, most of all if another process has taken
+ * out what was found, for then the list is walked to its end.  So a scan does one step,
+ * a tenth of a millisecond or less, when it begins and one when it ends;
+ * the batch remembers where it is, and the next scan of the index goes on from
+ * there.  What it has taken out of the list is known to be dead until it is through.  A
+ * batch that no scan comes back to is replaced by another, and is gone with the backend, or
+ * when the file is unmapped; what it has not removed is found again.  (One of a session
+ * that is idle keeps its entries until VACUUM: space, but no visits.)
+ *
+ * If the file is logged, what a scan has found is logged before it is put into the
+ * list, and what it waits for is that record (rule P4): past the heap page's LSN, and
+ * the end of a record.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xlog.h"
+#include "catalog/catalog.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+
+#include "cluster/base/clock.h"
+#include "cluster/base/shared.h"
+#include "cluster/cluster.h"
+#include "cluster/file/dead_list.h"
+#include "cluster/open/open.h"
+#include "cluster/queue/requests.h"
+#include "cluster/wal/logged.h"
+#include "cluster/wal/undo_journal.h"
+#include "cluster/wal/wal_record.h"
+
+/*
+ * How much a scan has the engine do in a step, during which it holds the removal lock:
+ * pieces as of pmh_removal_step, some 10 microseconds each.
+ */
+#define STEP_EFFORT			8
+
+/* How many entries wait before a flush is requested, or for how long, in ms. */
+#define MANY_WAIT			64
+#define LONGEST_WAIT		10
+
+/*
+ * Of the time in which scans wait, the launcher spends one part in so many
+ * flushing; and the pause in between is not shorter, in milliseconds, nor
+ * longer.
+ */
+#define FLUSH_SHARE			5
+#define SHORTEST_PAUSE		1
+#define LONGEST_PAUSE		100
+
+/* ---- flushing ---- */
+
+/*
+ * Request that WAL be flushed up to lsn, the end of a record, soon.  What a
+ * reader waits for may be WAL that no one else is in a hurry to flush: that of
+ * asynchronous commits, or of what the reader itself has pruned.
+ */
+static void
+request_flush(XLogRecPtr lsn)
+{
+	uint64		requested = pg_atomic_read_u64(&pmhash_shared->flush_wanted);
+
+	XLogSetAsyncXactLSN(lsn);	/* in case there is no launcher just now */
+	while (requested < lsn)
+	{
+		if (!pg_atomic_compare_exchange_u64(&pmhash_shared->flush_wanted,
+											&requested, lsn))
+			continue;
+		if (requested == InvalidXLogRecPtr)
+			pmhash_wake_launcher();
+		return;
+	}
+}
+
+/*
+ * pmhash_flush_for_scans
+ *		The launcher's part: flush what scans have requested, but not all the
+ *		time.
+ *
+ * Returns after how many milliseconds it is to be called again at the latest,
+ * or -1 if nothing has been requested.  What was requested during the pause,
+ * and is not flushed by another process, is flushed at its end.
+ */
+long
+pmhash_flush_for_scans(void)
+{
+	static int64 last = 0;		/* the end of the last flush */
+	static int64 pause = SHORTEST_PAUSE;
+	int64		now;
+	uint64		lsn;
+
+	if (pg_atomic_read_u64(&pmhash_shared->flush_wanted) == InvalidXLogRecPtr)
+		return -1;
+	now = pmhash_clock_ms();
+	if (now - last <= pause)
+		return (long) (last + pause + 1 - now);
+	lsn = pg_atomic_exchange_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
+	XLogFlush(lsn);
+	last = pmhash_clock_ms();
+	pause = Min(Max((last - now) * (FLUSH_SHARE - 1), SHORTEST_PAUSE), LONGEST_PAUSE);
+	return -1;
+}
+
+/*
+ * Is WAL flushed up to waits_for, and is a record's end known that has been
+ * flushed and is not before anything that made the entries' tuples dead?  If
+ * so it is noted in the journal.
+ *
+ * The commit that killed a tuple is not past max(P, F), see above.  Where
+ * WAL is flushed to is by now not before F, and if it is not before P either,
+ * it is just what we are looking for, if it is the end of a record.  It is
+ * unless it is the end of a page: XLogWrite (xlog.c) writes up to the end of a
+ * page or up to what is requested, and what is requested is the end of a
+ * record (XLogFlush, by WaitXLogInsertionsToFinish; XLogBackgroundFlush, by
+ * asyncXactLSN) or the end of a page.  Else the end of all WAL when the
+ * entries were handed over will do, once it is flushed.
+ */
+static bool
+flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
+{
+	XLogRecPtr	flushed = GetFlushRecPtr(NULL);
+
+	if (flushed >= end)
+		pmhash_journal_note_flushed(end);
+	else if (flushed >= waits_for && flushed % XLOG_BLCKSZ != 0)
+		pmhash_journal_note_flushed(flushed);
+	else
+		return false;
+	return true;
+}
+
+/* ---- batches ---- */
+
+/* Make a batch of entries.  ERROR if there is no memory. */
+static PmhashDeadBatch *
+make_batch(Relation index, PmhashFile *file, uint64 epoch,
+		   const PmhEntry *entries, int n)
+{
+	PmhashDeadBatch *batch = MemoryContextAllocZero(TopMemoryContext, sizeof(*batch));
+	PmhResult	result;
+
+	batch->file = file;
+	batch->epoch = epoch;
+	result = pmh_removal_begin(file->table, entries, n, false, &batch->removal);
+	if (result != PMH_OK)
+	{
+		pfree(batch);
+		pmhash_engine_error(index, file, result);
+	}
+	pmhash_dead_batch_keep(batch);
+	return batch;
+}
+
+/*
+ * A batch has been gone through.  What others were in the way of is tried again by
+ * the next scan, as long as that gets anywhere.  PMH_DONE: there is nothing of
+ * that kind.
+ */
+static PmhResult
+begin_anew(PmhashDeadBatch *batch)
+{
+	PmhRemoval	old = batch->removal;
+	PmhEntry   *entries;
+	size_t		n;
+	PmhResult	result;
+
+	if (old.left == 0 || old.removed == 0)
+		return PMH_DONE;
+	entries = palloc(PMHASH_DEAD_MAX * sizeof(PmhEntry));
+	n = pmh_removal_undone(&old, entries);
+	result = pmh_removal_begin(batch->file->table, entries, n, false, &batch->removal);
+	pmh_removal_end(&old);
+	pfree(entries);
+	return result;
+}
+
+/*
+ * Take some entries of a batch out, if their TIDs cannot have changed hands.
+ * PMH_OK: some are left for later; PMH_DONE: nothing of the batch is left.
+ *
+ * A scan must not wait for other processes here: what is in their way stays for
+ * the next one, or for VACUUM.
+ */
+static PmhResult
+take_some_out(PmhashDeadBatch *batch)
+{
+	PmhResult	result = PMH_DONE;
+	size_t		before = batch->removal.removed;
+
+	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
+		return PMH_OK;
+	if (pmhash_removal_epoch(batch->file) != batch->epoch)
+	{
+		LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+		return PMH_DONE;
+	}
+	result = pmh_removal_step(batch->file->table, &batch->removal, STEP_EFFORT);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+	pmhash_count(batch->file, PMHASH_SCAN_REMOVED, batch->removal.removed - before);
+	return result == PMH_DONE ? begin_anew(batch) : result;
+}
+
+/*
+ * A batch can't be gone on with.  That a file has been removed, of which this needs more
+ * than the session has mapped, is no reason for a read to fail that has found all it was
+ * looking for, or has not begun.  The index is invalid, and there is nothing to remove.
+ */
+static void
+removal_failed(Relation index, PmhashFile *file, PmhResult result)
+{
+	if (result != PMH_ERR_NO_FILE)
+		pmhash_engine_error(index, file, result);
+	pmhash_index_lost_file(index, file);
+}
+
+/* Do a step of a batch, which waits no longer. */
+static void
+work_on(Relation index, PmhashDeadBatch *batch)
+{
+	PmhashFile *file = batch->file;
+	PmhResult	result;
+
+	PMH_STOP_POINT("dead_before_removal");
+	result = take_some_out(batch);
+	if (result == PMH_OK)
+		return;
+	pmhash_dead_batch_drop(file);
+	if (result != PMH_DONE)
+		removal_failed(index, file, result);
+}
+
+/* ---- batches of logged files ---- */
+
+/*
+ * Log the removal of entries, with a horizon for snapshots of standbys.  The end of
+ * the last record, or InvalidXLogRecPtr: not now, as another process is in the way, or as
+ * the TIDs may have changed hands by now.  What else can't be known is left to
+ * VACUUM: rows of other tables than heaps.
+ *
+ * The horizon is right if the TIDs are still those rows' when it is there, which is
+ * looked at under the removal lock; and so is the record then, as no TID is given
+ * away, hence none of a new row logged, before the epoch advances.
+ */
+static XLogRecPtr
+log_removal(Relation index, const PmhashFile *file, uint64 epoch,
+			const PmhEntry *entries, int n)
+{
+	Relation	heap = relation_open(index->rd_index->indrelid, AccessShareLock);
+	uint8		flags = RelationIsAccessibleInLogicalDecoding(heap) ?
+		PMHASH_WAL_CATALOG : 0;
+	XLogRecPtr	end = InvalidXLogRecPtr;
+	TransactionId horizon;
+	bool		known = pmhash_conflict_horizon(heap, entries, n, &horizon);
+
+	relation_close(heap, AccessShareLock);
+	PMH_STOP_POINT("dead_before_log");
+	if (!known ||
+		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
+		return InvalidXLogRecPtr;
+	if (pmhash_removal_epoch(file) == epoch)
+		end = pmhash_log_deletes(file, horizon, flags, entries, n);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+	return end;
+}
+
+/* Those of entries[0 .. n) that are not in the file's list go to fresh[]. */
+static int
+not_known_yet(const PmhashFile *file, const PmhEntry *entries, int n, PmhEntry *fresh)
+{
+	int			nfresh = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (!pmhash_known_dead(file, entries[i].value))
+			fresh[nfresh++] = entries[i];
+	}
+	return nfresh;
+}
+
+/*
+ * Entries of a logged file have been handed over; see pmhash_dead_entries.  What the
+ * list has no room for is not logged: it will be found again.
+ */
+static void
+hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
+				 const PmhEntry *entries, int n)
+{
+	PmhEntry   *fresh = palloc(n * sizeof(PmhEntry));
+	XLogRecPtr	end;
+	int			room;
+
+	n = not_known_yet(file, entries, n, fresh);
+	room = pmhash_dead_list_room(file, epoch);	/* once: it changes */
+	n = Min(n, room);
+	if (n > 0)
+	{
+		end = log_removal(index, file, epoch, fresh, n);
+		if (end != InvalidXLogRecPtr)
+			pmhash_dead_list_add(file, epoch, end, end, fresh, n);
+	}
+	pfree(fresh);
+}
+
+/* ---- work ---- */
+
+/* Something has to wait for WAL: is it to be flushed now? */
+static void
+wait_on(const PmhashFile *file, const PmhashDeadWaiting *waiting)
+{
+	if (waiting->requested >= waiting->lsn ||
+		(waiting->n < MANY_WAIT &&
+		 pmhash_clock_coarse() - waiting->since < LONGEST_WAIT))
+		return;
+	request_flush(waiting->last);
+	pmhash_dead_list_requested(file, waiting->last);
+}
+
+/*
+ * Take what may go out of the file's list and work on it.  It is known to be dead until
+ * its batch is dropped; an error must not leave it so, with nothing that removes it.
+ */
+static void
+work_on_list(Relation index, PmhashFile *file)
+{
+	PmhashDeadWaiting waiting;
+	XLogRecPtr	flushed;
+	XLogRecPtr	noted;
+	PmhEntry   *entries;
+	uint64		epoch;
+	PmhashDeadBatch *batch;
+	int			n;
+
+	if (likely(!pmhash_dead_list_look(file, &waiting)))
+		return;
+	flushed = GetFlushRecPtr(NULL);
+	if (waiting.lsn > flushed)
+	{
+		wait_on(file, &waiting);
+		return;
+	}
+	entries = MemoryContextAlloc(TopMemoryContext, waiting.n * sizeof(PmhEntry));
+	n = pmhash_dead_list_take(file, flushed, &noted, entries, waiting.n, &epoch);
+	if (n == 0)
+	{
+		pfree(entries);
+		return;
+	}
+	PG_TRY();
+	{
+		pmhash_journal_note_flushed(noted);
+		batch = make_batch(index, file, epoch, entries, n);
+	}
+	PG_CATCH();
+	{
+		pmhash_dead_list_forget(file, epoch, entries, n);
+		pfree(entries);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	batch->known = entries;
+	batch->nknown = n;
+	work_on(index, batch);
+}
+
+/*
+ * pmhash_dead_entries_settle
+ *		Work on what was found dead in a file and is still there.
+ *
+ * Called at the beginning of each scan; costs next to nothing if there is nothing.
+ * Locks and errors as below.
+ */
+void
+pmhash_dead_entries_settle(Relation index, PmhashFile *file)
+{
+	PmhashDeadBatch *batch = pmhash_dead_batch(file);
+
+	if (unlikely(batch != NULL))
+		work_on(index, batch);
+	else if (unlikely(pmhash_any_known_dead(file)))
+		work_on_list(index, file);
+}
+
+/*
+ * pmhash_dead_entries
+ *		Remove entries whose tuples are dead to all, now or later.
+ *
+ * n is at most PMHASH_DEAD_MAX.  epoch is the removal epoch that was there
+ * before any of them was read.  lsn is the latest of the LSNs that the heap
+ * pages of their tuples had after the tuples were judged; InvalidXLogRecPtr if
+ * that is not known.  Entries that are not there (any more) do not matter.
+ * The caller holds a lock on the index.
+ * ERROR if the file is damaged, the journal cannot be used or there is no memory.
+ * Not to be called during recovery.
+ */
+void
+pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
+					XLogRecPtr lsn, const PmhEntry *entries, int n)
+{
+	XLogRecPtr	flushed = GetFlushRecPtr(NULL);
+	XLogRecPtr	end = pmhash_insert_end();	/* so it is not before 'flushed' */
+
+	Assert(n <= PMHASH_DEAD_MAX);
+	if (file->logged)
+	{
+		hand_over_logged(index, file, epoch, entries, n);
+		return;
+	}
+	if (lsn == InvalidXLogRecPtr || lsn > end)
+		lsn = end;
+	lsn = Max(lsn, flushed);	/* max(P, F) */
+	if (file->journaled && !flushed_far_enough(lsn, end))
+		pmhash_dead_list_add(file, epoch, lsn, end, entries, n);
+	else if (pmhash_dead_batch(file) == NULL)
+		work_on(index, make_batch(index, file, epoch, entries, n));
+}

@@ -1,0 +1,291 @@
+/*-------------------------------------------------------------------------
+ *
+ * file_create.c
+ *	  Making index files.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+
+#include "cluster/base/identity.h"
+#include "cluster/base/shared.h"
+#include "cluster/base/try.h"
+#include "cluster/cluster.h"
+#include "cluster/file/file_cache.h"
+#include "cluster/file/life_cycle.h"
+#include "cluster/open/open.h"
+#include "cluster/pool/pool.h"
+#include "cluster/wal/logged.h"
+#include "cluster/wal/stub.h"
+#include "cluster/wal/undo_journal.h"
+
+static void
+new_stub(PmhashStub *stub)
+{
+	memset(stub, 0, sizeof(*stub));
+	stub->magic = PMHASH_STUB_MAGIC;
+	stub->version = PMHASH_STUB_VERSION;
+	while (stub->file_id == 0)
+	{
+		if (!pg_strong_random(&stub->file_id, sizeof(stub->file_id)) ||
+			!pg_strong_random(&stub->seed, sizeof(stub->seed)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate a random file id")));
+	}
+}
+
+/* The file's name must be as durable as its contents. */
+static void
+sync_name(Relation index, const char *directory)
+{
+	PmhError	error;
+	int			fd;
+
+	memset(&error, 0, sizeof(error));
+	ReserveExternalFD();
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) != 0)
+	{
+		error.code = PMH_ERR_IO;
+		error.sys_errno = errno;
+	}
+	if (fd >= 0)
+		close(fd);
+	ReleaseExternalFD();
+	if (error.code != PMH_OK)
+		pmhash_file_error(index, directory, "create", &error);
+}
+
+/*
+ * pmh_create, under the create lock: the cleaner lists files under it, so that it
+ * never meets one whose header is still being written.  If the process has no
+ * room for another mapping, what it does not need is unmapped.
+ */
+static PmhResult
+create_file(const char *path, const PmhashIdentity *id, PmhTable **table,
+			PmhError *error)
+{
+	PmhEnv		env = pmhash_engine_env();
+	bool		locked = LWLockHeldByMe(pmhash_lwlock(PMHASH_CREATE_LOCK));
+	PmhResult	result;
+
+	if (!locked)
+		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
+	do
+		result = pmh_create(path, id, &env, table, error);
+	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_make_room());
+	if (!locked)
+		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+	return result;
+}
+
+/*
+ * Make the file of a stub and open it.  It is on the list of what an abort
+ * removes from before it exists.
+ */
+static PmhashFile *
+make_file(Relation index, const PmhashStub *stub, bool transactional)
+{
+	char		directory[MAXPGPATH];
+	char		path[MAXPGPATH];
+	PmhashIdentity id;
+	PmhTable   *table;
+	PmhashFile *file;
+	PmhError	error;
+	PmhResult	result;
+	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
+
+	pmhash_require_pool_present();
+	if (pmhash_journal_map(path, &error) != PMH_OK)
+		pmhash_file_error(index, path, "open undo journal", &error);
+	pmhash_database_path(directory, MyDatabaseId);
+	pmhash_file_path(path, MyDatabaseId, stub->file_id);
+	if (mkdir(directory, 0700) != 0 && errno != EEXIST)
+	{
+		int			sys_errno = errno;
+		const char *shown = pmhash_shown_path(index, directory);
+
+		errno = sys_errno;
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not create directory \"%s\": %m", shown),
+				 pmhash_detail_of_file("", directory, shown)));
+	}
+	pmhash_identity_make(index, stub->file_id, stub->seed, transactional, &id);
+	pmhash_pending_create(path, index);
+	result = create_file(path, &id, &table, &error);
+	if (result != PMH_OK)
+		pmhash_file_error(index, path, "create", &error);
+	file = pmhash_entry_use_for_build(pmhash_entry_enter(index, table, stub, generation));
+	if (pmh_is_pmem(table))
+		sync_name(index, directory);
+	return file;
+}
+
+/*
+ * Make the file of an index that is to be rebuilt beside writers, and let its stub
+ * name it: from here on inserts go there (refill.c).  It stays even if this
+ * transaction fails.  The caller holds ShareUpdateExclusiveLock on table and
+ * index.  Returns the file's id.  ERROR if it can't be made.
+ */
+uint64
+pmhash_file_begin_filling(Relation index)
+{
+	PmhashFile *file;
+	PmhashStub	stub;
+
+	pmhash_require_service(index);
+	new_stub(&stub);
+	stub.flags = PMHASH_STUB_FILLING | (pmhash_wants_wal(index) ? PMHASH_STUB_LOGGED : 0);
+	file = make_file(index, &stub, true);
+	HOLD_INTERRUPTS();
+	pmhash_stub_fill(index, stub.flags, stub.file_id, stub.seed);
+	pmhash_stub_changed();
+	pmhash_pending_keep(file->path);
+	RESUME_INTERRUPTS();
+	if (pmhash_flags_logged(stub.flags))
+		pmhash_file_announce(index, stub.file_id);
+	return stub.file_id;
+}
+
+/*
+ * The file of this index that its present main fork has had before, into
+ * path[MAXPGPATH]; false if there was none.  The main fork is empty by now, so
+ * it is what we have noted, or what this transaction has made.  (file_cache.c
+ * keeps no entry that is neither mapped nor valid.)
+ */
+static bool
+file_before(Relation index, char *path)
+{
+	uint64		file_id = pmhash_entry_in_fork(index);
+
+	if (file_id == 0)
+		return pmhash_pending_created(index, path) || pmhash_session_file_of(index, path);
+	pmhash_file_path(path, MyDatabaseId, file_id);
+	return true;
+}
+
+bool
+pmhash_file_replaces(Relation index)
+{
+	char		path[MAXPGPATH];
+
+	return file_before(index, path);
+}
+
+/*
+ * ambuild is called for an index that may have a file already.
+ *
+ * It is called again on the same main fork when a table is truncated in the transaction
+ * that made it, and at ON COMMIT DELETE ROWS.  Neither can be rolled back, and no other
+ * transaction has seen that file: it goes now.  (For a truncation after SET TABLESPACE of
+ * the table see pmhash_file_create.)  If the main fork is new, the old one and its file go
+ * at commit.  Of a temporary index that is emptied in place after SET TABLESPACE it may not
+ * be known which file it had: that is found out before the next commit.
+ */
+static void
+part_with_file_before(Relation index)
+{
+	char		path[MAXPGPATH];
+
+	if (file_before(index, path))
+	{
+		pmhash_unlink(path);
+		pmhash_pending_keep(path);	/* it says nothing of the file that follows */
+		pmhash_entry_doubt(RelationGetRelid(index));	/* closed also if we fail */
+	}
+	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		pmhash_session_file_replaced(index->rd_index->indrelid);
+	else if (pmhash_node_subid(index) != InvalidSubTransactionId)
+		pmhash_fork_replaced();
+}
+
+/*
+ * ambuild: make the file of an index and its stub.  ERROR if it can't be made.
+ *
+ * A table with a new main fork of its own is emptied in place (heap.c,
+ * heap_truncate_one_rel), and so are its indexes.  If one of those has an older main fork
+ * (the table was given another tablespace in this transaction, ATExecSetTableSpace) a
+ * rollback brings all rows back and leaves that index empty, of any access method.  Ours is
+ * marked as invalid then.  (CREATE INDEX CONCURRENTLY builds on an older main fork as well;
+ * its index is not ready before.)
+ */
+PmhashFile *
+pmhash_file_create(Relation index)
+{
+	PmhashFile *file;
+	PmhashStub	stub;
+	/* so that an abort removes it; else it is emptied in place (ON COMMIT DELETE ROWS) */
+	bool		is_new = index->rd_createSubid != InvalidSubTransactionId ||
+		pmhash_node_subid(index) != InvalidSubTransactionId;
+	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
+	bool		comes_back;
+
+	pmhash_require_service(index);
+
+	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
+	comes_back = !is_new && !(temporary && pmhash_transaction_is_ending) &&
+		index->rd_index->indisready && pmhash_table_is_moved(index);
+	part_with_file_before(index);
+	new_stub(&stub);
+	stub.flags = comes_back ? PMHASH_STUB_INVALID : pmhash_new_wal_flags(index);
+	file = make_file(index, &stub, is_new && !temporary);
+	if (temporary)
+		pmhash_session_file_made(file, index);
+	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
+	if (pmhash_flags_logged(stub.flags))
+		pmhash_file_is_new(index, stub.file_id);
+	if (!is_new)
+		pmhash_pending_keep(file->path);
+	if (comes_back)
+	{
+		pmhash_rebuild_at_end();
+		TransferPredicateLocksToHeapRelation(index);	/* the new file has other pages */
+	}
+	return file;
+}
+
+void
+pmhash_file_create_init(Relation index)
+{
+	pmhash_require_service(index);
+	pmhash_stub_create_init(index);
+}
+
+/*
+ * An unlogged index after a crash: reinit.c has copied the init fork over the
+ * main fork, and the table is empty.  Make the file that the stub asks for,
+ * unless another backend has done it.  The create lock keeps the cleaner from
+ * taking the file for an orphan before the stub names it.
+ */
+void
+pmhash_file_create_missing(Relation index)
+{
+	PmhashFile *file;
+	PmhashStub	stub;
+
+	LockRelationForExtension(index, ExclusiveLock);
+	if (pmhash_stub_read(index, false, &stub) &&
+		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+	{
+		new_stub(&stub);
+		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
+		file = make_file(index, &stub, false);
+		pmhash_stub_fill(index, 0, stub.file_id, stub.seed);
+		pmhash_pending_keep(file->path);
+		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+	}
+	UnlockRelationForExtension(index, ExclusiveLock);
+}

@@ -1,0 +1,384 @@
+/*-------------------------------------------------------------------------
+ *
+ * invalid.c
+ *	  Invalid indexes: reasons, and making it known to all processes.
+ *
+ * An index is invalid if the file that its stub names must not be used.  That
+ * may be seen from the file (there is none, it is damaged, its eras are over),
+ * and it is so for certain once the stub says so.  Before a transaction leaves
+ * the index alone, that is inserts a row without an entry or lets VACUUM free
+ * TIDs that have one, the stub is marked.  The mark is in WAL before the commit
+ * record of the transaction that has relied on it, so a file that turns up
+ * again, in this server life or a later one, is not taken for a complete one.
+ *
+ * Backends that still have the file open learn of the mark by a counter in shared memory
+ * that each of them compares before it uses an index.  A scan that has begun before goes on
+ * with the old file: the rows missing from it are of transactions that began to leave them
+ * out after the mark, hence after the snapshot of that scan was taken.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xlog.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+
+#include "cluster/base/am_callbacks.h"
+#include "cluster/base/shared.h"
+#include "cluster/cluster.h"
+#include "cluster/file/life_cycle.h"
+#include "cluster/open/open.h"
+#include "cluster/pool/pool.h"
+#include "cluster/queue/rebuild_table.h"
+#include "cluster/trust/standby_lose.h"
+#include "cluster/wal/stub.h"
+#include "cluster/wal/undo_journal.h"
+
+/* Why the index is invalid, for a message or a view: part of a sentence. */
+const char *
+pmhash_reason_text(PmhashReason reason)
+{
+	switch (reason)
+	{
+		case PMHASH_REASON_NONE:
+			break;
+		case PMHASH_REASON_NO_STUB:
+			return "it has no stub page";
+		case PMHASH_REASON_MISSING:
+			return "it does not exist";
+		case PMHASH_REASON_DAMAGED:
+			return "it is damaged";
+		case PMHASH_REASON_UNREADABLE:
+			return "it cannot be read";
+		case PMHASH_REASON_VERSION:
+			return "it was made by another version of pmhash";
+		case PMHASH_REASON_OTHER_CLUSTER:
+			return "it belongs to another cluster";
+		case PMHASH_REASON_OTHER_DATABASE:
+			return "it belongs to another database";
+		case PMHASH_REASON_OTHER_INDEX:
+			return "it belongs to another index";
+		case PMHASH_REASON_APART:
+			return "server and pool directory have not been together all the time since it was made";
+		case PMHASH_REASON_POWER:
+			return "it was not written back, and what was in the page cache may be lost";
+		case PMHASH_REASON_DISABLED:
+			return "rows were written while pmhash was disabled";
+		case PMHASH_REASON_OUTDATED:
+			return "it is an older copy";
+		case PMHASH_REASON_FILLING:
+			return "it has not been filled completely";
+		case PMHASH_REASON_MOVED:
+			return "its table was given another tablespace and new rows in one transaction";
+		case PMHASH_REASON_NOT_LOGGED:
+			return "the index is not logged";
+		case PMHASH_REASON_NOT_BUILT:
+			return "this standby has not built it";
+		case PMHASH_REASON_WRITE_FAILED:
+			return "the kernel has failed to write something back, or may have";
+		case PMHASH_REASON_START_DIED:
+			return "a start of the server went down before it used the pool";
+	}
+	return "it is not to be used";
+}
+
+/* ---- errors ---- */
+
+/* Is a constraint to be checked with this index, so that no row may miss? */
+bool
+pmhash_enforces_constraint(Relation index)
+{
+	return index->rd_index->indisexclusion || index->rd_index->indisunique;
+}
+
+/*
+ * What to do about an invalid index whose rebuild keeps failing.  Why it fails
+ * may reveal rows, which a user that meets this error may have no right to see:
+ * the SQLSTATE has to do.
+ */
+static char *
+failing_hint(const PmhashRebuild *rebuild)
+{
+	const char *hint = pmhash_rebuild_failure_hint(rebuild->sqlstate);
+
+	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash.indexes say why). %s",
+					rebuild->failures, unpack_sql_state(rebuild->sqlstate),
+					hint ? hint : "When the cause is removed, REINDEX INDEX makes a new file.");
+}
+
+/* What is wrong with the file, which is named 'shown'. */
+static char *
+why_not_usable(const PmhashTrouble *trouble, const char *shown)
+{
+	const char *reason = pmhash_reason_text(trouble->reason);
+
+	if (shown[0] == '\0')
+		return psprintf("The index cannot be used: %s.", reason);
+	if (trouble->error.detail[0] == '\0')
+		return psprintf("File \"%s\" cannot be used: %s.", shown, reason);
+	return psprintf("File \"%s\" cannot be used: %s (%s).", shown, reason,
+					trouble->error.detail);
+}
+
+/* Has this transaction given the index's table other files? */
+bool
+pmhash_table_is_moved(Relation index)
+{
+	Relation	heap = relation_open(index->rd_index->indrelid, NoLock);
+	bool		moved = pmhash_node_subid(heap) != InvalidSubTransactionId;
+
+	relation_close(heap, NoLock);
+	return moved;
+}
+
+/* ERROR if it has: to try it again is of no use. */
+void
+pmhash_require_not_moved(Relation index)
+{
+	if (pmhash_table_is_moved(index))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use pmhash index \"%s\" because its table was moved in the same transaction",
+						RelationGetRelationName(index)),
+				 errdetail("If that is rolled back, the files that the table had before do not know the new rows."),
+				 errhint("Insert the rows in another transaction, or use REINDEX INDEX after the table has been moved.")));
+}
+
+/*
+ * ERROR for an invalid index.  Its SQLSTATE says to try again if that will help: a
+ * constraint can be checked when the index has been rebuilt, and a plan that is older than
+ * the index's invalidity is made anew.  It does not if the rebuild fails again and again.
+ */
+pg_noreturn static void
+raise_invalid(Relation index, const PmhashTrouble *trouble)
+{
+	int			sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	PmhashRebuild rebuild;
+	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
+	const char *shown = pmhash_shown_path(index, trouble->path);
+
+	if (trouble->reason == PMHASH_REASON_MOVED)
+		pmhash_require_not_moved(index);
+	if (trouble->reason == PMHASH_REASON_MISSING && trouble->file_id == 0)
+		pmhash_require_pool_present();	/* pmhash_service_doubt */
+	if (trouble->reason == PMHASH_REASON_NOT_LOGGED)
+		ereport(ERROR,
+				(errcode(sqlstate),
+				 errmsg("pmhash index \"%s\" cannot be used during recovery",
+						RelationGetRelationName(index)),
+				 errdetail("The index is not logged, so standbys have no file of it."),
+				 errhint("Set its storage parameter \"wal\" on the primary server, and use REINDEX there.")));
+	if (pmhash_rebuilds_itself(index) && !failing)
+		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	else if (trouble->reason == PMHASH_REASON_DAMAGED && !failing)
+		sqlstate = ERRCODE_INDEX_CORRUPTED;
+	ereport(ERROR,
+			(errcode(sqlstate),
+			 errmsg("pmhash index \"%s\" has no usable file",
+					RelationGetRelationName(index)),
+			 pmhash_detail_of_file(why_not_usable(trouble, shown), trouble->path, shown),
+			 errhint("%s", failing ? failing_hint(&rebuild) :
+					 pmhash_rebuild_hint(index))));
+}
+
+pg_noreturn void
+pmhash_raise_trouble(Relation index, const PmhashTrouble *trouble)
+{
+	if (trouble->reason == PMHASH_REASON_NONE)
+		pmhash_file_error(index, trouble->path, "open", &trouble->error);
+	raise_invalid(index, trouble);
+}
+
+/*
+ * pmhash_raise_younger
+ *		ERROR for a file that does not serve the statement's snapshot, or, if it is fit,
+ *		did not just now.  The plan is made anew at the next try, as above, which may have
+ *		that snapshot as well.
+ */
+pg_noreturn void
+pmhash_raise_younger(Relation index, bool fit)
+{
+	pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid, true);
+	if (fit)
+		pmhash_require_pool_present();	/* else we have no more of it than is mapped */
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",
+						  RelationGetRelationName(index)) :
+			 errmsg("pmhash index \"%s\" is younger than the snapshot",
+					RelationGetRelationName(index)),
+			 fit ? errdetail("It had no usable file when the statement needed it.") :
+			 errdetail("It may lack rows that the snapshot sees, and the statement has been planned with it."),
+			 errhint("Try again: the statement is planned anew.")));
+}
+
+/* ---- marking ---- */
+
+/*
+ * Mark the stub, make all backends notice, have the index rebuilt.
+ *
+ * 'standby_life': of the file that this is said of, if it was looked at or mapped on a
+ * standby.  That may have lost it and built another one since, under the same id, and
+ * have been promoted with that one: which is left alone.  0: it is marked in any case,
+ * as one has to that leaves rows out from now on.
+ */
+void
+pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
+					PmhashReason reason)
+{
+	if (RecoveryInProgress())
+	{
+		/* A standby's stub is the primary's; the file is our own. */
+		pmhash_standby_lost(file_id, standby_life, pmhash_reason_text(reason));
+		return;
+	}
+	if (standby_life != 0 && standby_life != pmhash_standby_life(file_id))
+		return;
+	if (pmhash_stub_invalidate(index, file_id, reason))
+	{
+		/*
+		 * A main fork that is new in this transaction goes with an abort, and the
+		 * mark with it.  The file that the fork of before names must not be trusted
+		 * then, so it goes now.  (What has it mapped looks for it, entry_of_stub.)
+		 */
+		if (pmhash_node_subid(index) != InvalidSubTransactionId && file_id != 0)
+		{
+			char		path[MAXPGPATH];
+
+			pmhash_file_path(path, MyDatabaseId, file_id);
+			pmhash_unlink(path);
+		}
+
+		/*
+		 * The reason may be gone after a crash (a bad page of the page cache
+		 * is read from disk again, as it once was), so the mark has to stay
+		 * even if this transaction does not.
+		 */
+		XLogFlush(pmhash_insert_end());
+		pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid, true);
+		pmhash_counters_add(RelationGetRelid(index), PMHASH_INVALIDATIONS, 1);
+	}
+	pmhash_rebuild_wanted(RelationGetRelid(index));
+}
+
+/*
+ * pmhash_may_insert
+ *
+ * SET TABLESPACE copies a table block by block: TIDs stay, and so do the indexes.  (All
+ * else that gives a table new files builds its indexes anew.)  If it is rolled back, the
+ * old files know nothing of rows that were inserted meanwhile, not even as dead ones:
+ * VACUUM never meets their TIDs, and other rows get them.  An entry that was made for
+ * them would lead there for ever.  (A btree keeps it, and answers wrongly.)
+ *
+ * So none is made: the rows are left out, unless the same abort takes the file away.  If
+ * an abort takes the mark away, the main fork is new, and was made at this level or
+ * further out: then it takes the rows away, too.
+ */
+bool
+pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file)
+{
+	if (pmhash_node_subid(heap) == InvalidSubTransactionId ||
+		pmhash_goes_with_table(file->path, heap))
+		return true;
+	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		pmhash_enforces_constraint(index))
+		pmhash_require_not_moved(index);
+	pmhash_mark_invalid(index, file->file_id, 0, PMHASH_REASON_MOVED);
+	pmhash_rebuild_at_end();
+	return false;
+}
+
+/*
+ * A transaction that leaves no row out has found an index to be invalid.  Mark
+ * it, so that all backends learn of it, unless the reason may go away again:
+ * then the file is still good.
+ */
+void
+pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)
+{
+	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		trouble->reason == PMHASH_REASON_DISABLED ||
+		trouble->reason == PMHASH_REASON_NOT_LOGGED ||
+		trouble->reason == PMHASH_REASON_NOT_BUILT)
+		return;
+	if (trouble->reason == PMHASH_REASON_FILLING)
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+	else if (trouble->marked && RecoveryInProgress())
+		return;
+	else if (!trouble->marked && trouble->file_id != 0 && pmhash_pool_is_present())
+		pmhash_mark_invalid(index, trouble->file_id, trouble->standby_life,
+							trouble->reason);
+	else
+		pmhash_rebuild_wanted(RelationGetRelid(index));
+}
+
+void
+pmhash_index_invalidate(Relation index, const PmhashFile *file,
+						PmhashReason reason)
+{
+	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
+		pmhash_mark_invalid(index, file->file_id, file->standby_life, reason);
+}
+
+void
+pmhash_index_lost_file(Relation index, const PmhashFile *file)
+{
+	if (pmhash_pool_is_present())
+		pmhash_index_invalidate(index, file, PMHASH_REASON_MISSING);
+}
+
+/* The file has been removed, and this session needs more of it than it has mapped. */
+pg_noreturn static void
+raise_removed(Relation index, const PmhashFile *file, const PmhError *error)
+{
+	PmhashTrouble trouble;
+
+	pmhash_index_lost_file(index, file);
+	memset(&trouble, 0, sizeof(trouble));
+	trouble.reason = PMHASH_REASON_MISSING;
+	trouble.error = *error;
+	trouble.file_id = file->file_id;
+	trouble.marked = true;
+	strlcpy(trouble.path, file->path, sizeof(trouble.path));
+	raise_invalid(index, &trouble);
+}
+
+void
+pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
+{
+	PmhError	error = *pmh_error(file->table);
+
+	if (error.code != result)
+	{
+		memset(&error, 0, sizeof(error));
+		error.code = result;
+	}
+	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_FORMAT)
+		pmhash_index_invalidate(index, file, PMHASH_REASON_DAMAGED);
+	else if (result == PMH_ERR_VERSION)
+		pmhash_index_invalidate(index, file, PMHASH_REASON_VERSION);
+	else if (result == PMH_ERR_LOST)
+		pmhash_index_invalidate(index, file, PMHASH_REASON_UNREADABLE);
+	else if (result == PMH_ERR_NO_FILE)
+	{
+		pmhash_require_pool_present();
+		raise_removed(index, file, &error);
+	}
+	pmhash_file_error(index, file->path, "use", &error);
+}
+
+void
+pmhash_insert_failed(Relation index, PmhashFile *file, PmhResult result)
+{
+	bool		passes = result == PMH_CANCELLED ||
+		(result != PMH_ERR_NO_FILE && !file->filling);
+
+	if (passes || pmhash_enforces_constraint(index) ||
+		index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		pmhash_engine_error(index, file, result);
+	/* Rows are left out now: whichever file it is, the stub has to say so. */
+	pmhash_mark_invalid(index, file->file_id, 0,
+						file->filling ? PMHASH_REASON_FILLING : PMHASH_REASON_MISSING);
+}

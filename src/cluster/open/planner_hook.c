@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * planner_hook.c
+ *	  What the planner sees of our indexes, and what not.
+ *
+ * No plan may have an invalid index, one whose file does not serve the snapshot
+ * (file_open.c; on a standby one that is not built, standby.c), one of a pool that is
+ * not ours, or any index of ours if the library is not preloaded.  A high cost would not do:
+ * since PostgreSQL 18 it does not keep the planner from a path when all others are disabled
+ * (enable_seqscan = off).  So the hook is installed in every process that has
+ * the library, preloaded or not; the planner has opened the indexes, and that
+ * has called our handler (relcache.c, InitIndexAmRoutine).  The hook is called
+ * at the end of get_relation_info (plancat.c), which invites removing an index
+ * from rel->indexlist.  Looking costs a search in a table of this backend when
+ * it has the file open, and opening it if not.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_operator.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/pathnodes.h"
+#include "optimizer/plancat.h"
+#include "storage/sinval.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/relcache.h"
+
+#include "cluster/base/am_callbacks.h"
+#include "cluster/open/open.h"
+#if PG_VERSION_NUM >= 190000
+#include "optimizer/pathnode.h"
+
+/* called by build_simple_rel when get_relation_info is done */
+static build_simple_rel_hook_type previous_hook = NULL;
+#else
+static get_relation_info_hook_type previous_hook = NULL;
+#endif
+
+/*
+ * WHERE b, WHERE NOT b, b = true: by the time that indexes are looked at, these
+ * are no operators any more (clauses.c, simplify_boolean_equality).  The planner
+ * makes b = true of them again for the boolean operator families of core, which
+ * PostgreSQL 15 knows by their OIDs (pg_opfamily.h, IsBooleanOpfamily; indxpath.c,
+ * match_clause_to_indexcol); by 17 it looks whether the family has the
+ * operator.  So there a boolean column of ours is shown as one of core's hash
+ * family: it has the same one operator.  This is the planner's own copy
+ * (plancat.c, get_relation_info); the executor goes by the index's own family
+ * (nodeIndexscan.c, ExecIndexBuildScanKeys).
+ */
+static void
+show_boolean_columns(IndexOptInfo *info)
+{
+#if PG_VERSION_NUM < 170000
+	for (int i = 0; i < info->nkeycolumns; i++)
+	{
+		if (info->opcintype[i] == BOOLOID &&
+			op_in_opfamily(BooleanEqualOperator, info->opfamily[i]))
+			info->opfamily[i] = BOOL_HASH_FAM_OID;
+	}
+#endif
+}
+
+/* ---- plans for now ---- */
+
+#define MOST_TABLES		64
+
+/* Their tables, since the last commit; or InvalidOid alone: too many. */
+static List *planned_for_now = NIL;
+
+/*
+ * A plan on this table is made without an index that is hidden just for now, for the sake
+ * of a snapshot for one.  It is not kept for the next one.  As a transient plan it lasts
+ * for as long as snapshots have the same xmin (plancache.c, CheckCachedPlan), which on a
+ * server where nothing is written is for ever.  So it is forgotten with the transaction,
+ * too.
+ */
+static void
+plan_for_now(PlannerInfo *root, Oid table)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	root->glob->transientPlan = true;
+	if (list_length(planned_for_now) == MOST_TABLES)
+	{
+		List	   *all = list_make1_oid(InvalidOid);
+
+		list_free(planned_for_now);
+		planned_for_now = all;
+	}
+	if (!list_member_oid(planned_for_now, InvalidOid))
+		planned_for_now = list_append_unique_oid(planned_for_now, table);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * In this session alone: others have plans of their own.  After an abort they go with the
+ * next commit: a relation may not be read then.
+ */
+void
+pmhash_forget_plans_for_now(void)
+{
+	ListCell   *lc;
+
+	if (likely(planned_for_now == NIL))
+		return;
+	foreach(lc, planned_for_now)
+		pmhash_forget_plans(MyDatabaseId, lfirst_oid(lc), false);
+	list_free(planned_for_now);
+	planned_for_now = NIL;
+}
+
+/* ---- what is hidden ---- */
+
+Oid			pmhash_only_index = InvalidOid;
+
+/*
+ * Is it one of ours that can't be used?  If it can, it is made ready for the
+ * planner, which holds a lock on every index of the list.
+ */
+static bool
+is_hidden(PlannerInfo *root, IndexOptInfo *info)
+{
+	Relation	index;
+	bool		hidden;
+
+	if (OidIsValid(pmhash_only_index) && info->indexoid != pmhash_only_index)
+		return true;
+	index = RelationIdGetRelation(info->indexoid);
+	if (!RelationIsValid(index))
+		return false;
+	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index);
+	if (hidden && pmhash_plannable_later(index))
+		plan_for_now(root, index->rd_index->indrelid);
+	else if (!hidden && pmhash_is_index(index))
+		show_boolean_columns(info);
+	RelationClose(index);
+	return hidden;
+}
+
+static void
+hide_indexes(PlannerInfo *root, RelOptInfo *rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		if (is_hidden(root, lfirst_node(IndexOptInfo, lc)))
+			rel->indexlist = foreach_delete_current(rel->indexlist, lc);
+	}
+}
+
+#if PG_VERSION_NUM >= 190000
+
+static void
+relation_hook(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
+{
+	if (previous_hook)
+		previous_hook(root, rel, rte);
+	hide_indexes(root, rel);
+}
+
+#else
+
+static void
+relation_hook(PlannerInfo *root, Oid relationObjectId, bool inhparent,
+			  RelOptInfo *rel)
+{
+	if (previous_hook)
+		previous_hook(root, relationObjectId, inhparent, rel);
+	hide_indexes(root, rel);
+}
+
+#endif
+
+/* Install the hook; the one that is there already is called first. */
+void
+pmhash_planner_hook_init(void)
+{
+#if PG_VERSION_NUM >= 190000
+	previous_hook = build_simple_rel_hook;
+	build_simple_rel_hook = relation_hook;
+#else
+	previous_hook = get_relation_info_hook;
+	get_relation_info_hook = relation_hook;
+#endif
+}

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * databases.c
+ *	  Which databases there are: in the pool, and in the catalog; can a worker connect to
+ *	  one, is it there at all, and which files has it in the pool?
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "storage/fd.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "cluster/base/pool_names.h"
+#include "cluster/pool/pool.h"
+
+/* Databases that have a directory in the pool. */
+List *
+pmhash_databases_in_pool(void)
+{
+	DIR		   *dir = AllocateDir(pmhash_pool_path());
+	struct dirent *de;
+	List	   *databases = NIL;
+	Oid			database;
+
+	while ((de = ReadDir(dir, pmhash_pool_path())) != NULL)
+	{
+		if (pmhash_parse_database_name(de->d_name, &database))
+			databases = lappend_oid(databases, database);
+	}
+	FreeDir(dir);
+	return databases;
+}
+
+/*
+ * Those that can be connected to, and all, of those that exist.  In a transaction; the
+ * lists are made in 'context'.  (The system caches are not there in a process that is in
+ * no database.)
+ */
+static void
+scan_databases(MemoryContext context, List **connectable, List **all)
+{
+	Relation	rel = table_open(DatabaseRelationId, AccessShareLock);
+	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		*all = lappend_oid(*all, form->oid);
+		if (form->datallowconn && form->datconnlimit != DATCONNLIMIT_INVALID_DB)
+			*connectable = lappend_oid(*connectable, form->oid);
+		MemoryContextSwitchTo(old);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+/*
+ * Databases that exist and can be connected to; *all those that exist.  A
+ * database that CREATE DATABASE is still making is not among them, but there
+ * can be no index in it either.
+ */
+List *
+pmhash_databases_in_catalog(List **all)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *connectable = NIL;
+
+	*all = NIL;
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	scan_databases(context, &connectable, all);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return connectable;
+}
+
+/* Lock a database, if that needs no waiting.  In a transaction. */
+static bool
+lock_database(Oid database, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	return LockAcquire(&tag, mode, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/*
+ * pmhash_database_is_free
+ *		Could a worker connect to this database now, as far as the lock on it goes?
+ *
+ * Not while it is renamed, moved to another tablespace or the template of a new one,
+ * nor until the transaction that does so ends (postinit.c, InitPostgres; dbcommands.c).
+ * For the launcher, outside transactions.  Waits for no process.
+ */
+bool
+pmhash_database_is_free(Oid database)
+{
+	MemoryContext context = CurrentMemoryContext;
+	bool		free;
+
+	StartTransactionCommand();
+	free = lock_database(database, RowExclusiveLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return free;
+}
+
+/*
+ * pmhash_if_database_is_dropped
+ *		Call a function if there is no such database, and none with this OID that a
+ *		process could connect to before it returns.
+ *
+ * What pg_database has said some time ago does not do: CREATE DATABASE may be given the
+ * OID of one that has been dropped.  The lock is one that connecting to a database
+ * conflicts with, so that none does from before the look at pg_database on.  For the
+ * launcher of a primary (a lock of this mode cannot be had in recovery), outside
+ * transactions.  Waits for no process.  False: there is one, or that is not known now.
+ */
+bool
+pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *connectable = NIL;
+	List	   *all = NIL;
+	bool		dropped;
+
+	StartTransactionCommand();
+	dropped = lock_database(database, ShareLock);
+	if (dropped)
+		scan_databases(CurrentMemoryContext, &connectable, &all);
+	dropped = dropped && !list_member_oid(all, database);
+	if (dropped)
+		act(database);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return dropped;
+}
+
+/*
+ * The ids of the index files that a database has in the pool, whosever they are, in the
+ * current memory context; *n says how many.
+ */
+uint64 *
+pmhash_list_files(Oid database, int *n)
+{
+	int			room = 64;
+	uint64	   *files = palloc(room * sizeof(uint64));
+	char		path[MAXPGPATH];
+	DIR		   *dir;
+	struct dirent *de;
+
+	*n = 0;
+	pmhash_database_path(path, database);
+	dir = AllocateDir(path);
+	while ((de = ReadDirExtended(dir, path, DEBUG1)) != NULL)
+	{
+		if (*n == room)
+			files = repalloc(files, (room *= 2) * sizeof(uint64));
+		if (pmhash_parse_file_name(de->d_name, &files[*n]))
+			(*n)++;
+	}
+	FreeDir(dir);
+	return files;
+}
+
+/* Has it any? */
+bool
+pmhash_database_has_files(Oid database)
+{
+	int			n;
+
+	pfree(pmhash_list_files(database, &n));
+	return n > 0;
+}

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool.h
+ *	  The pool: the directory that holds the index files.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_POOL_H
+#define PMHASH_POOL_H
+
+#include "nodes/pg_list.h"
+
+#include "cluster/base/control_file.h"
+#include "cluster/base/pool_names.h"
+
+/* ---- pool_lock.c ---- */
+extern bool pmhash_pool_lock(char *reason);
+extern void pmhash_pool_unlock(void);
+extern int	pmhash_pool_lock_fd(void);
+extern int	pmhash_pool_ask_fd(void);
+extern bool pmhash_pool_is_locked(void);
+extern bool pmhash_pool_is_present(void);
+extern void pmhash_require_pool_present(void);
+
+/* ---- pool_files.c ---- */
+typedef bool (*PmhashGoOn) (void);
+typedef bool (*PmhashAskFile) (int fd, const char *path);
+
+extern bool pmhash_pool_write_back(uint64 device, PmhashGoOn go_on);
+extern bool pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn go_on);
+
+/* ---- syncfs.c ---- */
+extern uint64 pmhash_device_of_syncfs(void);
+extern bool pmhash_pool_written_back(char *reason);
+extern bool pmhash_pool_sync(void);
+extern bool pmhash_pool_never_failed(bool *failed);
+
+/* ---- databases.c ---- */
+extern List *pmhash_databases_in_pool(void);
+extern List *pmhash_databases_in_catalog(List **all);
+extern bool pmhash_database_is_free(Oid database);
+extern uint64 *pmhash_list_files(Oid database, int *n);
+extern bool pmhash_database_has_files(Oid database);
+extern bool pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database));
+
+#endif							/* PMHASH_POOL_H */

@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool_files.c
+ *	  The files that are in the pool, one after the other: writing them back, asking
+ *	  each whether that failed.
+ *
+ * Writing back.  While the kernel is asked the witness is away (trust.c), so that a
+ * process which is killed then takes trust with it.  syncfs() writes all that is
+ * dirty, which takes seconds or minutes, and containers are killed 10 seconds after they
+ * were to stop.  So what is dirty is written first, file by file, as long as the witness
+ * is there.  sync_file_range() does not say for certain that it was written, and what
+ * fails it notes with the inode alone: the file system's own note of it, which the
+ * syncfs() after it returns, stays (Linux, mapping_set_error, errseq_check_and_advance).
+ *
+ * Asking, where syncfs() says nothing of a file.  fsync() by a file that has just been
+ * opened reports each failure to write that file back that no process has learned of by
+ * an fsync() yet, whichever has stored the page (Linux 4.17, errseq_sample).  The note of
+ * it is in the file's inode.  All files are asked: a page of the journal, or of what a
+ * standby notes, may be gone as well.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "postgres.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cluster/base/durable.h"
+#include "cluster/base/pool_names.h"
+#include "cluster/pool/pool.h"
+
+/* Bytes that are written back at a time: what a device writes in less than a second. */
+#define PIECE			((off_t) 64 * 1024 * 1024)
+
+/* What is done with each file. */
+typedef struct FileWalk
+{
+	uint64		device;			/* that syncfs() on the pool speaks for */
+	PmhashAskFile ask;
+	PmhashGoOn	go_on;			/* or NULL */
+	bool		going;			/* of writing back: go_on has not said no */
+} FileWalk;
+
+typedef bool (*Visit) (const char *path, bool index_file, FileWalk *walk);
+
+static bool
+goes_on(const FileWalk *walk)
+{
+	return walk->go_on == NULL || walk->go_on();
+}
+
+/* ---- the walk ---- */
+
+/*
+ * Is it for want of descriptors or memory that something could not be opened?  Then it
+ * can be soon.
+ */
+static bool
+is_passing(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR;
+}
+
+static bool
+visit_directory(const char *path, bool top, Visit visit, FileWalk *walk)
+{
+	DIR		   *dir = opendir(path);
+	struct dirent *de;
+	char		child[MAXPGPATH];
+	const char *name;
+	bool		going = dir != NULL || !is_passing(errno);
+	bool		ok = true;
+	uint64		file_id;
+	Oid			database;
+
+	while (dir != NULL && going && (de = pmhash_next_name(dir, &ok)) != NULL)
+	{
+		name = de->d_name;
+		snprintf(child, MAXPGPATH, "%s/%s", path, name);
+		if (top && pmhash_parse_database_name(name, &database))
+			going = visit_directory(child, false, visit, walk);
+		else if (top ? name[0] != '.' : pmhash_parse_file_name(name, &file_id))
+			going = visit(child, !top, walk);
+	}
+	if (!ok && is_passing(errno))
+		going = false;
+	if (dir != NULL)
+		closedir(dir);
+	return going;
+}
+
+/*
+ * Call visit for each file of the pool with its path and whether it is an index file,
+ * until it returns false: then this does, and also if a directory could not be read for
+ * want of descriptors or memory.  Files that come or go meanwhile may be left out, and
+ * what is in a directory that cannot be read for another reason is.  Raises no error;
+ * holds up to two descriptors.
+ */
+static bool
+each_file(Visit visit, FileWalk *walk)
+{
+	return visit_directory(pmhash_pool_path(), true, visit, walk);
+}
+
+/* ---- writing back ---- */
+
+/*
+ * A file of another device is asked by its inode, whose note stays for that.  What
+ * it grows by meanwhile is left to syncfs().  False: not to be gone on with.
+ */
+static bool
+write_back_file(const char *path, bool index_file, FileWalk *walk)
+{
+	struct stat st;
+	int			fd;
+
+	if (!index_file)
+		return true;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return true;
+	if (fstat(fd, &st) != 0 || st.st_dev != walk->device)
+		st.st_size = 0;
+	for (off_t at = 0; walk->going && at < st.st_size; at += PIECE)
+	{
+		(void) sync_file_range(fd, at, PIECE, SYNC_FILE_RANGE_WAIT_BEFORE |
+							   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+		walk->going = goes_on(walk);
+	}
+	close(fd);
+	return walk->going;
+}
+
+/*
+ * Write all index files back that a syncfs() on the pool is going to (its device, 0:
+ * none), and wait for that.  What fails, or is left out, that syncfs() does and tells
+ * of.  Raises no error; holds up to three descriptors.  For the postmaster at its
+ * end too.
+ *
+ * go_on is called after each piece of a file, of 64 MB at the most, so that a process
+ * can do meanwhile what others wait for; false has the rest left out, and this returns
+ * false.  NULL: nothing is done.  An error that it raises must be the end of the process.
+ */
+bool
+pmhash_pool_write_back(uint64 device, PmhashGoOn go_on)
+{
+	FileWalk	walk = {.device = device, .go_on = go_on, .going = true};
+
+	if (device != 0)
+		(void) each_file(write_back_file, &walk);
+	return walk.going;
+}
+
+/* ---- asking ---- */
+
+/*
+ * One that cannot be opened is left out.  A process that opens it to use it meets the
+ * same, and what the kernel has not said of it, it says when it can be opened again.
+ * Where that will be soon, this is tried again.
+ */
+static bool
+ask_file(const char *path, bool index_file, FileWalk *walk)
+{
+	struct stat st;
+	bool		going;
+	int			fd;
+
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_dev == walk->device)
+		return true;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return !is_passing(errno);
+	going = walk->ask(fd, path);
+	close(fd);
+	return going && goes_on(walk);
+}
+
+/*
+ * Have each file of the pool asked that is not on the device whose files syncfs() speaks
+ * for (0: all files), one after the other.  ask does it, by a descriptor that is closed
+ * after it.  False if ask or go_on says so, which is called after each file as in
+ * pmhash_pool_write_back; if descriptors or memory were wanting; if all files are to be
+ * asked, and the pool is not where it was.  Raises no error, nor may ask; holds up to
+ * three descriptors.  For the postmaster too.
+ */
+bool
+pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn go_on)
+{
+	FileWalk	walk = {.device = device, .ask = ask, .go_on = go_on};
+
+	/* What stands there instead is not ours to ask: its owner would ask in vain. */
+	if (!pmhash_pool_is_present())
+		return device != 0;
+	return each_file(ask_file, &walk);
+}

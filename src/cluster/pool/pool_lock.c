@@ -1,0 +1,218 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool_lock.c
+ *	  The lock on the pool: which server uses it, and whether it is still there.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cluster/base/durable.h"
+#include "cluster/base/pool_names.h"
+#include "cluster/cluster.h"
+#include "cluster/pool/pool.h"
+
+#define LOCK_WAIT_MS	5000	/* for the last processes of a dead server */
+#define LOCK_STEP_MS	50
+#define LOCK_TEXT		16		/* bytes in the lock file */
+
+/* The lock file, held by the postmaster, inherited; or -1. */
+static int	lock_fd = -1;
+
+/*
+ * The same file once more, to ask through: an open file reports a failed write
+ * once, and what one process has learned by this one before it was killed, the
+ * postmaster can still learn by the other.
+ */
+static int	ask_fd = -1;
+
+/* Is the process that wrote its id into the lock file still there? */
+static bool
+holder_is_alive(void)
+{
+	char		text[32] = {0};
+	pid_t		pid;
+
+	if (pread(lock_fd, text, sizeof(text) - 1, 0) <= 0)
+		return false;
+	pid = (pid_t) atol(text);
+	return pid > 1 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
+}
+
+/*
+ * Give the lock up.  A pool that is not ours is its owner's: don't keep that server
+ * out.
+ */
+void
+pmhash_pool_unlock(void)
+{
+	if (lock_fd >= 0)
+	{
+		flock(lock_fd, LOCK_UN);
+		close(lock_fd);
+	}
+	if (ask_fd >= 0)
+		close(ask_fd);
+	lock_fd = ask_fd = -1;
+}
+
+/* The descriptor of the lock file, or -1.  Children have it from the postmaster. */
+int
+pmhash_pool_lock_fd(void)
+{
+	return lock_fd;
+}
+
+/* That of the same once more, to ask the kernel by (syncfs.c). */
+int
+pmhash_pool_ask_fd(void)
+{
+	return ask_fd;
+}
+
+/* Has this server locked a pool, whether it can use it or not? */
+bool
+pmhash_pool_is_locked(void)
+{
+	return lock_fd >= 0;
+}
+
+/*
+ * Is the directory still the one that this server has locked?  Not if it has
+ * been unmounted, moved, removed or replaced since: then nothing must be made
+ * or changed in what stands there instead.  For any process of a server that
+ * uses its pool; children have the descriptor from the postmaster.
+ */
+bool
+pmhash_pool_is_present(void)
+{
+	char		path[MAXPGPATH];
+	struct stat there;
+	struct stat ours;
+
+	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());
+	return stat(path, &there) == 0 && fstat(lock_fd, &ours) == 0 &&
+		there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+}
+
+/*
+ * ERROR unless the pool directory is the one that this server life has begun
+ * with.  For a process that is about to make a file in it.
+ */
+void
+pmhash_require_pool_present(void)
+{
+	if (!pmhash_pool_is_present())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 pmhash_may_see_details(NULL) ?
+				 errmsg("directory \"%s\" has been unmounted, removed or replaced",
+						pmhash_pool_path()) :
+				 errmsg("the directory of pmhash has been unmounted, removed or replaced"),
+				 errdetail("It is not the directory that was there when the server was started."),
+				 errhint("Put it back, or restart the server to have the indexes rebuilt in what is there now.")));
+}
+
+/*
+ * Say in the lock file which process has the lock, so that a server that meets it need
+ * not wait.  Always as many bytes, so that a full disk does not matter; where they can't
+ * be written, the lock does without.
+ */
+static void
+sign_lock(void)
+{
+	char		text[LOCK_TEXT];
+
+	memset(text, ' ', sizeof(text));
+	snprintf(text, sizeof(text), "%d", (int) getpid());
+	text[strlen(text)] = ' ';
+	text[sizeof(text) - 1] = '\n';
+	if (pwrite(lock_fd, text, sizeof(text), 0) < 0)
+		ereport(DEBUG1, (errmsg_internal("pmhash: could not sign the lock file: %m")));
+}
+
+/*
+ * open(), which waits if others have what it needs: a start that gave up for that would
+ * be without pmhash until the next one.
+ */
+static int
+open_patiently(const char *path, int flags)
+{
+	for (int waited = 0;; waited += LOCK_STEP_MS)
+	{
+		int			fd = open(path, flags | O_CLOEXEC, 0600);
+
+		if (fd >= 0 || waited >= LOCK_WAIT_MS ||
+			(errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != EINTR))
+			return fd;
+		pg_usleep(LOCK_STEP_MS * 1000L);
+	}
+}
+
+/*
+ * Open the lock file, twice.  It is written before all else is known of the pool, so not
+ * through a link, and what stands in its place must not hold the postmaster up, as the
+ * reading end of a fifo would.
+ */
+static bool
+open_lock(const char *path, char *reason)
+{
+	int			flags = O_NOFOLLOW | O_NONBLOCK;
+	struct stat st;
+
+	lock_fd = open_patiently(path, O_RDWR | O_CREAT | flags);
+	if (lock_fd >= 0)
+		ask_fd = open_patiently(path, O_RDONLY | flags);
+	if (lock_fd < 0 || ask_fd < 0)
+		return pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(errno));
+	if (fstat(lock_fd, &st) != 0 || !S_ISREG(st.st_mode))
+		return pmhash_fail(reason, "\"%s\" is not a file", path);
+	return true;
+}
+
+static bool
+lock_open_file(const char *path, char *reason)
+{
+	for (int waited = 0; flock(lock_fd, LOCK_EX | LOCK_NB) != 0; waited += LOCK_STEP_MS)
+	{
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return pmhash_fail(reason, "could not lock file \"%s\": %s", path, strerror(errno));
+		if (waited >= LOCK_WAIT_MS || holder_is_alive())
+			return pmhash_fail(reason, "directory \"%s\" is in use by another server",
+							   pmhash_pool_path());
+		pg_usleep(LOCK_STEP_MS * 1000L);
+	}
+	return true;
+}
+
+/*
+ * Lock the pool against other servers.  flock belongs to the open file, so
+ * children keep it after the postmaster is killed, as long as one of them
+ * writes.  A new postmaster on this data directory may meet the last of them
+ * (syslogger); it waits for those, but not for a living other postmaster.  A lock that
+ * we have is given up first.
+ */
+bool
+pmhash_pool_lock(char *reason)
+{
+	char		path[MAXPGPATH];
+
+	pmhash_pool_unlock();
+	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());
+	if (open_lock(path, reason) && lock_open_file(path, reason))
+	{
+		sign_lock();
+		return true;
+	}
+	pmhash_pool_unlock();
+	return false;
+}

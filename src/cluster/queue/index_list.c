@@ -1,0 +1,188 @@
+/*-------------------------------------------------------------------------
+ *
+ * index_list.c
+ *	  The pmhash indexes of a database, as its catalogs list them; which workers build one,
+ *	  and what these say they are at.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/amapi.h"
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_proc.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/spin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "cluster/base/am_callbacks.h"
+#include "cluster/queue/index_list.h"
+
+/*
+ * Is this a handler function of this library?  Looked up by the name of the C
+ * function first: calling every handler would load libraries of others, and
+ * fail if one of those is missing.
+ */
+static bool
+is_our_handler(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Datum		source;
+	bool		isnull;
+	bool		named = false;
+	const IndexAmRoutine *routine;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+	if (!isnull)
+		named = strcmp(TextDatumGetCString(source), "pmhash_handler") == 0;
+	ReleaseSysCache(tuple);
+	if (!named)
+		return false;
+	routine = GetIndexAmRoutine(function);
+	return routine->ambuild == pmhash_am_build;
+}
+
+/* OIDs of the access methods that are ours, whatever their names. */
+List *
+pmhash_access_methods(void)
+{
+	Relation	pg_am = table_open(AccessMethodRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(pg_am, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	List	   *ours = NIL;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_am	form = (Form_pg_am) GETSTRUCT(tuple);
+
+		if (form->amtype == AMTYPE_INDEX && is_our_handler(form->amhandler))
+			ours = lappend_oid(ours, form->oid);
+	}
+	systable_endscan(scan);
+	table_close(pg_am, AccessShareLock);
+	return ours;
+}
+
+/*
+ * OIDs of the pmhash indexes of this database, those with a main fork, in the current
+ * memory context.  Temporary ones only if the caller wants them: they are other
+ * sessions' as well.  None is locked: each may have gone by the time it is opened.
+ */
+List *
+pmhash_list_indexes(bool temporary)
+{
+	List	   *methods = pmhash_access_methods();
+	Relation	pg_class;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *indexes = NIL;
+
+	if (methods == NIL)
+		return NIL;
+	pg_class = table_open(RelationRelationId, AccessShareLock);
+	scan = systable_beginscan(pg_class, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+		if (form->relkind == RELKIND_INDEX &&
+			(temporary || form->relpersistence != RELPERSISTENCE_TEMP) &&
+			list_member_oid(methods, form->relam))
+			indexes = lappend_oid(indexes, form->oid);
+	}
+	systable_endscan(scan);
+	table_close(pg_class, AccessShareLock);
+	return indexes;
+}
+
+/*
+ * pmhash_open_listed
+ *		Open an index that pmhash_list_indexes has listed.
+ *
+ * The caller holds a lock on it, and closes it with NoLock.  NULL: it is gone; or, and
+ * *damaged is set, it has no row in pg_index, which the server could not open.  What goes
+ * through all indexes must not end at one.  Other damage of catalogs is an ERROR.
+ */
+Relation
+pmhash_open_listed(Oid relid, bool *damaged)
+{
+	*damaged = SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)) &&
+		!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid));
+	return *damaged ? NULL : try_relation_open(relid, NoLock);
+}
+
+/* Which workers build an index, of this row of pg_index?  Runs no user's function. */
+PmhashBuildKind
+pmhash_build_kind(HeapTuple index)
+{
+	return heap_attisnull(index, Anum_pg_index_indexprs, NULL) &&
+		heap_attisnull(index, Anum_pg_index_indpred, NULL) ?
+		PMHASH_BUILD_PLAIN : PMHASH_BUILD_EXPRESSIONS;
+}
+
+/*
+ * pmhash_index_label
+ *		What messages call an index, whose name may be "": not known.
+ *
+ * Allocated in the current memory context.
+ */
+const char *
+pmhash_index_label(Oid index, const char *name)
+{
+	return name[0] != '\0' ? psprintf("index \"%s\"", name) :
+		psprintf("index with OID %u", index);
+}
+
+/* pg_stat_activity is to say which index a worker is at: that may take long. */
+void
+pmhash_report_index(const char *doing, Relation index)
+{
+	const char *schema = get_namespace_name(RelationGetNamespace(index));
+	const char *name = RelationGetRelationName(index);
+	char	   *activity = psprintf("%s pmhash index %s", doing,
+									quote_qualified_identifier(schema, name));
+
+	pgstat_report_activity(STATE_RUNNING, activity);
+	pfree(activity);
+}
+
+/*
+ * pmhash_first_complaint
+ *		Is a message about an index of this database the first one in this server life?
+ *
+ * It counts as given from now on.  False as well if there are too many to be noted.  The
+ * cleaner's, of which there is one at a time, and those of builders on a standby.
+ */
+bool
+pmhash_first_complaint(Oid index)
+{
+	PmhashComplaint *complaint = pmhash_shared->complaint;
+	bool		first = false;
+	int			i;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	for (i = 0; i < PMHASH_MAX_COMPLAINTS && OidIsValid(complaint[i].index); i++)
+	{
+		if (complaint[i].database == MyDatabaseId && complaint[i].index == index)
+			break;
+	}
+	if (i < PMHASH_MAX_COMPLAINTS && !OidIsValid(complaint[i].index))
+	{
+		complaint[i] = (PmhashComplaint) {MyDatabaseId, index};
+		first = true;
+	}
+	SpinLockRelease(&pmhash_shared->mutex);
+	return first;
+}

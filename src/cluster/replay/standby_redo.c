@@ -1,0 +1,617 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby_redo.c
+ *	  Logged indexes follow the primary: our records, applied by the startup
+ *	  process of a standby.
+ *
+ * The records are of RM_XLOG_ID (wal_record.c), whose redo function is wrapped here.
+ * Core calls it for each record through RmgrTable (xlogrecovery.c, ApplyWalRecord).
+ * It does nothing unless the run is that of a standby with a pool: crash recovery of a
+ * primary ignores these records, since its files are current (P5).
+ *
+ * src/README, "Standbys", has the rules S1 to S7, which comments here name.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xlogrecovery.h"
+#include "access/xlogutils.h"
+#include "catalog/pg_control.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/standby.h"
+#include "utils/memutils.h"
+
+#include "cluster/base/durable.h"
+#include "cluster/base/pool_names.h"
+#include "cluster/base/shared.h"
+#include "cluster/base/tid_value.h"
+#include "cluster/cluster.h"
+#include "cluster/queue/requests.h"
+#include "cluster/replay/standby_delta.h"
+#include "cluster/replay/standby_redo.h"
+#include "cluster/standby/standby_state.h"
+#include "cluster/trust/standby_lose.h"
+#include "cluster/wal/wal_record.h"
+
+/* After so many operations of a delta it is looked whether there is space: 1 MB. */
+#define DELTA_LOOK	65536
+
+/* What is remembered of where a file's row is. */
+#define REMEMBERED	1024
+
+static void (*core_redo) (XLogReaderState *record) = NULL;
+
+/* A record on its way, with its entries as the engine and the delta want them. */
+typedef struct Work
+{
+	PmhashWalRecord record;
+	XLogRecPtr	start;
+	XLogRecPtr	end;
+	TimeLineID	timeline;		/* that is being replayed */
+	size_t		n;
+	PmhEntry	entries[PMHASH_WAL_MAX_ENTRIES];
+} Work;
+
+static Work work;
+
+/* The row of a file, remembered from the last time.  Under the lock, shared. */
+static PmhashStandbyRow *
+find(uint64 file_id)
+{
+	static struct
+	{
+		uint64		file_id;
+		uint64		changes;
+		PmhashStandbyRow *row;
+	}			remembered[REMEMBERED];
+	uint64		changes = pg_atomic_read_u64(&pmhash_shared->standby->changes);
+	int			i = file_id % REMEMBERED;
+
+	if (remembered[i].file_id != file_id || remembered[i].changes != changes)
+	{
+		remembered[i].file_id = file_id;
+		remembered[i].changes = changes;
+		remembered[i].row = pmhash_standby_find(file_id);
+	}
+	return remembered[i].row;
+}
+
+/* ---- the effects of a record on a file ---- */
+
+/*
+ * Would a delta of that length be larger than what is left of its file system?  A build
+ * waits for transactions of the primary, hours if they last for hours, and the delta
+ * grows meanwhile.  The server needs the space itself, mostly: the pool is where the data
+ * directory is, and replay that finds no space is over.
+ */
+static bool
+takes_too_much(uint64 length)
+{
+	struct statvfs fs;
+
+	if (length / DELTA_LOOK == (length - work.n) / DELTA_LOOK ||
+		statvfs(pmhash_pool_path(), &fs) != 0)
+		return false;
+	return length * sizeof(PmhashDeltaOp) > (uint64) fs.f_bavail * fs.f_frsize;
+}
+
+/* Append to the delta.  False with a reason. */
+static bool
+append_delta(PmhashStandbyRow *row, char *reason)
+{
+	static PmhashDeltaOp ops[PMHASH_WAL_MAX_ENTRIES];
+	bool		delete = work.record.type == PMHASH_WAL_DELETE;
+	uint64		length = pg_atomic_read_u64(&row->delta_ops);
+	size_t		size = work.n * sizeof(PmhashDeltaOp);
+	int			fd = pmhash_standby_open_delta(row, reason);
+
+	if (fd < 0)
+		return false;
+	if (takes_too_much(length + work.n))
+		return pmhash_fail(reason, "a delta file has become larger than what is left of the file system");
+	for (size_t i = 0; i < work.n; i++)
+	{
+		ops[i].hash = work.entries[i].hash;
+		ops[i].value = work.entries[i].value | (delete ? PMHASH_DELTA_DELETE : 0);
+	}
+	errno = ENOSPC;				/* what a short write means */
+	if (pwrite(fd, ops, size, (off_t) (length * sizeof(PmhashDeltaOp))) != (ssize_t) size)
+		return pmhash_fail(reason, "could not write a delta file: %s", strerror(errno));
+	if (delete && TransactionIdIsNormal(work.record.horizon) &&
+		(!TransactionIdIsNormal(row->delta_horizon) ||
+		 TransactionIdFollows(work.record.horizon, row->delta_horizon)))
+		row->delta_horizon = work.record.horizon;
+	pg_write_barrier();
+	pg_atomic_write_u64(&row->delta_ops, length + work.n);
+	return true;
+}
+
+/* Leave out what is in the file already.  For the one record of S2. */
+static PmhResult
+drop_present(PmhTable *table)
+{
+	PmhValues	values = {0};
+	PmhResult	result = PMH_OK;
+	size_t		kept = 0;
+
+	for (size_t i = 0; i < work.n && result == PMH_OK; i++)
+	{
+		bool		present = false;
+
+		result = pmh_lookup(table, work.entries[i].hash, &values);
+		for (size_t j = 0; result == PMH_OK && j < values.n; j++)
+			present |= values.value[j] == work.entries[i].value;
+		if (!present)
+			work.entries[kept++] = work.entries[i];
+	}
+	pmh_values_free(&values);
+	if (result == PMH_OK)
+		work.n = kept;
+	return result;
+}
+
+/* Apply to a LIVE file.  False with a reason. */
+static bool
+apply_live(const PmhashStandbyRow *row, char *reason)
+{
+	PmhTable   *table = pmhash_standby_open_table(row, reason);
+	bool		look = row->restored &&
+		pg_atomic_read_u32(&pmhash_shared->standby->resumed) == 0;
+	PmhResult	result = PMH_OK;
+	size_t		done;
+
+	if (table == NULL)
+		return false;
+	if (!pmhash_standby_store_touched(work.end))
+		return pmhash_fail(reason, "the directory of pmhash can't be written");
+	if (work.record.type == PMHASH_WAL_DELETE)
+		result = pmh_delete_group(table, work.entries, work.n, &done);
+	else
+	{
+		if (look)
+			result = drop_present(table);
+		if (result == PMH_OK && work.n > 0)
+			result = pmh_insert_group(table, work.entries, work.n, false, &done);
+	}
+	return result == PMH_OK ||
+		pmhash_fail(reason, "could not use the file: %s", pmh_error(table)->detail);
+}
+
+/* Has the file this record already (S2)? */
+static bool
+is_past(const PmhashStandbyRow *row)
+{
+	return pmhash_standby_is_past(row, work.end);
+}
+
+/* Take the entries out of the record. */
+static void
+take_entries(void)
+{
+	ItemPointerData tid;
+
+	work.n = work.record.count;
+	for (size_t i = 0; i < work.n; i++)
+	{
+		pmhash_wal_entry(&work.record, i, &work.entries[i].hash, &tid);
+		work.entries[i].value = pmhash_tid_to_value(&tid);
+	}
+}
+
+/* A file is not to be used here any more.  The lock is not held. */
+static void
+lose(uint64 file_id, int sqlstate, const char *why)
+{
+	PmhashStandbyRow *row;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = pmhash_standby_find(file_id);
+	if (row != NULL && row->status != PMHASH_STANDBY_NONE)
+	{
+		ereport(LOG,
+				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
+						file_id, why),
+				 errdetail("It is built again in the background.")));
+		pmhash_standby_lose(row, true, sqlstate, why);
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/*
+ * May there be queries whose snapshots need what the record removes from a file?  If
+ * that is not LIVE yet, usable_xmin does it.
+ */
+static bool
+may_conflict(const PmhashStandbyRow *row)
+{
+	return work.record.type == PMHASH_WAL_DELETE && InHotStandby &&
+		TransactionIdIsValid(work.record.horizon) &&
+		row != NULL && row->status == PMHASH_STANDBY_LIVE;
+}
+
+/*
+ * Wait for them, or cancel them, as btree does (nbtxlog.c, btree_xlog_delete).  Not
+ * with the lock held: that may take as long as max_standby_streaming_delay.  So it is
+ * released, and taken again; that the file is LIVE has to be seen under it, or a
+ * build that is published in between would be in use without this.
+ */
+static void
+resolve_conflicts(void)
+{
+	PmhashNode	node = {0};
+
+	LWLockRelease(pmhash_standby_lock);
+#if PG_VERSION_NUM >= 160000
+	node.dbOid = work.record.database;
+	ResolveRecoveryConflictWithSnapshot(work.record.horizon,
+										(work.record.flags & PMHASH_WAL_CATALOG) != 0,
+										node);
+#else
+	node.dbNode = work.record.database;
+	ResolveRecoveryConflictWithSnapshot(work.record.horizon, node);
+#endif
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+}
+
+/*
+ * For snapshots that resolve_conflicts does not see, as it lists once who has such a
+ * one.  A session that is waited for may hand it on meanwhile (SET TRANSACTION SNAPSHOT);
+ * a logical slot that is being made has shown none, and may hand one out that is as old
+ * (older_snapshots.c).  These do without the file.  Under the lock, shared.
+ *
+ * Not kept for the next life, which no snapshot outlives: a slot's place is not before
+ * that to which replay has come when it is made (slot.c, ReplicationSlotReserveWal).
+ */
+static void
+keep_from_older(PmhashStandbyRow *row)
+{
+	TransactionId xmin = work.record.horizon;
+	FullTransactionId removed;
+
+	if (row == NULL || row->status != PMHASH_STANDBY_LIVE)
+		return;
+	TransactionIdAdvance(xmin);
+	removed = pmhash_standby_widen(xmin);
+	if (FullTransactionIdPrecedes(row->removed_xmin, removed))
+		row->removed_xmin = removed;
+}
+
+/* INSERT and DELETE. */
+static void
+change_entries(void)
+{
+	PmhashStandbyRow *row;
+	char		reason[PMHASH_REASON_SIZE];
+	bool		done = true;
+
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	row = find(work.record.file_id);
+	if (may_conflict(row))
+	{
+		keep_from_older(row);	/* first: one may be taken over just now */
+		resolve_conflicts();
+		row = find(work.record.file_id);
+		keep_from_older(row);	/* built, or LIVE again, meanwhile */
+	}
+	if (pmhash_standby_is_other(row, work.record.database))
+		done = pmhash_fail(reason, "a file of another database has the same id");
+	else if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
+	{
+		PMH_STOP_POINT("redo_before_entries");
+		take_entries();
+		done = row->status == PMHASH_STANDBY_DELTA ?
+			append_delta(row, reason) : apply_live(row, reason);
+	}
+	LWLockRelease(pmhash_standby_lock);
+	if (!done)
+		lose(work.record.file_id, ERRCODE_IO_ERROR, reason);
+	if (work.record.type == PMHASH_WAL_DELETE)
+		pmhash_removal_replayed(work.record.file_id);
+}
+
+/*
+ * FILE_NEW: from here on the file is logged.  What there is of it already is from
+ * when it was not.
+ */
+static void
+announce_file(void)
+{
+	PmhashStandbyRow *row;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = pmhash_standby_enter(work.record.file_id, work.record.database);
+	if (row != NULL && row->database == work.record.database && !is_past(row))
+	{
+		if (row->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(row, true, 0, NULL);
+		row->heap = work.record.heap;
+		row->wanted = true;
+		row->failures = row->looks = 0;
+		row->next_try = row->next_look = 0;
+	}
+	LWLockRelease(pmhash_standby_lock);
+	pmhash_request(work.record.database, PMHASH_JOB_PLAIN);
+}
+
+/*
+ * SWEPT: a bulk delete has logged the entries that the primary's file had of dead
+ * rows, and their TIDs are given away from here on.  A file that was made under
+ * another primary may have more such entries (S4).
+ */
+static void
+end_inherited(void)
+{
+	PmhashStandbyRow *row;
+	bool		ends;
+	bool		own;
+
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	row = find(work.record.file_id);
+	own = row != NULL && row->timeline == 0;
+	ends = row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row) &&
+		row->timeline != work.timeline;
+	LWLockRelease(pmhash_standby_lock);
+	if (ends)
+		lose(work.record.file_id, 0,
+			 own ? "it is from when this server was a primary itself, and the table has been vacuumed by another one"
+			 : "it was made under another primary, and this one has vacuumed the table");
+}
+
+static void
+apply(void)
+{
+	switch (work.record.type)
+	{
+		case PMHASH_WAL_INSERT:
+		case PMHASH_WAL_DELETE:
+			change_entries();
+			break;
+		case PMHASH_WAL_FILE_NEW:
+			announce_file();
+			break;
+		case PMHASH_WAL_FILE_GONE:
+			pmhash_standby_file_gone(&work.record, work.end);
+			break;
+		case PMHASH_WAL_SWEPT:
+			end_inherited();
+			pmhash_removal_replayed(work.record.file_id);
+			break;
+	}
+}
+
+/* ---- another primary: S4; restart: S2 ---- */
+
+/*
+ * A new primary, whose timeline begins where ours has got to, or later: LIVE files are
+ * good until it vacuums (end_inherited), except for those that this server had as a
+ * primary, whose index may not be logged.  Builds begin anew.  Under the lock.
+ */
+static void
+lose_not_inherited(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (row->status == PMHASH_STANDBY_DELTA ||
+			(row->status == PMHASH_STANDBY_LIVE && row->timeline == 0))
+			pmhash_standby_lose(row, true, 0, NULL);
+	}
+}
+
+/*
+ * Before the first record of another timeline than that of `applied`, past it: there
+ * is a new primary.  Do our files have what its timeline shares with ours, and no
+ * more?  Then the record before was of the timeline of `applied`, and this one, which is
+ * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`,
+ * and past the record that the server life before was killed in.  Else we follow one that
+ * has forked off before.
+ */
+static void
+note_timeline(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
+	bool		inherits = standby->replay_timeline == standby->applied_timeline &&
+		work.start >= Max(applied, standby->touched);
+
+	standby->replay_timeline = work.timeline;
+	if (work.end <= applied || work.timeline == standby->applied_timeline)
+		return;
+	ereport(LOG,
+			(errmsg("pmhash: index files in \"%s\" are of timeline %u, and WAL is of timeline %u now",
+					pmhash_pool_path(), standby->applied_timeline, work.timeline),
+			 inherits ?
+			 errdetail("Those that were built on this standby are used until the new primary vacuums their tables; then they are built again in the background.") :
+			 errdetail("They are built again in the background.")));
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	if (inherits)
+		lose_not_inherited();
+	else
+	{
+		pmhash_standby_lose_all(false, 0, NULL);
+
+		/*
+		 * No file has anything of the record that the life before was killed in, and it
+		 * is of another timeline: builds need not wait for this one to get there.  What
+		 * can't be stored note_applied sees to.
+		 */
+		pmhash_shared->standby->touched = pmhash_shared->standby->skip_to;
+		(void) pmhash_standby_store_touched(InvalidXLogRecPtr);
+	}
+	LWLockRelease(pmhash_standby_lock);
+	PMH_STOP_POINT("redo_new_timeline");
+}
+
+/* A record has been dealt with: `applied`, unless it was skipped. */
+static void
+note_applied(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	if (work.end <= pg_atomic_read_u64(&standby->applied))
+		return;
+	if (pg_atomic_read_u32(&standby->resumed) == 0)
+		pg_atomic_write_u32(&standby->resumed, 1);
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	if (pmhash_standby_store_applied(work.end, work.timeline))
+	{
+		LWLockRelease(pmhash_standby_lock);
+		return;
+	}
+	LWLockRelease(pmhash_standby_lock);
+
+	/* What cannot be kept is worth nothing after a restart. */
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	pmhash_standby_lose_all(false, ERRCODE_IO_ERROR,
+							"the directory of pmhash can't be written");
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/* A record that this version does not know: nothing can be kept up to date. */
+static void
+notice_newer(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	if (standby->newer)
+		return;
+	ereport(LOG,
+			(errmsg("pmhash: WAL has a record that this version does not know, at %X/%X",
+					LSN_FORMAT_ARGS(work.end)),
+			 errdetail("Until the server is restarted with the version of pmhash that the primary has, it does without pmhash indexes.")));
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	standby->newer = true;
+	pmhash_standby_lose_all(false, ERRCODE_FEATURE_NOT_SUPPORTED,
+							"the primary has another version of pmhash");
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/* ---- the wrapper ---- */
+
+/* May raise an ERROR. */
+static void
+deal_with(XLogReaderState *record)
+{
+	PmhashWalVerdict verdict;
+
+	work.start = record->ReadRecPtr;
+	work.end = record->EndRecPtr;
+	work.n = 0;
+	(void) GetCurrentReplayRecPtr(&work.timeline);
+	PMH_STOP_POINT("redo_record");
+	note_timeline();
+	if (pg_atomic_read_u32(&pmhash_shared->standby->reached) == 0 &&
+		work.end > pmhash_shared->standby->touched)	/* past all that was LIVE */
+		pg_atomic_write_u32(&pmhash_shared->standby->reached, 1);
+	verdict = pmhash_wal_decode(record, &work.record);
+	switch (verdict)
+	{
+		case PMHASH_WAL_OURS:
+			apply();
+			if (work.n > 0)
+				PMH_STOP_POINT("redo_before_applied");
+			break;
+		case PMHASH_WAL_UNKNOWN:
+			notice_newer();
+			break;
+		case PMHASH_WAL_NOT_OURS:
+			break;
+	}
+	note_applied();
+	pmhash_standby_handles_at_end_of_record();
+}
+
+/*
+ * An ERROR has come out of that: as of want of memory, or of a history file that
+ * can't be read.  It is not known which file it has left half done.  `reached` waits for
+ * skip_to all the same: see begin_locked (standby_delta.c).
+ */
+static void
+recover_from_error(MemoryContext context)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	if (LWLockHeldByMe(pmhash_standby_lock))
+	{
+		HOLD_INTERRUPTS();		/* errfinish has taken back what the lock holds */
+		LWLockRelease(pmhash_standby_lock);
+	}
+	ereport(LOG,
+			(errmsg("pmhash: could not replay a record: %s", error->message)));
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	pmhash_standby_lose_all(false, error->sqlerrcode, error->message);
+	LWLockRelease(pmhash_standby_lock);
+	FreeErrorData(error);
+}
+
+/* The launcher is to learn at once that recovery is over. */
+static void
+startup_exit(int code, Datum arg)
+{
+	pmhash_wake_launcher();
+}
+
+/* Have a function do our part of a record, if there is any; no ERROR gets out of it. */
+void
+pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
+						   XLogReaderState *record)
+{
+	static bool exit_is_known = false;
+	MemoryContext context = CurrentMemoryContext;
+
+	if (AmStartupProcess() && !exit_is_known)
+		before_shmem_exit(startup_exit, (Datum) 0);
+	exit_is_known = true;
+	if (!AmStartupProcess() || !ArchiveRecoveryRequested || !pmhash_standby_is_active())
+		return;
+	PG_TRY();
+	{
+		deal(record);
+	}
+	PG_CATCH();
+	{
+		recover_from_error(context);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * A file that goes with a change of its stub goes when the page is there: else a builder,
+ * or a session, could read the old stub in between.
+ */
+static void
+redo(XLogReaderState *record)
+{
+	bool		page_first = pmhash_wal_comes_with_page(record);
+
+	if (page_first)
+	{
+		pmhash_standby_deal_safely(pmhash_standby_note_named, record);
+		core_redo(record);
+		PMH_STOP_POINT("redo_page_restored");
+	}
+	pmhash_standby_deal_safely(deal_with, record);
+	if (!page_first)
+		core_redo(record);
+}
+
+/* Wrap the redo function of RM_XLOG_ID.  Only while preloading. */
+void
+pmhash_standby_redo_init(void)
+{
+	core_redo = RmgrTable[RM_XLOG_ID].rm_redo;
+	RmgrTable[RM_XLOG_ID].rm_redo = redo;
+}

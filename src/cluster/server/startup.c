@@ -1,0 +1,256 @@
+/*-------------------------------------------------------------------------
+ *
+ * startup.c
+ *	  Shared memory, and the pool taken into use: what the postmaster does.
+ *
+ * postmaster	shared memory comes up (at start, and again after a crash of a
+ *				child): a new instance number; the pool is taken into use
+ * first user	(usually our worker): the undo journal, once (first_use.c); then
+ *				each file by the engine when it is opened first
+ * postmaster	at exit: sync and clean mark
+ *
+ * The server always starts: if the pool can't be used, that is logged; indexes
+ * are then invalid, and what can't do without one is an ERROR that says why
+ * (service.c), until the server is restarted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include "access/xlogdefs.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "cluster/base/clock.h"
+#include "cluster/base/counters.h"
+#include "cluster/base/gucs.h"
+#include "cluster/base/older_snapshots.h"
+#include "cluster/base/shared.h"
+#include "cluster/base/wait_events.h"
+#include "cluster/cluster.h"
+#include "cluster/file/dead_list.h"
+#include "cluster/file/file_cache.h"
+#include "cluster/server/startup.h"
+#include "cluster/standby/standby_state.h"
+#include "cluster/trust/trust.h"
+#include "cluster/wal/undo_journal.h"
+
+#define TRANCHE_NAME	"pmhash"
+#define KEY_TRANCHE_NAME "pmhash_keys"
+
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+/* In the postmaster: which server life this is, and whether the pool was refused. */
+static uint64 current_instance;
+static bool pool_refused;
+
+/* ---- shared memory ---- */
+
+static uint64
+journal_records(void)
+{
+	return (uint64) pmhash_journal_size * 1024 / sizeof(PmhashJournalRecord);
+}
+
+static Size
+journal_lsn_size(void)
+{
+	return mul_size(journal_records(), sizeof(pg_atomic_uint64));
+}
+
+/* The engine wants 64-byte alignment. */
+static Size
+lock_table_size(void)
+{
+	return add_size(pmh_locks_size(pmhash_lock_stripes), PG_CACHE_LINE_SIZE);
+}
+
+static void
+request_shared_memory(void)
+{
+	if (previous_request_hook)
+		previous_request_hook();
+	RequestAddinShmemSpace(sizeof(PmhashShared));
+	RequestAddinShmemSpace(lock_table_size());
+	RequestAddinShmemSpace(journal_lsn_size());
+	RequestAddinShmemSpace(pmhash_standby_shmem_size());
+	RequestAddinShmemSpace(pmhash_dead_lists_size());
+	RequestAddinShmemSpace(pmhash_counters_size());
+	RequestAddinShmemSpace(pmhash_idle_sessions_size());
+	RequestAddinShmemSpace(pmhash_imports_size());
+	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
+	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
+}
+
+/* A number that no other server life has had: never 0. */
+static uint64
+new_instance(void)
+{
+	uint64		instance = 0;
+
+	while (instance == 0 || instance == current_instance)
+	{
+		if (!pg_strong_random(&instance, sizeof(instance)))
+			instance = (uint64) GetCurrentTimestamp();
+	}
+	return instance;
+}
+
+static void
+init_shared_memory(void)
+{
+	bool		found;
+	char	   *memory;
+
+	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
+	pmhash_shared->instance = current_instance = new_instance();
+	pg_atomic_init_u32(&pmhash_shared->ready, 0);
+	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
+	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
+	pg_atomic_init_u64(&pmhash_shared->files_removed, 0);
+	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
+	pg_atomic_init_u64(&pmhash_shared->workers_started, 0);
+	for (int i = 0; i < PMHASH_WORKERS; i++)
+		pg_atomic_init_u64(&pmhash_shared->worker_result[i], 0);
+	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);
+	pg_atomic_init_u64(&pmhash_shared->no_worker, 0);
+	pg_atomic_init_u64(&pmhash_shared->no_worker_last, 0);
+	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
+	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
+	pg_atomic_init_u64(&pmhash_shared->ask_from, !IsPostmasterEnvironment ? 0 :
+					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
+	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
+	pmhash_shared->key_locks = GetNamedLWLockTranche(KEY_TRANCHE_NAME);
+	SpinLockInit(&pmhash_shared->mutex);
+	pmhash_wait_events_name();
+
+	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);
+	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
+	pmhash_shared->locks = pmh_locks_init(memory, pmhash_lock_stripes);
+
+	pmhash_shared->journal_most = journal_records();
+	pmhash_shared->journal_records = pmhash_shared->journal_most;
+	pg_atomic_init_u64(&pmhash_shared->journal_next, 0);
+	pmhash_shared->journal_lsn = ShmemInitStruct("pmhash journal records",
+												 journal_lsn_size(), &found);
+	for (uint64 i = 0; i < pmhash_shared->journal_records; i++)
+		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
+	pmhash_standby_shmem_init();
+	pmhash_dead_lists_init();
+	pmhash_counters_init();
+	pmhash_idle_sessions_init();
+	pmhash_imports_init();
+	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
+	{
+		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
+	}
+	for (int i = 0; i < PMHASH_QUEUE_COUNTS; i++)
+		pg_atomic_init_u32(&pmhash_shared->queues[i], 0);
+}
+
+/* ---- the pool ---- */
+
+/*
+ * A cluster that was upgraded within its own directory may have got the pools of its old
+ * and new parts there.  No server uses them, and each base backup has them.
+ */
+static void
+report_pools_inside(void)
+{
+	DIR		   *dir = opendir(DataDir);
+	struct dirent *de;
+	char		control[MAXPGPATH];
+	const char *end;
+
+	while (dir != NULL && (de = readdir(dir)) != NULL)
+	{
+		end = strrchr(de->d_name, '.');
+		snprintf(control, MAXPGPATH, "%s/%s/control", DataDir, de->d_name);
+		if (end != NULL && strcmp(end, ".pmhash") == 0 && access(control, F_OK) == 0)
+			ereport(LOG,
+					(errmsg("pmhash: directory \"%s/%s\" is not used, and is part of each backup of the data directory",
+							DataDir, de->d_name),
+					 errhint("Remove it.")));
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
+/*
+ * Take the pool into use for this server life.  If it was refused before,
+ * another server may have used it meanwhile: then the token has gone, and
+ * nothing is trusted.
+ */
+static void
+start_pool(void)
+{
+	char		reason[PMHASH_REASON_SIZE] = "";
+
+	report_pools_inside();
+	pool_refused = !pmhash_directory_allowed(reason) ||
+		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
+	pmhash_shared->usable = !pool_refused;
+	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
+	if (!pool_refused)
+		return;
+	ereport(LOG,
+			(errmsg("pmhash is disabled: %s", reason),
+			 errdetail("%s", pmhash_disabled_detail(pmhash_starts_standby()))));
+	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
+}
+
+/* ---- hooks ---- */
+
+/*
+ * Called by the postmaster each time it has made shared memory: at start, and
+ * after a child has crashed (postmaster.c, reset_shared).
+ */
+static void
+shared_memory_startup(void)
+{
+	bool		found;
+
+	if (previous_startup_hook)
+		previous_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	pmhash_shared = ShmemInitStruct("pmhash", sizeof(PmhashShared), &found);
+	if (!found)
+	{
+		init_shared_memory();
+		pmhash_counters_load();
+		on_shmem_exit(pmhash_counters_save, (Datum) 0);
+		start_pool();
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * At exit of the postmaster, or of a single-user backend: sync, clean mark.
+ * Shared memory is gone by now (ipc.c, proc_exit_prepare).
+ */
+static void
+postmaster_exit(int code, Datum arg)
+{
+	if (IsUnderPostmaster || current_instance == 0)
+		return;
+	if (pool_refused)
+		pmhash_continue_without_pool();
+	pmhash_pool_stop(current_instance);
+}
+
+/* Install the hooks.  While shared_preload_libraries is loaded. */
+void
+pmhash_startup_init(void)
+{
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = shared_memory_startup;
+	on_proc_exit(postmaster_exit, (Datum) 0);
+}

@@ -1,0 +1,232 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby_state.h
+ *	  Logged indexes on a server in recovery: the table of their files, in shared memory
+ *	  and in the pool; which file is in which state.
+ *
+ * Include postgres.h first.  src/README, "Standbys", has the rules S1 to S7.
+ *
+ * A file is known by its id.  Its state is under PMHASH_STANDBY_LOCK, held shared
+ * by the startup process while it applies a record and exclusively by a process
+ * that changes a state:
+ *   NONE	records are dropped; a file that is not in the table is NONE
+ *   DELTA	records are appended to <id>.delta; a builder is at work
+ *   LIVE	records are applied; scans may use it (pmhash_standby_serves)
+ *
+ * None of these functions raises an ERROR while it holds the lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_STANDBY_STATE_H
+#define PMHASH_STANDBY_STATE_H
+
+#include "cluster/base/control_file.h"
+#include "cluster/base/shared.h"
+#include "cluster/cluster.h"
+
+typedef enum PmhashStandbyStatus
+{
+	PMHASH_STANDBY_NONE,
+	PMHASH_STANDBY_DELTA,
+	PMHASH_STANDBY_LIVE
+} PmhashStandbyStatus;
+
+/* How far a build has come, for views; in the order of its steps. */
+typedef enum PmhashStandbyPhase
+{
+	PMHASH_PHASE_WAITING,		/* for transactions before N0 */
+	PMHASH_PHASE_SCANNING,		/* done, total: heap blocks */
+	PMHASH_PHASE_LOADING,		/* done, total: partitions */
+	PMHASH_PHASE_CATCHING_UP	/* done, total: delta operations */
+} PmhashStandbyPhase;
+
+#ifndef PMHASH_STANDBY_FILES	/* that it knows of; those that find no row are NONE */
+#define PMHASH_STANDBY_FILES	4096	/* fewer in tests with stop points */
+#endif
+
+/* A file.  status and what goes with it change under the lock, exclusively. */
+typedef struct PmhashStandbyRow
+{
+	uint64		file_id;		/* 0: a free row */
+	Oid			database;
+	PmhashStandbyStatus status;
+	bool		wanted;			/* if NONE: a build would be welcome */
+	bool		restored;		/* LIVE since before this server life: it has all
+								 * records up to skip_to */
+	Oid			heap;			/* the table, or InvalidOid: not known */
+	TimeLineID	timeline;		/* of the primary under which it was made (S4); 0: this
+								 * server itself.  Then heap says whether its index is
+								 * known to be logged */
+	uint64		life;			/* changes with each change of status */
+	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
+	FullTransactionId removed_xmin; /* the same for those that may have been taken over:
+									 * by what has been removed since.  The startup
+									 * process raises it with the lock held shared */
+	bool		swept;			/* if restored: what is free in it has been looked
+								 * for, or that is under way (standby_sweep.c) */
+
+	/* if DELTA */
+	uint64		build;			/* its number */
+	pg_atomic_uint64 delta_ops; /* complete operations in <id>.delta */
+	TransactionId delta_horizon;	/* the highest of its deletes, or 0 */
+	PmhashStandbyPhase phase;	/* the builder's, without a lock, for views */
+	TransactionId xid;
+	uint64		done;
+	uint64		total;
+
+	/* if NONE */
+	int			failures;		/* in a row */
+	int			sqlstate;		/* of the last one */
+	int64		next_try;		/* pmhash_clock_ms */
+	int			looks;			/* for its index, in vain, since WAL announced it */
+	int64		next_look;
+	char		message[PMHASH_KEPT_MESSAGE];
+} PmhashStandbyRow;
+
+/* What the head of the pool's file says (standby_file.c). */
+typedef struct PmhashStandbyHead
+{
+	XLogRecPtr	applied;		/* S2 */
+	TimeLineID	timeline;		/* of it */
+	XLogRecPtr	touched;		/* LIVE files may have something of the record that ends
+								 * here, or 0 */
+} PmhashStandbyHead;
+
+typedef struct PmhashStandby
+{
+	bool		active;			/* this run is, or was, a standby's with a pool */
+	bool		newer;			/* the primary writes what we do not know */
+	pg_atomic_uint64 changes;	/* steps whenever a file stops or begins being LIVE,
+								 * or a row gets another file */
+	pg_atomic_uint64 applied;	/* S2, as in the pool */
+	uint32		applied_timeline;
+	PmhashStandbyHead head;		/* under the lock: exclusively, or the startup process
+								 * shared */
+	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
+
+	/* What the files that are 'restored' have: not used before it is reached. */
+	XLogRecPtr	skip_to;
+	XLogRecPtr	touched;		/* ... and may have of one more record, which ends
+								 * here; else skip_to */
+	TimeLineID	skip_timeline;
+	pg_atomic_uint32 reached;
+	pg_atomic_uint32 resumed;	/* the first record past it has been applied */
+
+	bool		complete;		/* recovery is over; LIVE files have all of it */
+
+	pg_atomic_uint32 slot_wanted;	/* a build waits for a worker: sweepers end */
+	pg_atomic_uint32 full;		/* the log says that there was no free row */
+	uint64		lives;			/* what life and build are drawn from */
+
+	uint64		id[PMHASH_STANDBY_FILES];	/* file_id of each row, to search */
+	PmhashStandbyRow row[PMHASH_STANDBY_FILES];
+} PmhashStandby;
+
+#define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
+
+/* Is a record that says so, or InvalidOid, of another database than this file? */
+static inline bool
+pmhash_standby_is_other(const PmhashStandbyRow *row, Oid database)
+{
+	return row != NULL && OidIsValid(database) && row->database != database;
+}
+
+/* Has a file what records up to 'end' say, from the server life before (S2)? */
+static inline bool
+pmhash_standby_is_past(const PmhashStandbyRow *row, XLogRecPtr end)
+{
+	return row->restored && end <= pmhash_shared->standby->skip_to;
+}
+
+/* Was this server's own as a primary; and it is not known whether it is logged. */
+static inline bool
+pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row)
+{
+	return row->status == PMHASH_STANDBY_LIVE && row->timeline == 0 &&
+		!OidIsValid(row->heap);
+}
+
+/* ---- standby.c ---- */
+extern Size pmhash_standby_shmem_size(void);
+extern void pmhash_standby_shmem_init(void);
+extern void pmhash_standby_reset(void);
+extern bool pmhash_standby_is_active(void);
+extern PmhashStandbyRow *pmhash_standby_find(uint64 file_id);
+extern PmhashStandbyRow *pmhash_standby_find_own(uint64 file_id);
+extern PmhashStandbyRow *pmhash_standby_enter(uint64 file_id, Oid database);
+extern void pmhash_standby_forget(PmhashStandbyRow *row);
+extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
+extern void pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate,
+										const char *why);
+extern FullTransactionId pmhash_standby_widen(TransactionId xid);
+extern bool pmhash_standby_reached(void);
+extern uint64 pmhash_standby_life(uint64 file_id);
+extern bool pmhash_standby_still_live(PmhashFile *file);
+extern bool pmhash_standby_owns(Oid database, uint64 file_id);
+extern bool pmhash_standby_has_room(void);
+
+/* ---- standby_file.c ---- */
+extern void pmhash_standby_foresee_resume(uint64 last_life);
+extern bool pmhash_standby_load(PmhashStandbyStart how,
+								const PmhashServerState *server, char *reason);
+extern bool pmhash_standby_keep(const PmhashStandbyRow *row, char *reason);
+extern bool pmhash_standby_unkeep(const PmhashStandbyRow *row);
+extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
+										 XLogRecPtr touched, char *reason);
+extern bool pmhash_standby_restate_applied(char *reason);
+extern bool pmhash_standby_store_touched(XLogRecPtr lsn);
+extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
+extern XLogRecPtr pmhash_standby_read_applied(uint64 instance);
+extern void pmhash_standby_remove_file(void);
+extern bool pmhash_standby_sync(void);
+
+/* ---- standby_files.c ---- */
+extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
+								 char *new_path, char *delta_path);
+extern bool pmhash_standby_adopt_files(void);
+extern void pmhash_standby_clear_work(void);
+extern bool pmhash_standby_clear_files(void);
+extern bool pmhash_standby_clear_database(Oid database);
+
+/* ---- scans and views ---- */
+
+/*
+ * May a scan with this snapshot use the file, which the index's stub names, on a
+ * server in recovery?  NULL: any snapshot that is taken from now on.  life: of the file
+ * that the process has mapped; 0: it has none yet.
+ */
+extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot);
+
+/*
+ * The same on a server that has been promoted since the snapshot was taken; the file
+ * is the one that the stub names.
+ */
+extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
+
+/* What is known of a file here. */
+typedef struct PmhashStandbyState
+{
+	PmhashStandbyStatus status;
+	bool		no_place;		/* it has no row, and none is free */
+	bool		reached;		/* replay has come as far as the file */
+	PmhashStandbyPhase phase;	/* if DELTA, with done, total and xid */
+	uint64		done;
+	uint64		total;
+	TransactionId xid;
+	TransactionId usable_xmin;
+	uint64		delta_length;
+	int			failures;
+	int			sqlstate;		/* of the last failure */
+	int64		next_try;		/* pmhash_clock_ms */
+	char		message[PMHASH_KEPT_MESSAGE];
+} PmhashStandbyState;
+
+extern void pmhash_standby_state(uint64 file_id, PmhashStandbyState *state);
+
+/* The end of the last record that has been applied; its timeline. */
+extern XLogRecPtr pmhash_standby_applied(TimeLineID *timeline);
+
+/* The databases that files are of, in the current memory context. */
+extern List *pmhash_standby_databases(void);
+
+#endif							/* PMHASH_STANDBY_STATE_H */

@@ -1,0 +1,532 @@
+/*-------------------------------------------------------------------------
+ *
+ * pool_start.c
+ *	  The pool: the directory that holds the index files; its start and its stop.
+ *
+ *		<pool>/lock						held by flock() while a server uses it
+ *		<pool>/control					PmhashControl (control_file.c)
+ *		<pool>/journal					undo journal of the server life that uses it
+ *		<pool>/<database>/<id>.pmh		index files
+ *		<data directory>/pmhash.nonce	ties data directory and pool together
+ *
+ * The nonce is renewed in control file and token at each start, at clean
+ * shutdown, and now and then in between.  A data directory or a pool that was
+ * put back from an older copy has another one, and then no file is trusted
+ * (trust.c).
+ *
+ * Control file, nonce, lock file and journal have their space beforehand, so
+ * that a start does not fail for want of it.
+ *
+ * Most of this is done by the postmaster, where an ERROR would keep the server
+ * from starting.  So functions here report with a reason and return false.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "postgres.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_control.h"
+#include "miscadmin.h"
+
+#include "cluster/base/control_file.h"
+#include "cluster/base/data_directory.h"
+#include "cluster/base/durable.h"
+#include "cluster/base/pool_names.h"
+#include "cluster/cluster.h"
+#include "cluster/pool/pool.h"
+#include "cluster/standby/standby_state.h"
+#include "cluster/trust/trust.h"
+#include "cluster/trust/witness.h"
+#include "cluster/wal/undo_journal.h"
+#include "engine/stop_point.h"
+
+static bool lock_served = false;	/* a run of this postmaster has used the pool
+									 * under this lock */
+
+/* ---- the directory ---- */
+
+/* Things that may stand in a pool directory. */
+static bool
+known_name(const char *name)
+{
+	Oid			database;
+
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
+		strcmp(name, "control.tmp") == 0 || strcmp(name, "lost+found") == 0 ||
+		strncmp(name, "standby", 7) == 0 ||
+		strcmp(name, "journal") == 0 ||
+		pmhash_parse_database_name(name, &database);
+}
+
+/*
+ * A directory without a control file, but full of other things, was not meant
+ * to be a pool.
+ */
+static bool
+looks_like_pool(char *reason)
+{
+	char		control[MAXPGPATH];
+	struct stat st;
+	DIR		   *dir;
+	struct dirent *de;
+	bool		ok = true;
+
+	de = NULL;
+	snprintf(control, MAXPGPATH, "%s/control", pmhash_pool_path());
+	if (stat(control, &st) == 0)
+		return true;
+	dir = opendir(pmhash_pool_path());
+	if (dir == NULL)
+		return pmhash_fail(reason, "could not open directory \"%s\": %s",
+					pmhash_pool_path(), strerror(errno));
+	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
+	{
+		if (!known_name(de->d_name))
+			ok = pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
+					  pmhash_pool_path(), de->d_name);
+	}
+	if (de == NULL && !ok)
+		pmhash_fail(reason, "could not read directory \"%s\": %s",
+					pmhash_pool_path(), strerror(errno));
+	closedir(dir);
+	return ok;
+}
+
+/*
+ * Make the directory, or make sure that an existing one is private.  One that was not
+ * meant for us is left as it is, and so is one that others can write in: they may have
+ * put links there to files that they cannot write and we can, or have written to ours.
+ */
+static bool
+prepare_directory(char *reason)
+{
+	struct stat st;
+
+	if (!is_absolute_path(pmhash_pool_path()))
+		return pmhash_fail(reason, "\"pmhash.directory\" is not an absolute path: \"%s\"",
+					pmhash_pool_path());
+	if (strlen(pmhash_pool_path()) > MAXPGPATH - 64)
+		return pmhash_fail(reason, "the path in \"pmhash.directory\" is too long");
+	if (mkdir(pmhash_pool_path(), 0700) != 0 && errno != EEXIST)
+		return pmhash_fail(reason, "could not create directory \"%s\": %s%s",
+						   pmhash_pool_path(), strerror(errno),
+						   pmhash_pool_is_default() ? "; \"pmhash.directory\" can name another one" : "");
+	if (stat(pmhash_pool_path(), &st) != 0)
+		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
+					pmhash_pool_path(), strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return pmhash_fail(reason, "\"%s\" is not a directory", pmhash_pool_path());
+	if (st.st_uid != geteuid())
+		return pmhash_fail(reason, "directory \"%s\" belongs to another user", pmhash_pool_path());
+	if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+		return pmhash_fail(reason, "other users can write in directory \"%s\"", pmhash_pool_path());
+	return looks_like_pool(reason);
+}
+
+/* The pool is ours and locked: may we write in it?  No other user shall look. */
+static bool
+open_to_us(char *reason)
+{
+	struct stat st;
+
+	if (stat(pmhash_pool_path(), &st) != 0)
+		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
+						   pmhash_pool_path(), strerror(errno));
+	if ((st.st_mode & 0077) != 0 && chmod(pmhash_pool_path(), 0700) != 0)
+		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
+					pmhash_pool_path(), strerror(errno));
+	if (access(pmhash_pool_path(), R_OK | W_OK | X_OK) != 0)
+		return pmhash_fail(reason, "directory \"%s\" is not writable: %s",
+					pmhash_pool_path(), strerror(errno));
+	return true;
+}
+
+/* ---- start ---- */
+
+/*
+ * At a restart after a crash we still have the lock, unless the directory was replaced.
+ * What another lock has served does not count for a new one, nor what the open files of
+ * that one have reported: so it is looked at once whether it is kept.
+ */
+static bool
+take_lock(char *reason)
+{
+	if (pmhash_pool_is_locked() && pmhash_pool_is_present())
+		return true;
+	lock_served = false;
+	return pmhash_pool_lock(reason);
+}
+
+/*
+ * Is the locked pool this server's, or is it now?  One that its control file says to be
+ * of another cluster is
+ *	- this server's if the data directory has its nonce: then the server has got another
+ *	  identifier (pg_createsubscriber, pg_resetwal);
+ *	- left from a cluster that was in the place of this one, if it stands where the pool
+ *	  of a cluster in this place does by default, and no server has it locked.  To be
+ *	  begun anew: *found becomes ABSENT.  A cluster that was moved away, and left it,
+ *	  makes another one in its new place;
+ *	- else refused: the setting that names it may be wrong.
+ *
+ * One that another version of pmhash has left is this server's by its identifier alone.
+ */
+static bool
+is_ours(const PmhashControl *control, PmhashControlRead *found,
+		const PmhashServerState *server, char *reason)
+{
+	if ((*found != PMHASH_CONTROL_VALID && *found != PMHASH_CONTROL_OTHER_VERSION) ||
+		control->system_identifier == server->control.system_identifier ||
+		(*found == PMHASH_CONTROL_VALID && pmhash_token_matches(control, server)))
+		return true;
+	if (!pmhash_pool_is_default())
+		return pmhash_fail(reason, "directory \"%s\" belongs to another cluster: its system identifier is "
+						   UINT64_FORMAT ", that of this server is " UINT64_FORMAT,
+						   pmhash_pool_path(), control->system_identifier,
+						   server->control.system_identifier);
+	*found = PMHASH_CONTROL_ABSENT;
+	return true;
+}
+
+/* The pool of another cluster has been begun anew. */
+static void
+report_taken_over(uint64 system_identifier)
+{
+	ereport(LOG,
+			(errmsg("pmhash: directory \"%s\" of another cluster is used by this one from now on",
+					pmhash_pool_path()),
+			 errdetail("That cluster, with the system identifier " UINT64_FORMAT ", was in the same place. Its index files are removed.",
+					   system_identifier)));
+}
+
+/*
+ * The server is about to recover, and to call syncfs() itself.  Had the kernel failed to
+ * write something back, that call would learn of it, by an open file of its own, and
+ * a lock file opened after that knows of nothing (errseq_sample): if this start died
+ * before it has asked, the next one would ask in vain.  So it asks before, which makes
+ * the server's call as much shorter.  With no witness there is nothing to lose by that,
+ * or a process has died of the answer (write_back_doubt).  What a file would say if it
+ * were asked by itself, no syncfs() takes from it (its inode has a note of its own), so
+ * that has time until the server is up.  False if something has
+ * failed, or that can't be asked for; the witness stays away then.
+ */
+static bool
+ask_before_server(void)
+{
+	int			lock_fd = pmhash_pool_lock_fd();
+
+	if (!pmhash_has_witness(lock_fd))
+		return true;
+	/* as long as it is there */
+	(void) pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL);
+	if (!pmhash_withdraw_witness(lock_fd) || !pmhash_pool_sync())
+		return false;
+	pmhash_restore_witness(lock_fd);
+	return true;
+}
+
+/*
+ * The pool is locked and ours: decide what may be trusted, and mark the pool as
+ * in use.  The witness comes last: it vouches for what the control file says.
+ */
+static bool
+take_pool(PmhashControl *control, PmhashControlRead found,
+		  const PmhashServerState *server, uint64 instance, char *reason)
+{
+	PmhashEntryState entry;
+	PmhashStandbyStart start;
+	uint64		last_life = control->life_instance;
+	char		why[PMHASH_REASON_SIZE];
+
+	memset(&entry, 0, sizeof(entry));
+	entry.lock_fd = pmhash_pool_lock_fd();
+	entry.lock_kept = lock_served;
+	entry.has_control = found == PMHASH_CONTROL_VALID;
+	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
+	entry.is_other_version = found == PMHASH_CONTROL_OTHER_VERSION;
+	entry.write_failed = entry.has_control &&
+		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
+		!ask_before_server();
+	start = pmhash_decide(control, &entry, server, instance);
+	if (start == PMHASH_STANDBY_RESUME)
+		pmhash_standby_foresee_resume(last_life);
+	PMH_STOP_POINT("resume_foreseen");
+	if (!pmhash_control_first_nonce(control, server, reason))
+		return false;
+	PMH_STOP_POINT("pool_taken");
+	pmhash_standby_clear_work();
+	reason[0] = '\0';
+	if (control->role == PMHASH_ROLE_STANDBY &&
+		!pmhash_standby_load(start, server, why))
+	{
+		ereport(LOG,
+				(errmsg("pmhash: this standby does without index files: %s", why)));
+		strlcpy(reason, why, PMHASH_REASON_SIZE);
+	}
+	pmhash_set_witness(pmhash_pool_lock_fd());
+	lock_served = true;
+	return true;
+}
+
+/*
+ * Enter the locked pool.  False with a reason if it can't be used; it is then
+ * unlocked if it is another's, not if it only cannot be read or written now.
+ */
+static bool
+enter_pool(PmhashControl *control, uint64 instance, char *reason)
+{
+	PmhashServerState server;
+	PmhashControlRead there = pmhash_control_read(control, reason);
+	PmhashControlRead found = there;
+	uint64		owner = control->system_identifier;
+
+	/* Whose it is can't be read now.  It may be ours, and that may pass. */
+	if (there == PMHASH_CONTROL_REFUSED || !pmhash_read_server_state(&server, reason))
+		return false;
+	if (!is_ours(control, &found, &server, reason))
+	{
+		pmhash_pool_unlock();
+		lock_served = false;
+		return false;
+	}
+	if (!open_to_us(reason) || !pmhash_journal_provide(reason) ||
+		!take_pool(control, found, &server, instance, reason))
+		return false;
+	if (found != there)
+		report_taken_over(owner);
+	return true;
+}
+
+/*
+ * Take the pool into use for a server life: find or make the directory, lock
+ * it, read the control file, decide what may be trusted, mark it as in use.
+ * Called by the postmaster at start and after a crash of its children, when no
+ * other process of the server is there.  False with a reason if the pool can't
+ * be used; true with one if a standby has to do without index files all the same.
+ */
+bool
+pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
+{
+	pmhash_set_pool_path();
+	return prepare_directory(reason) && take_lock(reason) &&
+		enter_pool(control, instance, reason);
+}
+
+/* ---- stop ---- */
+
+/* What the files are stamped with, and how they are written back. */
+typedef struct Shutting
+{
+	PmhEnv		env;
+	uint64		stamp;
+	uint64		synced;			/* device that syncfs writes back, or 0 */
+	bool		lost;			/* what failed was to write back: pages may be gone */
+} Shutting;
+
+/*
+ * Something could not be written back.  Whatever the errno is: the kernel hands on
+ * what the device or the file system has said (ETIMEDOUT, ENODATA, ENOLINK, ENOMEM),
+ * and says it once.  Always false, with errno.
+ */
+static bool
+may_be_lost(Shutting *shutting)
+{
+	shutting->lost = true;
+	return false;
+}
+
+/*
+ * Stamp a file and write it back.  One that has just gone is none.  One that can't be
+ * opened has lost nothing by that; what fails later is LOST.
+ */
+static bool
+shut_file(const char *path, Shutting *shutting)
+{
+	PmhError	error;
+	PmhResult	result = pmh_shut(path, &shutting->env, shutting->stamp,
+								  shutting->synced, &error);
+
+	if (result == PMH_OK || result == PMH_ERR_NO_FILE)
+		return true;
+	errno = error.sys_errno;
+	return result == PMH_ERR_LOST ? may_be_lost(shutting) : false;
+}
+
+static bool
+shut_directory_tree(const char *path, bool top, Shutting *shutting)
+{
+	DIR		   *dir = opendir(path);
+	struct dirent *de;
+	char		child[MAXPGPATH];
+	bool		ok = dir != NULL;
+	uint64		file_id;
+	Oid			database;
+	int			save_errno;
+
+	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
+	{
+		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
+		if (top && pmhash_parse_database_name(de->d_name, &database))
+			ok = shut_directory_tree(child, false, shutting);
+		else if (!top && pmhash_parse_file_name(de->d_name, &file_id))
+			ok = shut_file(child, shutting);
+	}
+	if (ok && fsync(dirfd(dir)) != 0)
+		ok = may_be_lost(shutting);
+	save_errno = errno;
+	if (dir != NULL)
+		closedir(dir);
+	errno = save_errno;
+	return ok;
+}
+
+/* What a standby says it has applied: no file is up to date if that is not durable. */
+static bool
+sync_standby(const PmhashControl *control, Shutting *shutting)
+{
+	return control->role != PMHASH_ROLE_STANDBY || pmhash_standby_sync() ||
+		may_be_lost(shutting);
+}
+
+/*
+ * Stamp all files and write them back: those that syncfs speaks for all at
+ * once, which is one commit of the file system's journal instead of one for each
+ * of what may be thousands.  A standby's notes before them.  False with errno, and
+ * *lost if pages may be gone.  The witness is away meanwhile, as in
+ * pmhash_ask_for_failed_writes, and stays away then.  That alone makes a standby begin
+ * anew: with the eras renewed only it would go on with notes of files that are no good.
+ */
+static bool
+shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
+{
+	Shutting	shutting;
+	bool		ok;
+	int			save_errno;
+
+	memset(&shutting, 0, sizeof(shutting));
+	shutting.env.instance = instance;
+	shutting.env.shut = control->shut;
+	shutting.env.shut_begun = control->shut_begun;
+	shutting.env.all_shut = control->all_shut != 0;
+	shutting.stamp = control->next_shut;
+	shutting.synced = pmhash_device_of_syncfs();
+	/* as long as the witness is there */
+	(void) pmhash_pool_write_back(shutting.synced, NULL);
+	ok = pmhash_withdraw_witness(pmhash_pool_lock_fd()) &&
+		sync_standby(control, &shutting) &&
+		shut_directory_tree(pmhash_pool_path(), true, &shutting);
+	if (ok && shutting.synced != 0 && !pmhash_pool_sync())
+		ok = may_be_lost(&shutting);
+	save_errno = errno;
+	if (!shutting.lost)
+		pmhash_restore_witness(pmhash_pool_lock_fd());
+	errno = save_errno;
+	*lost = shutting.lost;
+	return ok;
+}
+
+/*
+ * The files could not be written back.  If the kernel has tried, pages may be gone from
+ * the page cache at any time.  Shared memory has gone by now.
+ */
+static void
+give_up_files(PmhashControl *control, bool lost, int error)
+{
+	char		reason[PMHASH_REASON_SIZE];
+
+	errno = error;
+	ereport(LOG,
+			(errmsg("pmhash: could not write the files in \"%s\" back: %m",
+					pmhash_pool_path())));
+	if (!lost)
+		return;
+	pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_WRITE_FAILED);
+	if (!pmhash_pool_write_control(control, reason))
+	{
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+		pmhash_refuse_trust(control->journal_instance);
+	}
+}
+
+/*
+ * The server has shut down in order, so there is nothing to undo.  That is noted
+ * at once: to write everything back may take long, and a postmaster that is
+ * killed meanwhile has lost nothing, unless the operating system goes down too, or it
+ * was at the end of that, when it asks the kernel (shut_all_files).
+ */
+static bool
+note_orderly_end(PmhashControl *control, const ControlFileData *server, char *reason)
+{
+	control->state = PMHASH_POOL_RUNNING;	/* files are about to be stamped */
+	control->journal_instance = 0;
+	control->clean_checkpoint = server->checkPoint;
+	control->seen_redo = server->checkPointCopy.redo;
+	return pmhash_pool_write_control(control, reason);
+}
+
+/* Write all files back and mark the pool clean. */
+static bool
+mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *reason)
+{
+	bool		lost;
+
+	errno = 0;
+	if (!shut_all_files(control, instance, &lost))
+	{
+		give_up_files(control, lost, errno);
+		reason[0] = '\0';
+		return false;
+	}
+	control->shut = control->next_shut;
+	control->all_shut = 1;
+	control->state = PMHASH_POOL_CLEAN;
+	control->clean_checkpoint = checkpoint;
+	return pmhash_pool_renew_nonce(control, checkpoint, reason);
+}
+
+/*
+ * The postmaster exits, after all its children.  If the server was shut down
+ * cleanly (only pg_control shows that: a postmaster's exit code does not),
+ * write every file back and mark the pool clean.  Without the mark all that
+ * happens is that the files are not trusted after a reboot.
+ */
+void
+pmhash_pool_stop(uint64 instance)
+{
+	char		reason[PMHASH_REASON_SIZE];
+	ControlFileData server;
+	PmhashControl control;
+
+	if (!pmhash_pool_is_locked() || !pmhash_pool_is_present() ||
+		!pmhash_read_pg_control(&server, reason) ||
+		pmhash_control_read(&control, reason) != PMHASH_CONTROL_VALID ||
+		server.state != (control.role == PMHASH_ROLE_STANDBY ?
+						 DB_SHUTDOWNED_IN_RECOVERY : DB_SHUTDOWNED) ||
+		control.life_instance != instance ||
+		control.state == PMHASH_POOL_STARTING)
+		return;
+
+	/*
+	 * A server that has given its pool up must not make it a good one again.  It may
+	 * have said so in its journal only: one that cannot be read, or is gone, may be
+	 * that one.
+	 */
+	if (!pmhash_trust_stands(&control, pmhash_pool_lock_fd()) ||
+		(control.journal_instance == instance && !pmhash_journal_is_sound(instance)))
+		return;
+	if (!note_orderly_end(&control, &server, reason) ||
+		!mark_clean(&control, control.role == PMHASH_ROLE_STANDBY ? 0 : server.checkPoint,
+					instance, reason))
+	{
+		if (reason[0] != '\0')
+			ereport(LOG, (errmsg("pmhash: %s", reason)));
+		return;
+	}
+}

@@ -1,0 +1,236 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby_lose.c
+ *	  Files of a server in recovery are given up; and what is left of them is a primary's.
+ *
+ * src/README, "Standbys", has the rules.
+ *
+ * A process that finds something wrong sends the file to NONE.  Then it must never be
+ * used again, neither by scans now nor after a restart or a promotion: its row in
+ * <pool>/standby is cleared, and the file removed.  One of both is enough; if not
+ * even that can be done, pmhash is given up for this run and the token of trust
+ * goes (pmhash_refuse_trust).
+ *
+ * A standby becomes a primary at the first use of pmhash (first_use.c).  A start after a
+ * promotion that was killed before trusts none (trust.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog_internal.h"
+#include "miscadmin.h"
+
+#include "cluster/base/control_file.h"
+#include "cluster/base/durable.h"
+#include "cluster/base/pool_names.h"
+#include "cluster/base/shared.h"
+#include "cluster/cluster.h"
+#include "cluster/queue/requests.h"
+#include "cluster/trust/standby_lose.h"
+#include "cluster/trust/trust.h"
+#include "engine/stop_point.h"
+
+/*
+ * Neither the file nor the note that it is LIVE can be taken away: a later start,
+ * or a promotion, would take it for up to date.
+ */
+static void
+give_pool_up(const char *path)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	ereport(LOG,
+			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
+			 errdetail("pmhash is disabled until the server is restarted.")));
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+		standby->row[i].status = PMHASH_STANDBY_NONE;
+	/* (That is looked at once pmhash is not active, or not usable, any more.) */
+	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
+				path);
+	pg_write_barrier();
+	standby->active = false;
+	pmhash_shared->usable = false;
+	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
+}
+
+/*
+ * A file becomes NONE, whatever it was; 'wanted' if a build would be welcome.  Under
+ * the lock, exclusively.  Raises no ERROR.
+ *
+ * Not past the promotion, which ends 'active' under the lock: the files are the
+ * primary's then, whose stubs are to say what is wrong, and processes that hold the
+ * removal lock, which is taken here, may wait for ours (removal.c).
+ */
+void
+pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
+{
+	bool		was_live = row->status == PMHASH_STANDBY_LIVE;
+	char		path[MAXPGPATH];
+	char		new_path[MAXPGPATH];
+	char		delta_path[MAXPGPATH];
+	bool		removed;
+
+	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
+	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
+	removed = unlink(path) == 0 || errno == ENOENT;
+	(void) unlink(delta_path);
+
+	/* What the builder is filling it removes itself, or the next one. */
+	if (was_live && !pmhash_standby_unkeep(row) && !removed)
+		give_pool_up(path);
+	pmhash_removal_replayed(row->file_id);
+	row->wanted = wanted;
+	pmhash_standby_note_failure(row, sqlstate, why);
+	if (wanted)
+		pmhash_request(row->database, PMHASH_JOB_PLAIN);
+}
+
+/* The same for all files, or for those that were LIVE before this run. */
+void
+pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (row->status != PMHASH_STANDBY_NONE &&
+			(!restored_only || row->restored))
+			pmhash_standby_lose(row, true, sqlstate, why);
+	}
+}
+
+/*
+ * Pages of the pool may be older than what was stored there: those of the files, and that
+ * which `applied` is on, of which a file that is built from now on says more.
+ */
+bool
+pmhash_standby_distrust(const char *why)
+{
+	char		reason[PMHASH_REASON_SIZE];
+	bool		ours;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	ours = pmhash_shared->standby->active;
+	if (ours)
+	{
+		pmhash_standby_lose_all(false, ERRCODE_IO_ERROR, why);
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+						pmhash_pool_path(), why)));
+	}
+	if (ours && !pmhash_standby_restate_applied(reason))
+	{
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+		pmhash_refuse_trust(pmhash_shared->control.journal_instance);
+	}
+	LWLockRelease(pmhash_standby_lock);
+	return ours;
+}
+
+/*
+ * A backend has found a file to be damaged, or gone, that was LIVE in this life.  There
+ * may be a later one by now, of which that says nothing.  Raises no ERROR.
+ */
+void
+pmhash_standby_lost(uint64 file_id, uint64 life, const char *why)
+{
+	PmhashStandbyRow *row;
+
+	if (!pmhash_standby_is_active())
+		return;
+	PMH_STOP_POINT("standby_before_lost");
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = pmhash_standby_find_own(file_id);
+	if (pmhash_shared->standby->active && row != NULL &&
+		row->status == PMHASH_STANDBY_LIVE && row->life == life)
+		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
+	LWLockRelease(pmhash_standby_lock);
+}
+
+void
+pmhash_standby_database_dropped(Oid database)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	if (!standby->active)
+	{
+		LWLockRelease(pmhash_standby_lock); /* the primary's cleaner does it */
+		return;
+	}
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (standby->id[i] == 0 || row->database != database)
+			continue;
+		if (row->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(row, false, 0, NULL);
+		pmhash_standby_forget(row);
+	}
+	if (!pmhash_standby_clear_database(database))
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove the directory of database %u, which has been dropped: %m",
+						database)));
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/* ---- promotion ---- */
+
+/*
+ * Files from when this server was a primary itself, of indexes that may not be logged:
+ * what others have written since is not in them.  Under the lock.
+ */
+static void
+lose_unlogged(void)
+{
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &pmhash_shared->standby->row[i];
+
+		if (pmhash_standby_may_be_unlogged(row))
+			pmhash_standby_lose(row, false, 0, NULL);
+	}
+}
+
+/*
+ * The server has left recovery: what was LIVE is what its indexes have from now on.
+ * What is not must not be in the way: a file that has missed records would be taken
+ * for a good one.  The role is the caller's to write down, before the first entry.
+ * Leaves new eras in *control if a file can't be removed.  Under the pool lock; again,
+ * if what the caller does next has failed.
+ */
+void
+pmhash_standby_promote(PmhashControl *control)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	if (standby->active)
+		standby->complete = pmhash_standby_reached();
+	if (!standby->complete)
+		pmhash_standby_lose_all(true, 0, NULL);
+	lose_unlogged();
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		if (standby->row[i].status == PMHASH_STANDBY_DELTA)
+			pmhash_standby_lose(&standby->row[i], false, 0, NULL);
+	}
+	if (!pmhash_standby_clear_files())
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove a file in \"%s\": %m", pmhash_pool_path()),
+				 errdetail("Index files there are not trusted any more.")));
+		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
+	}
+	standby->active = false;
+	pmhash_stub_changed();
+	LWLockRelease(pmhash_standby_lock);
+	PMH_STOP_POINT("promoted_before_role");
+	control->role = PMHASH_ROLE_PRIMARY;
+}

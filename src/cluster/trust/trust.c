@@ -1,0 +1,535 @@
+/*-------------------------------------------------------------------------
+ *
+ * trust.c
+ *	  What may be trusted when the pool is taken into use.
+ *
+ * The rule: a file is trusted only if everything says so that could show its
+ * being out of step with the tables.  What cannot be read, was not written or
+ * is not known counts as "not trusted".  Nothing here relies on a mark of doubt
+ * having been written at the right moment: doubt is what is left when a mark of
+ * trust is missing.  test/TRUST.md has the table of
+ * all facts that are relied on, with the test of each.
+ *
+ * Three things have to hold together:
+ *
+ *	pool and data directory		the token in the data directory has the nonce of
+ *								the pool's control file
+ *	control file and WAL		pg_control shows no end of a server life, and no
+ *								checkpoint, that did not come from the life
+ *								whose pool this is (wal_doubt)
+ *	files and page cache		what the last life has stored is still in the page
+ *								cache, if that did not write it back
+ *
+ * Called by the postmaster, where an ERROR would keep the server from starting.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+
+#include "cluster/base/control_file.h"
+#include "cluster/base/data_directory.h"
+#include "cluster/base/durable.h"
+#include "cluster/base/pool_names.h"
+#include "cluster/pool/pool.h"
+#include "cluster/standby/standby_state.h"
+#include "cluster/trust/trust.h"
+#include "cluster/trust/witness.h"
+#include "cluster/wal/undo_journal.h"
+
+#define WRITE_FAILED	"the file system has failed to write something back"
+
+/* What pg_control said when this postmaster was refused the pool; or 0. */
+static XLogRecPtr refused_at = InvalidXLogRecPtr;
+
+/* ---- what is known of the server ---- */
+
+/*
+ * Note where pg_control has replay begin now: in the server life that uses the
+ * pool, so that checkpoint is its own.  What is noted is durable on the
+ * server's side.  If pg_control cannot be read the older note stays, which is as
+ * true.
+ */
+void
+pmhash_see_redo(PmhashControl *control)
+{
+	ControlFileData server;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (pmhash_read_pg_control(&server, reason))
+		control->seen_redo = server.checkPointCopy.redo;
+}
+
+/* Does the token have the nonce of the pool? */
+static bool
+is_our_nonce(const PmhashControl *control, const PmhashToken *token)
+{
+	return memcmp(token->nonce, control->nonce, PMHASH_NONCE_SIZE) == 0 ||
+		(control->nonce_pending &&
+		 memcmp(token->nonce, control->old_nonce, PMHASH_NONCE_SIZE) == 0);
+}
+
+/* The same of a server: were this pool and its data directory last used together? */
+bool
+pmhash_token_matches(const PmhashControl *control, const PmhashServerState *server)
+{
+	return server->has_token && is_our_nonce(control, &server->token);
+}
+
+/*
+ * Make away with the control file of the pool, if it is ours: whatever the
+ * token in the data directory says, nothing is trusted then.  True if it is
+ * gone; else false with a reason.
+ */
+static bool
+forget_pool(char *reason)
+{
+	if (!pmhash_pool_is_locked())
+		return pmhash_fail(reason, "the pool is not locked");
+	return pmhash_control_remove(reason);
+}
+
+/* Say in memory that nothing in the pool is trusted.  False with a reason. */
+static bool
+revoke_pool(char *reason)
+{
+	if (pmhash_pool_is_locked() && pmhash_revoke_trust(pmhash_pool_lock_fd()))
+		return true;
+	return pmhash_fail(reason, "the pool is not locked, or its lock file cannot be marked");
+}
+
+/*
+ * The server is about to do without the pool, and what is in the pool will be
+ * out of step with the tables: rows that a crash has lost and that are not
+ * taken out, pages that the kernel has lost.  No later start must take it for
+ * up to date.  Of what has to hold for that, one thing is made not so: the
+ * token is removed or spoiled, or the control file, or the journal, or trust is
+ * revoked in the inode of the lock file.  None of that needs space, the last
+ * one no medium that can be written either.
+ *
+ * If all of that fails the server goes on nevertheless.  A start that finds the
+ * control file as it is now judges it by pg_control, as after the life of a
+ * server that has no pmhash, which takes nothing away either (wal_doubt): the
+ * one that begins now recovers and leaves a checkpoint past all of the crashed
+ * one's WAL. What it leaves out of an index it marks in the stub.
+ *
+ * After an orderly end nothing is lost, and what this server life leaves out it
+ * marks in the stubs; then the token stays, and goes on recording each orderly
+ * end.
+ *
+ * journal_instance: of the control file, or 0.  Also called at the postmaster's exit,
+ * when shared memory has gone.
+ */
+void
+pmhash_refuse_trust(uint64 journal_instance)
+{
+	PmhashServerState server;
+	char		reason[PMHASH_REASON_SIZE];
+	char		last[PMHASH_REASON_SIZE];
+
+	refused_at = InvalidXLogRecPtr;
+	if (pmhash_read_server_state(&server, reason) && pmhash_has_ended_token(&server))
+		refused_at = server.control.checkPoint;
+	else if (!pmhash_remove_token(reason) &&
+			 !forget_pool(last) &&
+			 !pmhash_journal_spoil(journal_instance, last) &&
+			 !revoke_pool(last))
+		ereport(LOG,
+				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
+				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));
+}
+
+/*
+ * The server life ends in order.  May its files be marked clean, as far as what
+ * is in the data directory and in memory shows?  Not if it has given its pool
+ * up.
+ */
+bool
+pmhash_trust_stands(const PmhashControl *control, int lock_fd)
+{
+	PmhashToken token;
+
+	if (pmhash_trust_is_revoked(lock_fd) || pmhash_witness_is_withdrawn(lock_fd) ||
+		!pmhash_read_token(&token))
+		return false;
+	return is_our_nonce(control, &token);
+}
+
+/*
+ * A server that was refused the pool has shut down in order.  If the token was
+ * kept, let it say that nothing else has happened since.
+ */
+void
+pmhash_continue_without_pool(void)
+{
+	PmhashServerState server;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (refused_at == InvalidXLogRecPtr ||
+		!pmhash_read_server_state(&server, reason) ||
+		server.control.state != DB_SHUTDOWNED ||
+		!server.has_token || server.token.checkpoint != refused_at)
+		return;
+	server.token.checkpoint = server.control.checkPoint;
+	if (!pmhash_store_token(&server.token, reason))
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+}
+
+/* ---- is the control file that of this WAL? ---- */
+
+/*
+ * A server that had its journal has crashed, and this is the first start since.
+ * It left the server "in production" or about to shut down.  A server that
+ * recovers it and goes on leaves a checkpoint later than all WAL that had been
+ * flushed in that life; undo.c compares, unless it is one that we have seen.
+ */
+static const char *
+crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server)
+{
+	if (server->control.state != DB_IN_PRODUCTION &&
+		server->control.state != DB_SHUTDOWNING)
+		return "the server was shut down without the pool, or its WAL was reset";
+	if (control->opts_mtime == 0 ||
+		control->opts_mtime != pmhash_postmaster_opts_mtime())
+		return "the server was started without the pool, or the data directory is a copy";
+	return NULL;
+}
+
+static const char *
+wal_doubt(const PmhashControl *control, const PmhashServerState *server)
+{
+	if (pmhash_has_ended_token(server))
+		return NULL;
+	/* It may have written WAL where that of the life before was lost. */
+	if (control->state == PMHASH_POOL_STARTING)
+		return "the last start went down before it used the pool";
+	if (control->journal_instance != 0)
+		return crashed_life_doubt(control, server);
+	if (server->control.checkPoint == control->clean_checkpoint &&
+		server->control.state == DB_SHUTDOWNED)
+		return NULL;
+	return "the server has run without the pool since it was shut down";
+}
+
+/*
+ * A standby is being started.  May it go on with what is in the pool?
+ *
+ * From the life of a primary: if that was shut down cleanly, and nothing has
+ * happened since.  From that of a standby: if replay does not begin past what has
+ * been applied.  A life that replays with the pool never lets redo get past it
+ * (standby_file.c), so one without the pool has let it get there; and as long as
+ * redo is not past it, all that such a life has skipped is replayed again.
+ */
+static const char *
+standby_doubt(const PmhashControl *control, const PmhashServerState *server)
+{
+	XLogRecPtr	applied;
+
+	if (control->role == PMHASH_ROLE_PRIMARY)
+	{
+		if (control->state == PMHASH_POOL_CLEAN && control->journal_instance == 0 &&
+			server->control.state == DB_SHUTDOWNED &&
+			server->control.checkPoint == control->clean_checkpoint)
+			return NULL;
+		return "the server was not shut down cleanly as a primary before it became a standby";
+	}
+	applied = pmhash_standby_read_applied(control->life_instance);
+	if (applied == InvalidXLogRecPtr)
+		return "it is not known how far this standby has applied WAL to them";
+	if (server->control.checkPointCopy.redo > applied)
+		return "this standby has replayed WAL without the pool";
+	return NULL;
+}
+
+/*
+ * The timeline that the server writes to.  After a promotion pg_control has it with
+ * the record that ended recovery, until a checkpoint on it is complete (xlog.c,
+ * CreateEndOfRecoveryRecord).
+ */
+static TimeLineID
+timeline_of(const PmhashServerState *server)
+{
+	const ControlFileData *control = &server->control;
+
+	if (control->minRecoveryPoint != InvalidXLogRecPtr &&
+		control->minRecoveryPointTLI > control->checkPointCopy.ThisTimeLineID)
+		return control->minRecoveryPointTLI;
+	return control->checkPointCopy.ThisTimeLineID;
+}
+
+/* ---- is what was stored still in the page cache? ---- */
+
+/*
+ * Which file is the lock file?  Its inode, and when that was made, which
+ * distinguish it from a copy that was put there instead.  0 where the file
+ * system does not say when.  (dev_t would not do: it may change from boot to
+ * boot.)
+ */
+static void
+read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
+{
+	struct statx st;
+
+	*inode = *birth = 0;
+	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0)
+	{
+		/* Old kernels, containers that forbid it.  Else not known now: unlike any. */
+		*birth = errno == ENOSYS || errno == EPERM ? 0 : pmhash_random_id();
+		return;
+	}
+	if ((st.stx_mask & STATX_BTIME) == 0)
+		return;
+	*inode = st.stx_ino;
+	*birth = st.stx_btime.tv_sec * UINT64CONST(1000000000) + st.stx_btime.tv_nsec;
+}
+
+/*
+ * Has the pool been copied while it was in use?  A copy of a running server's
+ * pool, put back after a crash of the same server life, has everything that
+ * distinguishes server lives, but not what was inserted since.  After a clean
+ * shutdown a copy is as good as the original.  (For files in page cache the
+ * witness shows as much; this is for persistent memory.)  NULL: it has not.
+ */
+static const char *
+copy_doubt(const PmhashControl *control, int lock_fd)
+{
+	uint64		inode;
+	uint64		birth;
+
+	if (control->state != PMHASH_POOL_RUNNING)
+		return NULL;
+	read_lock_identity(lock_fd, &inode, &birth);
+	if (control->lock_birth == 0 ||
+		(inode == control->lock_inode && birth == control->lock_birth))
+		return NULL;
+	return "the pool is a copy that was made while the server was running";
+}
+
+/*
+ * Why what the last server life has stored may not be in the page cache any more, or
+ * NULL.  The marker is in an inode that was in memory all the time since, hence so was
+ * all else of that file system, whatever the id of the boot: a container runtime may
+ * give each start one of its own.  A postmaster that has had the lock file open all the
+ * time has kept that inode itself.
+ */
+static const char *
+page_cache_doubt(const PmhashEntryState *entry)
+{
+	if (entry->lock_kept || pmhash_has_witness(entry->lock_fd))
+		return NULL;
+	return "the operating system went down, or the file system of the pool was unmounted, without a clean shutdown of the server";
+}
+
+/*
+ * The postmaster is still there, and asks once more.  Why that is no answer, or NULL: all
+ * has been written back.
+ */
+static const char *
+doubt_asked_again(const PmhashEntryState *entry)
+{
+	bool		failed;
+
+	if (pmhash_pool_never_failed(&failed))
+		return NULL;
+	if (failed)
+		return WRITE_FAILED;
+	return pmhash_witness_is_withdrawn(entry->lock_fd) ?
+		"a process died while it asked whether all had been written back" :
+		"it is not known whether all has been written back";
+}
+
+/*
+ * May a process of the last server life have learned that something was not written
+ * back, and have been killed with that?  Only if it has taken the witness away before.
+ * This postmaster can ask once more where syncfs is believed.  Or it has asked already
+ * (pool_start.c, ask_before_server).
+ */
+static const char *
+write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
+{
+	if (entry->write_failed)
+		return WRITE_FAILED;
+	if (control->state != PMHASH_POOL_RUNNING || pmhash_has_witness(entry->lock_fd))
+		return NULL;
+	if (entry->lock_kept)
+		return doubt_asked_again(entry);
+	return pmhash_witness_is_withdrawn(entry->lock_fd) ?
+		"the server went down while it asked whether all had been written back" : NULL;
+}
+
+/*
+ * The last server life did not end cleanly, and its page cache may be gone.  If
+ * its journal was there no file is any good, not even those that turn out to be
+ * on persistent memory now: the file system may have been mounted without dax
+ * then.  Nor if it was a standby's, which has no journal: what pmem says is of a life
+ * before that, and which files were up to date was in the page cache (standby_file.c).
+ */
+static bool
+check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
+{
+	const char *doubt = page_cache_doubt(entry);
+	bool		pmem = control->pmem && control->role != PMHASH_ROLE_STANDBY;
+
+	if (doubt == NULL)
+		return true;
+	if (!pmem)
+		control->journal_instance = 0;
+	pmhash_renew_eras(control, pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES,
+					  PMHASH_REASON_POWER);
+	ereport(LOG,
+			(errmsg("pmhash: %s", doubt),
+			 pmem ?
+			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",
+					   pmhash_pool_path()) :
+			 errdetail("Index files in \"%s\" are not trusted any more.",
+					   pmhash_pool_path())));
+	return false;
+}
+
+/* ---- the decision ---- */
+
+/*
+ * Why must no file be trusted?  NULL if there is no reason: data directory
+ * and pool were last used together.  *reason: as the files' states have it.
+ */
+static const char *
+reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
+				 const PmhashServerState *server, PmhashReason *reason)
+{
+	const char *doubt;
+
+	if (pmhash_trust_is_revoked(entry->lock_fd))
+		return "the server had to give them up";
+	if (control->system_identifier != server->control.system_identifier)
+		return "the server has got another system identifier";
+	if (server->restored)
+		return "the data directory has been restored from a backup, or rewound";
+	if (control->role == PMHASH_ROLE_STANDBY && !server->standby)
+		return "the server was a standby and has not used the pool as a primary";
+	if (!server->has_token)
+		return "the data directory was last used without this pool";
+	if (!is_our_nonce(control, &server->token))
+		return "data directory and pool were last used at different times";
+	/* After a clean shutdown the checkpoint has to be that one: wal_doubt. */
+	if (server->control.checkPoint < control->start_checkpoint)
+		return "the data directory is older than the pool";
+	if (control->timeline != 0 && timeline_of(server) != control->timeline)
+		return "the server is on another timeline";
+	doubt = copy_doubt(control, entry->lock_fd);
+	if (doubt != NULL)
+		return doubt;
+	doubt = write_back_doubt(control, entry);
+	if (doubt != NULL)
+	{
+		*reason = PMHASH_REASON_WRITE_FAILED;
+		return doubt;
+	}
+	doubt = server->standby ? standby_doubt(control, server) : wal_doubt(control, server);
+	if (doubt != NULL && control->state == PMHASH_POOL_STARTING)
+		*reason = PMHASH_REASON_START_DIED;
+	return doubt;
+}
+
+/* The same for a pool without a control file that could be read. */
+static const char *
+new_control(PmhashControl *control, const PmhashEntryState *entry,
+			const PmhashServerState *server)
+{
+	memset(control, 0, sizeof(*control));
+	control->magic = PMHASH_CONTROL_MAGIC;
+	control->version = PMHASH_POOL_VERSION;
+	control->system_identifier = server->control.system_identifier;
+	pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
+	if (entry->is_damaged)
+		return "its control file is damaged";
+	if (entry->is_other_version)
+		return "another version of pmhash has used them";
+	return server->has_token ? "the data directory was used with another pool" : NULL;
+}
+
+/*
+ * What the server life that begins now starts from.  trusted: nothing speaks against the
+ * files.
+ *
+ * A clean pool stays so until it is used: a start that comes to nothing has changed
+ * nothing.  After a crash the first use is that of the journal, and a start that does not
+ * come to it leaves STARTING.
+ */
+static void
+begin_life(PmhashControl *control, const PmhashEntryState *entry,
+		   const PmhashServerState *server, bool trusted, uint64 instance)
+{
+	/* Some files may already have the stamp of a shutdown without our mark. */
+	control->all_shut = control->state == PMHASH_POOL_CLEAN;
+	control->shut_begun = control->all_shut ? 0 : control->next_shut;
+	control->next_shut = pmhash_random_id();
+	if (server->standby)
+		control->state = PMHASH_POOL_RUNNING;
+	else if (!trusted || control->state != PMHASH_POOL_CLEAN)
+		control->state = PMHASH_POOL_STARTING;
+	control->clean_checkpoint = control->state == PMHASH_POOL_CLEAN ?
+		server->control.checkPoint : InvalidXLogRecPtr;
+	control->system_identifier = server->control.system_identifier;
+	control->start_counter++;
+	control->life_instance = instance;
+
+	/*
+	 * A backup label takes pg_control back to the checkpoint that it names (xlog.c,
+	 * StartupXLOG): after pg_rewind, and after a base backup in which there was a
+	 * checkpoint.  What a standby has in its pool then is made from here on; that
+	 * its data directory is not past it shows by `applied` (standby_doubt).
+	 */
+	control->start_checkpoint = server->standby && server->restored ?
+		InvalidXLogRecPtr : server->control.checkPoint;
+	control->seen_redo = server->control.checkPointCopy.redo;
+	control->timeline = server->standby ? 0 : timeline_of(server);
+	control->role = server->standby ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
+	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);
+}
+
+/*
+ * Bring the control structure from what was found to what holds from now on.
+ * instance: of the server life that begins.  Returns what a standby begins with.
+ */
+PmhashStandbyStart
+pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
+			  const PmhashServerState *server, uint64 instance)
+{
+	const char *doubt;
+	PmhashStandbyStart start = PMHASH_STANDBY_FRESH;
+	PmhashReason reason = PMHASH_REASON_APART;
+
+	if (!entry->has_control)
+		doubt = new_control(control, entry, server);
+	else
+		doubt = reason_for_doubt(control, entry, server, &reason);
+
+	if (doubt != NULL)
+	{
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+						pmhash_pool_path(), doubt),
+				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
+		pmhash_renew_eras(control, PMHASH_ALL_FILES, reason);
+		control->journal_instance = 0;
+	}
+	else if ((control->state != PMHASH_POOL_RUNNING ||
+			  check_page_cache(control, entry)) && entry->has_control)
+		start = control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
+			PMHASH_STANDBY_DEMOTED;
+
+	/* undo.c has to find out whether a checkpoint that was not seen is of that life */
+	control->undo_redo = control->journal_instance != 0 &&
+		server->control.checkPointCopy.redo > control->seen_redo ?
+		server->control.checkPointCopy.redo : InvalidXLogRecPtr;
+	begin_life(control, entry, server, doubt == NULL, instance);
+	return start;
+}

@@ -1,0 +1,377 @@
+/*-------------------------------------------------------------------------
+ *
+ * files_view.c
+ *	  pmhash.files(): which file each pmhash index has, and in what state.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/xlog.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "cluster/base/clock.h"
+#include "cluster/base/pool_names.h"
+#include "cluster/base/shared.h"
+#include "cluster/base/try.h"
+#include "cluster/cluster.h"
+#include "cluster/open/open.h"
+#include "cluster/queue/index_list.h"
+#include "cluster/queue/rebuild_table.h"
+#include "cluster/queue/requests.h"
+#include "cluster/trust/trust.h"
+#include "cluster/views/standby_view.h"
+#include "cluster/wal/stub.h"
+#define FILES_COLUMNS	5
+
+PG_FUNCTION_INFO_V1(pmhash_files);
+
+/* A rebuild that has failed, and when it is tried again by the wall clock. */
+static const char *
+failed_state(const PmhashRebuild *rebuild, bool details)
+{
+	int64		wait = rebuild->next_try - pmhash_clock_ms();
+	TimestampTz next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
+	const char *what = rebuild->failure;
+
+	if (!OidIsValid(rebuild->index))
+		return psprintf("invalid: too many rebuilds have failed; next try at %s",
+						timestamptz_to_str(next));
+	if (!details)
+		what = psprintf("SQLSTATE %s", unpack_sql_state(rebuild->sqlstate));
+	return psprintf("rebuild failed: %s; next try at %s", what,
+					timestamptz_to_str(next));
+}
+
+/*
+ * Why nothing is done about an invalid index, or nothing to say.  A standby builds a
+ * file as soon as a query has missed it.
+ */
+static const char *
+why_not_rebuilt(Relation index)
+{
+	if (!pmhash_rebuild || index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		RecoveryInProgress())
+		return "";
+	if (!pmhash_launcher_is_there())
+		return "; no pmhash launcher is running to rebuild it (see max_worker_processes)";
+	if (pg_atomic_read_u64(&pmhash_shared->no_worker) != 0)
+		return "; no slot is free for a worker to rebuild it (see max_worker_processes)";
+	return "";
+}
+
+/*
+ * "valid", or what is wrong with an index and what is done about it.  stub: NULL if
+ * it has none.
+ */
+static const char *
+index_state(Relation index, const PmhashStub *stub, bool details)
+{
+	PmhashReason reason = pmhash_named_file_doubt(index);
+	PmhashRebuild rebuild;
+	const char *state = NULL;
+
+	if (RecoveryInProgress())
+		state = pmhash_standby_index_state(stub, details);
+	if (state != NULL)
+		return state;
+
+	if (reason == PMHASH_REASON_NONE)
+		return "valid";
+	if (!pmhash_rebuild_state(RelationGetRelid(index), &rebuild))
+		return psprintf("invalid: %s%s", pmhash_reason_text(reason),
+						why_not_rebuilt(index));
+	if (rebuild.running)
+		return "rebuilding";
+	return failed_state(&rebuild, details);
+}
+
+/*
+ * "disabled", and why, for those that may know: it can name paths.  The reason is
+ * the one that errors give (service.c).
+ */
+static const char *
+disabled_state(bool details)
+{
+	if (pmhash_shared == NULL)
+		return "disabled: pmhash is not preloaded";
+	/* what ends that, as the hints of errors say (service.c, pmhash_require_service) */
+	return !details ? "disabled" :
+		psprintf("disabled: %s%s", pmhash_why_unavailable(), pmhash_shared->usable ? "" :
+				 "; when that is repaired the server has to be restarted");
+}
+
+/*
+ * Fill in the columns after the first for an index we have locked.  Its stub is read
+ * once, for the path and for what a standby says.
+ */
+static void
+describe(Relation index, Datum *values, bool *nulls)
+{
+	char		path[MAXPGPATH];
+	PmhashStub	stub;
+	PmhashLook	look;
+	PmhInode	inode;
+	const char *state;
+	bool		details = pmhash_may_see_details(index);
+
+	if (!pmhash_service_available())
+		state = disabled_state(details);
+	else if ((look = pmhash_stub_look(index, &stub)) == PMHASH_LOOK_UNREADABLE &&
+			 errno != 0 && errno != ENOENT)
+		state = "unreadable";	/* no fork, and a damaged page, are no stub */
+	else if (look == PMHASH_LOOK_STUB && (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+		state = "empty";
+	else
+	{
+		bool		found = look == PMHASH_LOOK_STUB;
+		bool		named = found && stub.file_id != 0;
+		bool		pmem = false;
+		bool		there;
+
+		if (named)
+			pmhash_file_path(path, MyDatabaseId, stub.file_id);
+		state = index_state(index, found ? &stub : NULL, details);
+		there = named && pmh_look(path, &inode);
+		if (named && details)
+		{
+			values[1] = CStringGetTextDatum(path);
+			nulls[1] = false;
+		}
+		if (there)
+		{
+			values[3] = Int64GetDatum(pmhash_inode_bytes(&inode));
+			nulls[3] = false;
+		}
+		if (strcmp(state, "valid") == 0)
+		{
+			/* Mapping thousands of files to ask would take longer than all else. */
+			PmhashReason reason = there && inode.never_pmem ? PMHASH_REASON_NONE :
+				pmhash_index_pmem(index, &pmem);
+
+			if (reason != PMHASH_REASON_NONE)
+				state = psprintf("invalid: %s", pmhash_reason_text(reason));
+			values[2] = CStringGetTextDatum(pmem ? "dax" : "cache");
+			nulls[2] = reason != PMHASH_REASON_NONE;
+		}
+	}
+	values[4] = CStringGetTextDatum(state);
+	nulls[4] = false;
+}
+
+/*
+ * The main fork of an index, if the index is there, and its pages are in shared
+ * buffers: not those of a temporary one.
+ */
+static bool
+shared_fork_of(Oid relid, PmhashNode *node)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Form_pg_class form;
+	bool		shared;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	shared = form->relpersistence != RELPERSISTENCE_TEMP && OidIsValid(form->relfilenode);
+	*node = pmhash_make_node(OidIsValid(form->reltablespace) ? form->reltablespace :
+							 MyDatabaseTableSpace, MyDatabaseId, form->relfilenode);
+	ReleaseSysCache(tuple);
+	return shared;
+}
+
+/*
+ * The same as describe() for an index as most are, valid, its file in the page cache
+ * and its stub in shared buffers, without opening the index: that is most of what
+ * looking at it costs, in time and memory.  False if it is not such a one, or has no row
+ * in pg_index.  We hold a lock on it.
+ */
+static bool
+describe_from_outside(Oid relid, Datum *values, bool *nulls)
+{
+	PmhashNode	node;
+	PmhashStub	stub;
+	char		path[MAXPGPATH];
+	PmhInode	inode;
+
+	if (!pmhash_service_available() || RecoveryInProgress() ||
+		!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid)) ||
+		!shared_fork_of(relid, &node) || !pmhash_stub_peek(node, &stub) ||
+		!pmhash_file_looks_valid(&stub, path, &inode))
+		return false;
+	if (pmhash_may_see_details_of(relid))
+	{
+		values[1] = CStringGetTextDatum(path);
+		nulls[1] = false;
+	}
+	values[2] = CStringGetTextDatum("cache");
+	values[3] = Int64GetDatum(pmhash_inode_bytes(&inode));
+	values[4] = CStringGetTextDatum("valid");
+	nulls[2] = nulls[3] = nulls[4] = false;
+	return true;
+}
+
+/*
+ * Is it a state of a file that will not change by itself as long as what makes the index
+ * is not complete?  On a standby none is built before.  On a primary a rebuilder passes
+ * by what is not ready for inserts, as CREATE INDEX CONCURRENTLY leaves it before it
+ * has a file; what is ready gets another file, if it has lost its own.
+ */
+static bool
+stays_so(const char *state, bool ready)
+{
+	if (strcmp(state, "valid") == 0)
+		return true;
+	return strncmp(state, "disabled", strlen("disabled")) != 0 &&
+		strcmp(state, "unreadable") != 0 && strcmp(state, "damaged") != 0 &&
+		(!ready || RecoveryInProgress());
+}
+
+/*
+ * The server itself does without an index until what makes it is complete, however good
+ * its file is.  Says so in place of "valid", and where nothing else would come of it.
+ */
+static void
+mind_incomplete(Oid relid, Datum *values)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(relid));
+	Form_pg_index form;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_index) GETSTRUCT(tuple);
+	if (!form->indisvalid &&
+		stays_so(TextDatumGetCString(values[4]), form->indisready))
+		values[4] = CStringGetTextDatum("not valid: its CREATE INDEX or REINDEX has not been completed");
+	ReleaseSysCache(tuple);
+}
+
+/*
+ * One row.  False if the index has gone meanwhile, or its catalog rows are damaged: the
+ * cleaner speaks of those, and pmhash.indexes, a join of catalogs, would not show it.
+ */
+static bool
+file_row(Oid relid, Datum *values, bool *nulls)
+{
+	Relation	index;
+	bool		damaged;
+
+	memset(nulls, true, FILES_COLUMNS);
+	values[0] = ObjectIdGetDatum(relid);
+	nulls[0] = false;
+
+	/* A monitoring query must not wait for a REINDEX. */
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+	{
+		values[4] = CStringGetTextDatum("locked");
+		nulls[4] = false;
+		return true;
+	}
+	if (describe_from_outside(relid, values, nulls))
+	{
+		mind_incomplete(relid, values);
+		UnlockRelationOid(relid, AccessShareLock);
+		return true;
+	}
+	index = pmhash_open_listed(relid, &damaged);
+	if (index == NULL)
+	{
+		UnlockRelationOid(relid, AccessShareLock);
+		return false;
+	}
+	if (RELATION_IS_OTHER_TEMP(index))
+	{
+		values[4] = CStringGetTextDatum("temporary");
+		nulls[4] = false;
+	}
+	else
+	{
+		describe(index, values, nulls);
+		mind_incomplete(relid, values);
+	}
+	relation_close(index, AccessShareLock);
+	return true;
+}
+
+static void
+make_pool_ready(void *arg)
+{
+	pmhash_pool_ready();
+}
+
+static bool
+is_not_cancelled(int sqlstate)
+{
+	return ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_OPERATOR_INTERVENTION;
+}
+
+/*
+ * Why nothing can be done with indexes though pmhash is not disabled: what its first use
+ * in this server life fails for, such as want of space for the undo journal, and will be
+ * tried again by each that comes.  NULL if it does not fail.  Not an error of the view:
+ * that is a state to be shown, and the DBA looks here for the reason.
+ */
+static const char *
+why_not_ready(void)
+{
+	ErrorData  *error = pmhash_try(make_pool_ready, NULL, is_not_cancelled);
+
+	return error == NULL ? NULL : error->message;
+}
+
+/* The row of an index while that is so. */
+static void
+not_ready_row(Oid relid, const char *why, Datum *values, bool *nulls)
+{
+	memset(nulls, true, FILES_COLUMNS);
+	values[0] = ObjectIdGetDatum(relid);
+	values[4] = CStringGetTextDatum(pmhash_may_see_details_of(relid) ?
+									psprintf("disabled: %s", why) : "disabled");
+	nulls[0] = nulls[4] = false;
+}
+
+/*
+ * pmhash.files(out index regclass, out file text, out durability text, out
+ * bytes bigint, out state text): the pmhash indexes of this database.  state
+ * is "valid", or why queries do without the index.  file is for the index's owner and
+ * pg_monitor, and of the error of a failed rebuild others see the SQLSTATE.
+ */
+Datum
+pmhash_files(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	const char *why = NULL;
+	ListCell   *lc;
+
+	pmhash_materialized(fcinfo);
+	if (pmhash_service_available())
+	{
+		why = why_not_ready();
+		if (why == NULL)
+			pmhash_notice_for_launcher();
+	}
+	foreach(lc, pmhash_list_indexes(true))
+	{
+		Datum		values[FILES_COLUMNS];
+		bool		nulls[FILES_COLUMNS];
+
+		CHECK_FOR_INTERRUPTS();
+		if (why != NULL)
+			not_ready_row(lfirst_oid(lc), why, values, nulls);
+		else if (!file_row(lfirst_oid(lc), values, nulls))
+			continue;
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

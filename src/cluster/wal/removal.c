@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * removal.c
+ *	  Rules for removing entries: after their WAL, and never unnoticed.
+ *
+ * Removal waits for WAL.
+ *
+ * With asynchronous commit a tuple can be dead to all while the commit that
+ * killed it is still only in WAL buffers.  An entry removed durably at this
+ * moment would be missing after a crash that revives the tuple.  Tuples that
+ * vacuum has found dead were made so by WAL inserted earlier, so it is enough
+ * to flush up to the end of what has been inserted when the removal begins.  A
+ * record of our own is not needed: pmhash_insert_end is the exact end of the
+ * last record reserved, and XLogFlush waits for insertions in progress before
+ * it (xlog.c, WaitXLogInsertionsToFinish).
+ *
+ * That position is also noted in the journal, before anything is removed: a
+ * data directory put back from before it has the tuples, but not the WAL.
+ *
+ * VACUUM of a table of thousands of partitions would wait for the disk thousands of
+ * times, though all that it has to wait for was flushed the first time: since then
+ * no transaction but its own has written.  So a backend remembers a transaction id
+ * before which all transactions were over, and where WAL ended after that.  A tuple
+ * that is dead was made so by a transaction with an id before the next one to be given
+ * out; if that is still the one remembered, the WAL that matters has been flushed.
+ * (A transaction leaves the array of running ones after its commit record has been
+ * inserted: xact.c, CommitTransaction.  A prepared one is in it until after that of
+ * COMMIT PREPARED: twophase.c, FinishPreparedTransaction.  Subtransactions end with
+ * theirs.)  What VACUUM itself has written on the heap's pages need not be on disk: a
+ * crash that loses it leaves tuples that are dead without it.
+ *
+ * Removal epochs: which TIDs can have been given to other rows since a scan read
+ * them.
+ *
+ * VACUUM gives a TID away only after bulk delete has returned for all
+ * indexes.  So each bulk delete ends by advancing a counter in shared memory,
+ * the removal epoch of its index.  As long as a scan finds the epoch that was
+ * there before it read an entry, the entry's TID still belongs to the row
+ * that the entry was made for.  src/README, "Scans and VACUUM", has the proof and what
+ * it is used for.
+ *
+ * Counters are striped by file id; sharing one costs its users some wasted
+ * caution, no more.
+ *
+ * A process that acts on that knowledge, and does not just use it for a choice,
+ * holds the removal lock shared meanwhile: an epoch does not advance under it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xlog.h"
+#include "storage/procarray.h"
+#include "utils/snapmgr.h"
+
+#include "cluster/base/shared.h"
+#include "cluster/cluster.h"
+#include "cluster/standby/standby_state.h"
+#include "cluster/wal/undo_journal.h"
+
+/*
+ * All transactions before this one were over when WAL ended at settled_lsn, up to
+ * which it is flushed, as the journal says.  Invalid: none is known.
+ */
+static FullTransactionId settled_before;
+static XLogRecPtr settled_lsn;
+
+/*
+ * Flush all WAL that can have made tuples dead.  Nothing to do for indexes whose
+ * tables are not WAL-logged: those do not outlive a crash.  May be called in a parallel
+ * vacuum worker.  Errors: PANIC if WAL cannot be written, as everywhere; ERROR
+ * if the journal can't be mapped.
+ */
+void
+pmhash_removal_barrier(Relation index)
+{
+	FullTransactionId next;
+	bool		settled;
+	XLogRecPtr	lsn;
+
+	if (!RelationIsPermanent(index))
+		return;
+	next = ReadNextFullTransactionId();
+	if (FullTransactionIdIsValid(settled_before) &&
+		FullTransactionIdEquals(next, settled_before))
+	{
+		pmhash_journal_note_flushed(settled_lsn);
+		return;
+	}
+	settled = !TransactionIdPrecedes(pmhash_oldest_active(),
+									 XidFromFullTransactionId(next));
+	lsn = pmhash_insert_end();
+	XLogFlush(lsn);
+	pmhash_journal_note_flushed(lsn);
+	settled_before = settled ? next : InvalidFullTransactionId;
+	settled_lsn = lsn;
+}
+
+/* ---- removal epochs ---- */
+
+static pg_atomic_uint64 *
+epoch_of_id(uint64 file_id)
+{
+	return &pmhash_shared->removal_epoch[file_id % PMHASH_REMOVAL_EPOCHS];
+}
+
+static pg_atomic_uint64 *
+epoch_of(const PmhashFile *file)
+{
+	return epoch_of_id(file->file_id);
+}
+
+/*
+ * The epoch of a file that a standby has given up: another one each time.  WAL does
+ * not say any more when its TIDs are given away.
+ */
+static uint64
+never_twice(void)
+{
+	static uint64 last = PG_UINT64_MAX;
+
+	return last--;
+}
+
+/*
+ * The removal epoch of a file.  A read barrier on both sides: what is read
+ * before the call is read before the epoch, what comes after it after.
+ */
+uint64
+pmhash_removal_epoch(const PmhashFile *file)
+{
+	uint64		epoch;
+
+	pg_read_barrier();
+	epoch = pg_atomic_read_u64(epoch_of(file));
+	if (unlikely(file->standby_life != 0) &&
+		!pmhash_standby_still_live(unconstify(PmhashFile *, file)))
+		return never_twice();
+	pg_read_barrier();
+	return epoch;
+}
+
+/*
+ * Advance the epoch.  To be called by every bulk delete before it returns,
+ * also if it has removed nothing itself: an earlier one that failed half way
+ * may have removed what this one would have.  Waits for the processes that hold
+ * the removal lock; that is a bounded number of removals.
+ */
+void
+pmhash_removal_finished(const PmhashFile *file)
+{
+	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
+	pg_atomic_fetch_add_u64(epoch_of(file), 1);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+}
+
+/*
+ * Advance the epoch of a file, or all of them if file_id is 0, since a removal has
+ * been replayed.  Raises no ERROR.
+ */
+void
+pmhash_removal_replayed(uint64 file_id)
+{
+	if (file_id == 0)
+	{
+		pmhash_removal_skipped();
+		return;
+	}
+	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
+	pg_atomic_fetch_add_u64(epoch_of_id(file_id), 1);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+}
+
+/*
+ * Advance all of them: bulk delete was called for an index whose file is not to
+ * be used.  Scans that have it open notice this way.
+ */
+void
+pmhash_removal_skipped(void)
+{
+	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
+		pg_atomic_fetch_add_u64(&pmhash_shared->removal_epoch[i], 1);
+	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+}

@@ -1,0 +1,431 @@
+/*-------------------------------------------------------------------------
+ *
+ * orphans.c
+ *	  Removing index files that no index owns.
+ *
+ * A file of a database is an orphan if no stub in that database names it and
+ * none can come to name it any more.  In this order, which matters:
+ *
+ *	(1) list the files.  Only these are judged.  The create lock is taken once
+ *		for it, so each file that was made without a transaction (unlogged
+ *		index after a crash) has its stub by now, and each has a header unless
+ *		its creation was cut off.
+ *	(2) leave out the files whose creating transaction is in progress, which
+ *		includes prepared ones: their stubs are in main forks we can't see.
+ *		Leave out temporary files whose backend is alive: the process with its
+ *		number, begun when it did.
+ *	(3) with a newer snapshot, read the stubs of all pmhash indexes.  One that
+ *		can't be locked for a while may name any file.  So may one that has gone
+ *		by the time it is locked: ALTER TABLE may have handed its main fork to an
+ *		index that this snapshot does not see (tablecmds.c, TryReuseIndex).
+ *		A stub that is marked invalid does not count: its file will not be
+ *		opened.  One that can't be read may name any file.
+ *	(4) remove the rest.  If some stub could not be read, only what belongs to
+ *		other indexes: files made for an index that still is there and whose
+ *		stub names another one.
+ *
+ * A transaction that was over at (2) is visible at (3) or never will be.  An
+ * index that another session is dropping or rebuilding is still visible with
+ * its old main fork at (3), or the transaction has committed, which for these
+ * is durable by then (see life_cycle.c), and its locks kept all others away.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/backend_status.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "cluster/base/identity.h"
+#include "cluster/base/pool_names.h"
+#include "cluster/base/shared.h"
+#include "cluster/base/versions.h"
+#include "cluster/cluster.h"
+#include "cluster/file/life_cycle.h"
+#include "cluster/open/open.h"
+#include "cluster/pool/pool.h"
+#include "cluster/queue/index_list.h"
+#include "cluster/wal/logged.h"
+#include "cluster/wal/stub.h"
+#include "cluster/work/work.h"
+
+/* A committing DDL asks for us before it releases its locks: try for a while. */
+#define LOCK_TRIES		20		/* of one cleaner, for all indexes together */
+#define LOCK_PAUSE_US	25000L
+
+typedef struct IdList
+{
+	uint64	   *id;
+	int			n;
+	int			capacity;
+} IdList;
+
+static void
+add_id(IdList *list, uint64 id)
+{
+	if (list->n == list->capacity)
+	{
+		list->capacity = list->capacity > 0 ? list->capacity * 2 : 64;
+		list->id = list->id ?
+			repalloc(list->id, sizeof(uint64) * list->capacity) :
+			palloc(sizeof(uint64) * list->capacity);
+	}
+	list->id[list->n++] = id;
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* Is it in a sorted list? */
+static bool
+has_id(const IdList *list, uint64 id)
+{
+	return list->n > 0 &&
+		bsearch(&id, list->id, list->n, sizeof(uint64), compare_ids) != NULL;
+}
+
+/* ---- (2) makers ---- */
+
+/* Is the transaction that made a file still in progress, or prepared? */
+static bool
+creator_in_progress(uint64 xid)
+{
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+
+	/* A crash may have taken the number back; old ones are over anyway. */
+	if (xid == 0 || xid >= next || next - xid > PG_INT32_MAX)
+		return false;
+	return TransactionIdIsInProgress((TransactionId) xid);
+}
+
+/*
+ * Is the session at work that made a temporary file?  Its process number may be that of
+ * another one by now, which began later.  Of the processes there were when the snapshot
+ * of them was taken (drop_protected).
+ */
+static bool
+owner_is_alive(const PmhashIdentity *id)
+{
+	int			n = pgstat_fetch_stat_numbackends();
+
+	if (BackendPidGetProc((int) id->owner_pid) == NULL)
+		return false;
+	for (int i = 1; i <= n; i++)
+	{
+		const PgBackendStatus *status = &pmhash_process_status(i)->backendStatus;
+
+		if (status->st_procpid == (int) id->owner_pid)
+			return status->st_proc_start_timestamp == id->owner_start;
+	}
+	return true;				/* it began after that, or says nothing of itself */
+}
+
+/*
+ * May a process at work need the file, without a stub that we can see?  A file
+ * without a valid header is one whose creation was cut off: its maker holds
+ * the create lock until it has its header (file_create.c, create_file), and it
+ * was listed under that lock.
+ */
+static bool
+maker_is_alive(const char *path)
+{
+	PmhashIdentity id;
+	PmhError	error;
+	PmhResult	result = pmh_read_identity(path, &id, &error);
+
+	if (result == PMH_ERR_FORMAT || result == PMH_ERR_VERSION ||
+		result == PMH_ERR_CORRUPT)
+		return false;
+	if (result != PMH_OK)
+		return true;
+	if (id.flags & PMHASH_IDENTITY_TEMP)
+		return id.instance == pmhash_shared->instance && owner_is_alive(&id);
+	return creator_in_progress(id.creator_xid);
+}
+
+static void
+drop_protected(Oid database, IdList *files)
+{
+	char		path[MAXPGPATH];
+	int			kept = 0;
+
+	/* The process that made a listed file tells by now when it began. */
+	pgstat_clear_backend_activity_snapshot();
+	for (int i = 0; i < files->n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pmhash_file_path(path, database, files->id[i]);
+		if (!maker_is_alive(path))
+			files->id[kept++] = files->id[i];
+	}
+	files->n = kept;
+}
+
+/* ---- (3) stubs ---- */
+
+/*
+ * Lock an index, but don't stand in a queue for it.  *tries: how often we may wait
+ * for it and for all further ones.
+ */
+static bool
+lock_index(Oid relid, int *tries)
+{
+	while (!ConditionalLockRelationOid(relid, AccessShareLock))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (*tries == 0)
+			return false;
+		(*tries)--;
+		pg_usleep(LOCK_PAUSE_US);
+	}
+	return true;
+}
+
+/* What the stubs of a database say. */
+typedef struct Owners
+{
+	IdList		owned;			/* file ids that they name, sorted */
+	IdList		known;			/* OIDs of the indexes whose stub was read */
+	int			unknown;		/* stubs that can't be read or looked at */
+} Owners;
+
+/* Say that a stub can't be read, once. */
+static void
+complain_once(Relation index, const char *why)
+{
+	if (!pmhash_first_complaint(RelationGetRelid(index)))
+		return;
+	ereport(LOG,
+			(errmsg("pmhash could not determine which file index \"%s\" has: %s",
+					RelationGetRelationName(index), why),
+			 errdetail("Files that may belong to it are kept."),
+			 errhint("REINDEX INDEX makes a new stub page.")));
+}
+
+/* Say that an index can't be opened, once. */
+static void
+complain_of_catalogs(Oid relid)
+{
+	const char *name = get_rel_name(relid);
+
+	if (!pmhash_first_complaint(relid))
+		return;
+	ereport(LOG,
+			(errmsg("pmhash could not determine which file %s has: its row in pg_index is missing",
+					pmhash_index_label(relid, name ? name : "")),
+			 errdetail("Files that may belong to it are kept."),
+			 errhint("The system catalogs are damaged.")));
+}
+
+/*
+ * Note what the stub of an index says.  By the way, an index whose file has gone
+ * or is cut off is marked as invalid.
+ */
+static void
+note_owner(Relation index, Owners *owners)
+{
+	PmhashStub	stub;
+
+	switch (pmhash_stub_look(index, &stub))
+	{
+		case PMHASH_LOOK_UNREADABLE:
+			complain_once(index, errno != 0 ? strerror(errno) : "its stub page is damaged");
+			owners->unknown++;
+			return;
+		case PMHASH_LOOK_OTHER:
+			complain_once(index, "its page is no stub page");
+			owners->unknown++;
+			return;
+		case PMHASH_LOOK_STUB:
+			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
+				add_id(&owners->owned, stub.file_id);
+			pmhash_index_examine(index, &stub);
+			pmhash_wal_examine(index, &stub);
+			break;
+		case PMHASH_LOOK_EMPTY:	/* dropped */
+			break;
+	}
+	add_id(&owners->known, RelationGetRelid(index));
+}
+
+/* The same for an index that is locked.  False if it can't be opened. */
+static bool
+note_owner_of(Oid relid, Owners *owners)
+{
+	bool		damaged;
+	Relation	index = pmhash_open_listed(relid, &damaged);
+
+	if (index != NULL)
+	{
+		note_owner(index, owners);
+		relation_close(index, NoLock);
+	}
+	if (damaged)
+		complain_of_catalogs(relid);
+	return index != NULL;
+}
+
+/* Look at all stubs. */
+static void
+list_owned(Owners *owners)
+{
+	int			tries = LOCK_TRIES;
+	ListCell   *lc;
+
+	InvalidateCatalogSnapshot();
+	foreach(lc, pmhash_list_indexes(false))
+	{
+		Oid			relid = lfirst_oid(lc);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!lock_index(relid, &tries))
+		{
+			owners->unknown++;
+			continue;
+		}
+		if (!note_owner_of(relid, owners))
+			owners->unknown++;
+		UnlockRelationOid(relid, AccessShareLock);
+	}
+	if (owners->owned.n > 0)
+		qsort(owners->owned.id, owners->owned.n, sizeof(uint64), compare_ids);
+	if (owners->known.n > 0)
+		qsort(owners->known.id, owners->known.n, sizeof(uint64), compare_ids);
+}
+
+/* ---- (4) ---- */
+
+/*
+ * May an index whose stub can't be read or looked at own this file, that no other
+ * stub names?  Not if it was made for one that still is there: a main fork, and the
+ * stub in it, goes to an index with another OID only when the index that it
+ * was made for is dropped (tablecmds.c, TryReuseIndex).
+ */
+static bool
+may_be_owned(const Owners *owners, const char *path)
+{
+	PmhashIdentity id;
+	PmhError	error;
+	PmhResult	result;
+
+	if (owners->unknown == 0)
+		return false;
+	result = pmh_read_identity(path, &id, &error);
+	if (result == PMH_OK)
+		return !has_id(&owners->known, id.index_oid);
+	return result != PMH_ERR_FORMAT && result != PMH_ERR_VERSION &&
+		result != PMH_ERR_CORRUPT;
+}
+
+/* Returns how many cannot be judged. */
+static int
+remove_orphans(const IdList *files, const Owners *owners)
+{
+	char		path[MAXPGPATH];
+	int			removed = 0;
+	int			kept = 0;
+
+	for (int i = 0; i < files->n; i++)
+	{
+		if (has_id(&owners->owned, files->id[i]))
+			continue;
+		pmhash_file_path(path, MyDatabaseId, files->id[i]);
+		if (may_be_owned(owners, path))
+		{
+			kept++;
+			continue;
+		}
+		pmhash_unlink(path);
+		removed++;
+	}
+	if (removed > 0)
+		ereport(DEBUG1,
+				(errmsg("pmhash: removed %d files that no index owns", removed)));
+	return kept;
+}
+
+/*
+ * Remove the orphans of the database this worker is connected to, and look
+ * after the files of its indexes.  Called in a transaction.
+ */
+PmhashWorkerResult
+pmhash_remove_orphans(void)
+{
+	IdList		files = {0};
+	Owners		owners = {0};
+	int			kept;
+
+	pmhash_require_service(NULL);
+	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
+	files.id = pmhash_list_files(MyDatabaseId, &files.n);
+	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+
+	PMH_STOP_POINT("cleaner_listed");
+	drop_protected(MyDatabaseId, &files);
+	PMH_STOP_POINT("cleaner_before_stubs");
+	list_owned(&owners);
+	PMH_STOP_POINT("cleaner_before_removal");
+	kept = remove_orphans(&files, &owners);
+	pmhash_counters_forget_dropped();
+	return kept > 0 ? PMHASH_WORKER_LEFT_SOME :
+		owners.known.n + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
+		PMHASH_WORKER_DONE;
+}
+
+/* Is this a file of past eras, or of a cluster whose pool this was? */
+static bool
+is_of_the_past(const char *path)
+{
+	const PmhashControl *control = &pmhash_shared->control;
+	PmhashIdentity id;
+	PmhError	error;
+
+	return pmh_read_identity(path, &id, &error) == PMH_OK &&
+		id.version == PMHASH_IDENTITY_VERSION &&
+		(id.dax_era != control->dax_era ||
+		 id.system_identifier != control->system_identifier);
+}
+
+/*
+ * On a standby: remove the files of a database that were made before it became
+ * one.  The eras were renewed when it started (trust.c, reason_for_doubt), so
+ * they will never be opened, and there is no stub to look at.  What is made
+ * after a promotion has the new eras and is left alone.
+ */
+void
+pmhash_remove_distrusted(Oid database)
+{
+	int			n;
+	uint64	   *files = pmhash_list_files(database, &n);
+	char		path[MAXPGPATH];
+
+	for (int i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pmhash_file_path(path, database, files[i]);
+
+		/* A build that is published comes under the same name, with this lock. */
+		LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
+		if (is_of_the_past(path))
+		{
+			PMH_STOP_POINT("distrusted_before_unlink");
+			pmhash_unlink(path);
+		}
+		LWLockRelease(pmhash_lwlock(PMHASH_STANDBY_LOCK));
+	}
+}

@@ -1,0 +1,337 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  The background workers: starting them, and their main functions.
+ *
+ * There is one launcher (launcher.c), and workers that it starts in databases
+ * (launch_workers.c).  Each has a job (PmhashJob) and exits when it is done.
+ *
+ * A cleaner is connected to its database for the few milliseconds that its work
+ * takes, so that DROP DATABASE and CREATE DATABASE TEMPLATE wait for it
+ * at most (procarray.c, CountOtherDBBackends).  A build may take long.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/bgworker_internals.h"
+#include "postmaster/interrupt.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "cluster/base/clock.h"
+#include "cluster/base/shared.h"
+#include "cluster/base/versions.h"
+#include "cluster/pool/pool.h"
+#include "cluster/queue/give_way.h"
+#include "cluster/queue/requests.h"
+#include "cluster/replay/standby_build.h"
+#include "cluster/work/work.h"
+
+/* ms that a worker waits for a lock while it connects, if no longer later */
+#define CONNECT_TIMEOUT		"5000"
+
+PGDLLEXPORT void pmhash_worker_main(Datum arg);
+
+/* ---- starting ---- */
+
+/*
+ * Say that no slot is free for a worker of ours, once until there is one again;
+ * pmhash.indexes shows it as well.
+ */
+static void
+note_worker_slot(bool free)
+{
+	uint64		now = (uint64) pmhash_clock_ms();
+	bool		known = pg_atomic_read_u64(&pmhash_shared->no_worker) != 0;
+
+	if (!free)
+		pg_atomic_write_u64(&pmhash_shared->no_worker_last, now);
+	if (known != free)
+		return;
+	pg_atomic_write_u64(&pmhash_shared->no_worker, free ? 0 : now);
+	if (!free)
+		ereport(LOG,
+				(errmsg("pmhash: no slot is free for a background worker"),
+				 errdetail("Until there is one, invalid indexes are not rebuilt and files that no index owns are not removed."),
+				 errhint("You might need to increase max_worker_processes.")));
+	else
+		ereport(LOG,
+				(errmsg("pmhash: a slot for a background worker is free again")));
+}
+
+/* As pg_stat_activity shows it. */
+static const char *
+type_of_worker(const PmhashAssignment *assignment)
+{
+	return assignment->job == PMHASH_JOB_CLEAN ? "pmhash cleaner" :
+		assignment->job == PMHASH_JOB_SWEEP ? "pmhash standby sweeper" :
+		assignment->standby ? "pmhash standby builder" : "pmhash rebuilder";
+}
+
+/*
+ * Start a worker in a database, with a job and a place that the caller has set.  False
+ * if no slot is free for it; tell: and users are to know that.
+ */
+bool
+pmhash_start_worker(Oid database, PmhashAssignment *assignment,
+					BackgroundWorkerHandle **handle, bool tell)
+{
+	BackgroundWorker worker;
+	const char *type;
+	bool		started;
+
+	assignment->standby = RecoveryInProgress();
+	assignment->number = pg_atomic_add_fetch_u64(&pmhash_shared->workers_started, 1);
+	pg_atomic_write_u64(&pmhash_shared->worker_result[assignment->place],
+						assignment->number * PMHASH_WORKER_RESULTS);
+	StaticAssertStmt(sizeof(*assignment) <= BGW_EXTRALEN, "it is handed over in there");
+	type = type_of_worker(assignment);
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "pmhash_worker_main", BGW_MAXLEN);
+	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %u", type, database);
+	strlcpy(worker.bgw_type, type, BGW_MAXLEN);
+	worker.bgw_main_arg = ObjectIdGetDatum(database);
+	memcpy(worker.bgw_extra, assignment, sizeof(*assignment));
+	worker.bgw_notify_pid = MyProcPid;
+
+	started = RegisterDynamicBackgroundWorker(&worker, handle);
+	if (started || tell)
+		note_worker_slot(started);
+	return started;
+}
+
+/*
+ * What a worker that has ended has said at its end, if it has come to that.  Its place may
+ * be that of one of another launcher meanwhile.
+ */
+PmhashWorkerResult
+pmhash_worker_result(const PmhashAssignment *assignment)
+{
+	uint64		word = pg_atomic_read_u64(&pmhash_shared->worker_result[assignment->place]);
+
+	return word / PMHASH_WORKER_RESULTS == assignment->number ?
+		(PmhashWorkerResult) (word % PMHASH_WORKER_RESULTS) : PMHASH_WORKER_UNFINISHED;
+}
+
+/* This worker has been through its database. */
+static void
+note_result(const PmhashAssignment *assignment, PmhashWorkerResult result)
+{
+	uint64		word = assignment->number * PMHASH_WORKER_RESULTS;
+
+	(void) pg_atomic_compare_exchange_u64(&pmhash_shared->worker_result[assignment->place],
+										  &word, word + result);
+}
+
+/* ---- main functions ---- */
+
+/*
+ * How each worker with a database begins.  It waits for locks so long (ms; "0": for
+ * as long as it takes).
+ *
+ * search_path is empty, as in autovacuum.c, AutoVacWorkerMain.  Else functions of index
+ * expressions, which run in the rights of the table's owner, would call what whoever
+ * may ALTER DATABASE ... SET search_path, or CREATE in a schema of it, has put there.
+ *
+ * Never without an end while it connects: that takes a lock on the database, and some
+ * on its catalogs (postinit.c, InitPostgres; relcache.c, load_critical_index).  ALTER
+ * DATABASE, CREATE DATABASE TEMPLATE and VACUUM FULL of a catalog hold those for
+ * as long as they like, and the other databases need the slot, or the launcher.
+ */
+static void
+begin(Oid database, const char *lock_timeout)
+{
+	bool		endless = strcmp(lock_timeout, "0") == 0;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
+	pmhash_no_transaction_timeout();
+	SetConfigOption("lock_timeout", endless ? CONNECT_TIMEOUT : lock_timeout,
+					PGC_SUSET, PGC_S_OVERRIDE);
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	SetConfigOption("lock_timeout", lock_timeout, PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
+ * And one that may take long: as autovacuum.c, AutoVacWorkerMain.  A serializable scan
+ * of a whole table would let other serializable transactions fail because of it.
+ */
+static void
+take_long(void)
+{
+	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
+ * A cleaner: removes the orphans of one database.  Locks on catalogs are waited for a
+ * second at most: DROP DATABASE waits five for us.
+ */
+static PmhashWorkerResult
+clean(Oid database)
+{
+	PmhashWorkerResult result;
+
+	begin(database, "1000");
+	StartTransactionCommand();
+	pgstat_report_activity(STATE_RUNNING, "looking for pmhash files that no index owns");
+	result = pmhash_remove_orphans();
+	CommitTransactionCommand();
+	return result;
+}
+
+static void
+function_worker_exit(int code, Datum arg)
+{
+	pg_atomic_write_u32(&pmhash_shared->function_worker, 0);
+}
+
+/*
+ * One that looks at all indexes of one database and builds the files of those of its kind
+ * that have none: a rebuilder, or a standby's builder, which is subject to the conflicts
+ * with replay that all sessions are.  Locks are waited for a while, since a try that is
+ * given up is a longer wait for all; but not for ever, since writers queue after it, or
+ * a transaction on the primary may hold them so long.
+ *
+ * temp_file_limit is to stop queries; a build needs what the index's entries take, and
+ * with less it would fail at each try.  But it is for users' functions.  One
+ * worker at a time runs those, which may take for ever, also if the launcher that started
+ * it has ended and another one starts the next.
+ */
+static PmhashWorkerResult
+build(Oid database, const PmhashAssignment *assignment)
+{
+	PmhashBuildKind kind = (PmhashBuildKind) assignment->job;
+
+	if (kind == PMHASH_BUILD_EXPRESSIONS)
+	{
+		uint32		none = 0;
+
+		if (!pg_atomic_compare_exchange_u32(&pmhash_shared->function_worker, &none, 1))
+			return PMHASH_WORKER_UNFINISHED;
+		before_shmem_exit(function_worker_exit, (Datum) 0);
+	}
+	begin(database, "5000");
+	take_long();
+	pmhash_give_way_from_now_on();
+	if (kind == PMHASH_BUILD_PLAIN)
+		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
+	if (assignment->standby)
+		return pmhash_standby_build_database(kind);
+	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
+	return pmhash_rebuild_database(kind);
+}
+
+static PmhashWorkerResult
+sweep(Oid database)
+{
+	begin(database, "0");
+	take_long();
+	return pmhash_standby_sweep_database();
+}
+
+/* Each worker in a database. */
+void
+pmhash_worker_main(Datum arg)
+{
+	Oid			database = DatumGetObjectId(arg);
+	PmhashAssignment assignment;
+
+	memcpy(&assignment, MyBgworkerEntry->bgw_extra, sizeof(assignment));
+	note_result(&assignment,
+				assignment.job == PMHASH_JOB_CLEAN ? clean(database) :
+				assignment.job == PMHASH_JOB_SWEEP ? sweep(database) :
+				build(database, &assignment));
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/*
+ * Register a worker that starts by itself, at that time; restart: seconds after which
+ * it is started again if it fails.  Only while preloading.
+ */
+void
+pmhash_register_worker(const char *function, const char *type, int flags,
+					   BgWorkerStartTime start, int restart)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = flags;
+	worker.bgw_start_time = start;
+	worker.bgw_restart_time = restart;
+	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, function, BGW_MAXLEN);
+	strlcpy(worker.bgw_name, type, BGW_MAXLEN);
+	strlcpy(worker.bgw_type, type, BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
+/* Is a worker of ours among those that the postmaster starts? */
+static bool
+is_registered(const char *function)
+{
+#if PG_VERSION_NUM >= 180000
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &BackgroundWorkerList)
+	{
+		const RegisteredBgWorker *rw = dlist_container(RegisteredBgWorker, rw_lnode,
+													   iter.cur);
+#else
+	slist_iter	iter;
+
+	slist_foreach(iter, &BackgroundWorkerList)
+	{
+		const RegisteredBgWorker *rw = slist_container(RegisteredBgWorker, rw_lnode,
+													   iter.cur);
+#endif
+		if (strcmp(rw->rw_worker.bgw_library_name, "pmhash") == 0 &&
+			strcmp(rw->rw_worker.bgw_function_name, function) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Register the workers that start by themselves.
+ *
+ * None under pg_upgrade, as autovacuum (postmaster.c): a rebuild there would change stubs
+ * that are hard links of the old cluster's, be in the way of pg_restore's DROP DATABASE,
+ * and in the old cluster write WAL that its logical slots have not consumed.
+ */
+void
+pmhash_worker_init(void)
+{
+	if (IsBinaryUpgrade)
+		return;
+	pmhash_register_worker("pmhash_launcher_main", "pmhash launcher",
+						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+						   BgWorkerStart_ConsistentState, PMHASH_WORKER_RESTART);
+	pmhash_has_launcher = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
+
+	/* The last to get a slot, and the first to give it back. */
+	if (pmhash_warm_up != 0)
+		pmhash_register_worker("pmhash_warmer_main", "pmhash warmer",
+							   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
+							   BGW_NEVER_RESTART);
+}
