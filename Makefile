@@ -52,7 +52,7 @@ DATA = $(notdir $(wildcard $(top)/pmhash--*.sql))
 REGRESS = setup basic duplicates refused expressions dml rewrite temporary exclusion partition \
 	plans backward boolean two_phase stats types types_cross types_collate row_types \
 	opclass privileges check counters index_only dead_entries group_insert array_scan \
-	join join_cases page_scan jit merge held_cursors parallel_build build_pages shrink vacuum
+	join join_cases page_scan jit merge held_cursors parallel_build build_pages shrink vacuum candidates
 ISOLATION = join_ssi pages_ssi ssi ssi_btree concurrent_build scan_and_change exclusion_wait \
 	vacuum_and_scan shrink_and_scan speculative eval_plan_qual held_cursor row_type operator_family
 TAP_TESTS = 1

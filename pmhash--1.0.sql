@@ -484,3 +484,85 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pmhash.explain(regclass, text) IS
 'whether the planner may use a pmhash index for a condition, and why not';
+
+-- Indexes of this database that look as if they served equality alone: a scan finds no
+-- more rows than a few keys have.  With ready statements: the first makes a pmhash index,
+-- the others, once that has succeeded, put it in the place of the old one; what enforces
+-- a constraint, or has columns of another equality, is left out.  For all users, of the
+-- tables whose statistics they may see.
+CREATE FUNCTION pmhash.candidates(
+	OUT schema name,
+	OUT "table" name,
+	OUT index name,
+	OUT method name,
+	OUT scans bigint,
+	OUT rows_per_scan numeric,
+	OUT rows_per_key numeric,
+	OUT bytes bigint,
+	OUT pmhash_bytes bigint,
+	OUT create_statement text,
+	OUT swap_statements text)
+RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH used AS (
+		SELECT s.indexrelid, s.relid, s.schemaname, s.relname, s.indexrelname, s.idx_scan, s.idx_tup_read,
+			i.indclass, i.indkey, i.indcollation, i.indpred, i.indrelid, i.indnkeyatts, a.amname, c.relam,
+			greatest(c.reltuples::float8, 1) AS entries
+		FROM pg_catalog.pg_stat_user_indexes s
+			JOIN pg_catalog.pg_index i ON i.indexrelid = s.indexrelid
+			JOIN pg_catalog.pg_class c ON c.oid = s.indexrelid
+			JOIN pg_catalog.pg_am a ON a.oid = c.relam
+		WHERE a.amname IN ('btree', 'hash') AND s.idx_scan > 0 AND c.relpersistence <> 't'
+			AND i.indisvalid AND i.indisready AND NOT i.indisunique AND NOT i.indisreplident
+			AND NOT i.indisclustered AND i.indnatts = i.indnkeyatts
+			AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conindid = s.indexrelid)
+			AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhrelid = s.indexrelid)),
+	-- a column is compared alike if a default class of ours has the same "="
+	columns AS (
+		SELECT u.indexrelid, pg_catalog.count(*) AS same,
+			pg_catalog.string_agg(pg_catalog.pg_get_indexdef(u.indexrelid, n, false) || CASE
+				WHEN u.indcollation[n - 1] NOT IN (0, coalesce(att.attcollation, 0))
+				THEN ' COLLATE ' || u.indcollation[n - 1]::pg_catalog.regcollation ELSE '' END, ', ' ORDER BY n) AS list
+		FROM used u CROSS JOIN LATERAL pg_catalog.generate_series(1, u.indnkeyatts) n
+			JOIN LATERAL (SELECT u.indclass[n - 1] AS class, u.indkey[n - 1] AS attno) o ON true
+			JOIN pg_catalog.pg_opclass old ON old.oid = o.class
+			JOIN pg_catalog.pg_amop equal ON equal.amopfamily = old.opcfamily AND equal.amopmethod = u.relam
+				AND equal.amoplefttype = old.opcintype AND equal.amoprighttype = old.opcintype
+				AND equal.amopstrategy = CASE u.amname WHEN 'btree' THEN 3 ELSE 1 END
+			JOIN pg_catalog.pg_am ours ON ours.amname = 'pmhash'
+			JOIN pg_catalog.pg_opclass new ON new.opcmethod = ours.oid AND new.opcintype = old.opcintype
+				AND new.opcdefault
+			LEFT JOIN pg_catalog.pg_attribute att ON att.attrelid = u.indrelid AND att.attnum = o.attno
+		WHERE EXISTS (SELECT FROM pg_catalog.pg_amop x WHERE x.amopfamily = new.opcfamily
+				AND x.amopopr = equal.amopopr)
+		GROUP BY u.indexrelid),
+	-- rows of a key: of the column that has most values
+	keys AS (
+		SELECT u.indexrelid, pg_catalog.max(CASE WHEN d.n_distinct < 0 THEN -d.n_distinct * u.entries
+				ELSE d.n_distinct END) AS n
+		FROM used u JOIN pg_catalog.pg_stats d ON d.schemaname = u.schemaname
+			AND (d.tablename = u.indexrelname OR d.tablename = u.relname AND d.attname IN (
+				SELECT a.attname FROM pg_catalog.pg_attribute a
+				WHERE a.attrelid = u.indrelid AND a.attnum = ANY (u.indkey::int2[])))
+		GROUP BY u.indexrelid)
+	SELECT u.schemaname, u.relname, u.indexrelname, u.amname, u.idx_scan,
+		pg_catalog.round(u.idx_tup_read::numeric / u.idx_scan, 1),
+		pg_catalog.round((u.entries / k.n)::numeric, 1),
+		pg_catalog.pg_relation_size(u.indexrelid),
+		-- 18 bytes a key; a row of a key that has several takes 9
+		(16384 + least(k.n, u.entries) * 18 +
+			CASE WHEN u.entries > 1.5 * k.n THEN u.entries * 9 ELSE 0 END)::bigint,
+		pg_catalog.format('CREATE INDEX CONCURRENTLY %I ON %I.%I USING pmhash (%s)%s;',
+			pg_catalog.left(u.indexrelname, 56) || '_pmhash', u.schemaname, u.relname, c.list,
+			' WHERE ' || pg_catalog.pg_get_expr(u.indpred, u.indrelid)),
+		pg_catalog.format(E'DROP INDEX CONCURRENTLY %1$I.%2$I;\nALTER INDEX %1$I.%3$I RENAME TO %2$I;',
+			u.schemaname, u.indexrelname, pg_catalog.left(u.indexrelname, 56) || '_pmhash')
+	FROM used u JOIN columns c ON c.indexrelid = u.indexrelid AND c.same = u.indnkeyatts
+		JOIN keys k ON k.indexrelid = u.indexrelid AND k.n > 0
+	WHERE u.amname = 'hash' OR u.idx_tup_read <= 2.0 * u.idx_scan * pg_catalog.ceil(u.entries / k.n)
+	ORDER BY 8 DESC;
+END;
+
+COMMENT ON FUNCTION pmhash.candidates() IS
+'indexes that a pmhash index could replace, with the statements for it';
