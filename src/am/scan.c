@@ -284,7 +284,7 @@ may_return(IndexScanDesc scan, PmhashScan *so)
 
 	PMH_STOP_POINT("scan_before_visibility");
 	if (VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
-		pmhash_removal_epoch(so->file) == so->epoch &&
+		pmhash_removal_none_since(so->file, so->epoch) &&
 		(likely(!IsolationIsSerializable()) ||
 		 pmhash_lock_all_visible(scan->heapRelation, block, scan->xs_snapshot,
 								 &so->visibility_map)))

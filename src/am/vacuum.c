@@ -557,7 +557,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	state.file = pmhash_file_open_or_skip(info->index, false);
 	if (state.file == NULL)
 	{
-		pmhash_removal_skipped();
+		pmhash_removal_finished(0);
 		return stats ? stats : palloc0(sizeof(IndexBulkDeleteResult));
 	}
 	state.callback = callback;
@@ -576,7 +576,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	PMH_STOP_POINT("vacuum_before_epoch");
 	if (state.file->logged)
 		pmhash_log_bulk_delete(state.file);
-	pmhash_removal_finished(state.file);
+	pmhash_removal_finished(state.file->file_id);
 	if (state.dead != NULL)
 		pfree(state.dead);
 

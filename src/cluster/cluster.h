@@ -53,6 +53,7 @@ typedef struct PmhashFile
 	bool		filling;		/* was being filled when it was opened; see
 								 * pmhash_insert_failed */
 	uint64		filled_by;		/* as in the stub */
+	uint64		generation;		/* stub_generation before that was read */
 	bool		logged;			/* its changes are, see logged.c */
 	Oid			index;			/* that it has been opened for */
 	PmhashCounts counts;		/* since the last flush; see counters.c */
@@ -322,14 +323,14 @@ extern void pmhash_removal_barrier(Relation index);
  */
 extern uint64 pmhash_removal_epoch(const PmhashFile *file);
 
-/* Advance it: the last thing that any bulk delete does. */
-extern void pmhash_removal_finished(const PmhashFile *file);
+/* Is it the one that was there, and the file still the index's? */
+extern bool pmhash_removal_none_since(const PmhashFile *file, uint64 epoch);
 
-/* The same on a standby, where WAL says so.  file_id 0: for all files. */
-extern void pmhash_removal_replayed(uint64 file_id);
-
-/* The same for an invalid index, of whose file nothing is known. */
-extern void pmhash_removal_skipped(void);
+/*
+ * Advance it: the last thing that any bulk delete does, and on a standby what WAL says.
+ * file_id 0: all of them, for an invalid index, of whose file nothing is known.
+ */
+extern void pmhash_removal_finished(uint64 file_id);
 
 /* ---- queue_count.c ---- */
 

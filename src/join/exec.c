@@ -686,7 +686,7 @@ is_visible(PmhashJoinState *js)
 
 	PMH_STOP_POINT("join_before_visibility");
 	if (VM_ALL_VISIBLE(js->heap, block, &js->visibility_map) &&
-		pmhash_removal_epoch(js->file) == js->epoch &&
+		pmhash_removal_none_since(js->file, js->epoch) &&
 		(likely(!IsolationIsSerializable()) ||
 		 pmhash_lock_all_visible(js->heap, block, js->fetch.snapshot,
 								 &js->visibility_map)))

@@ -373,6 +373,7 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	{
 		entry->file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
 		entry->file->filled_by = stub->filled_by;
+		entry->file->generation = generation;
 	}
 	entry->generation = generation;
 	entry->valid = true;
@@ -433,6 +434,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 	PG_END_TRY();
 	pmhash_mappings_trim(&mappings);
 	entry->file = file;
+	file->generation = generation;
 	entry->used = 0;
 	pmhash_mapping_add(&mappings, &entry->mapping, table);
 	return entry;

@@ -313,7 +313,7 @@ change_entries(void)
 	if (!done)
 		lose(work.record.file_id, ERRCODE_IO_ERROR, reason);
 	if (work.record.type == PMHASH_WAL_DELETE)
-		pmhash_removal_replayed(work.record.file_id);
+		pmhash_removal_finished(work.record.file_id);
 }
 
 /*
@@ -381,7 +381,7 @@ apply(void)
 			break;
 		case PMHASH_WAL_SWEPT:
 			end_inherited();
-			pmhash_removal_replayed(work.record.file_id);
+			pmhash_removal_finished(work.record.file_id);
 			break;
 	}
 }

@@ -79,7 +79,7 @@ pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char
 	/* What the builder is filling it removes itself, or the next one. */
 	if (was_live && !pmhash_standby_unkeep(row) && !removed)
 		give_pool_up(path);
-	pmhash_removal_replayed(row->file_id);
+	pmhash_removal_finished(row->file_id);
 	row->wanted = wanted;
 	pmhash_standby_note_failure(row, sqlstate, why);
 	if (wanted)

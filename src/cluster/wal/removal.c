@@ -100,15 +100,9 @@ pmhash_removal_barrier(Relation index)
 /* ---- removal epochs ---- */
 
 static pg_atomic_uint64 *
-epoch_of_id(uint64 file_id)
+epoch_of(uint64 file_id)
 {
 	return &pmhash_shared->removal_epoch[file_id % PMHASH_REMOVAL_EPOCHS];
-}
-
-static pg_atomic_uint64 *
-epoch_of(const PmhashFile *file)
-{
-	return epoch_of_id(file->file_id);
 }
 
 /*
@@ -133,7 +127,7 @@ pmhash_removal_epoch(const PmhashFile *file)
 	uint64		epoch;
 
 	pg_read_barrier();
-	epoch = pg_atomic_read_u64(epoch_of(file));
+	epoch = pg_atomic_read_u64(epoch_of(file->file_id));
 	if (unlikely(file->standby_life != 0) &&
 		!pmhash_standby_still_live(unconstify(PmhashFile *, file)))
 		return never_twice();
@@ -142,45 +136,29 @@ pmhash_removal_epoch(const PmhashFile *file)
 }
 
 /*
- * Advance the epoch.  To be called by every bulk delete before it returns,
- * also if it has removed nothing itself: an earlier one that failed half way
- * may have removed what this one would have.  Waits for the processes that hold
- * the removal lock; that is a bounded number of removals.
+ * VACUUM takes nothing out of a file that the index does not have any more, and a scan that
+ * goes on with one finds what is left in it at any time.
  */
-void
-pmhash_removal_finished(const PmhashFile *file)
+bool
+pmhash_removal_none_since(const PmhashFile *file, uint64 epoch)
 {
-	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
-	pg_atomic_fetch_add_u64(epoch_of(file), 1);
-	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+	return pmhash_removal_epoch(file) == epoch &&
+		pg_atomic_read_u64(&pmhash_shared->stub_generation) == file->generation;
 }
 
 /*
- * Advance the epoch of a file, or all of them if file_id is 0, since a removal has
- * been replayed.  Raises no ERROR.
+ * Advance the epoch of a file, or all of them if file_id is 0.  To be called by every bulk
+ * delete before it returns, also if it has removed nothing itself: an earlier one that failed
+ * half way may have removed what this one would have.  Waits for the processes that hold
+ * the removal lock; that is a bounded number of removals.  Raises no ERROR in recovery.
  */
 void
-pmhash_removal_replayed(uint64 file_id)
-{
-	if (file_id == 0)
-	{
-		pmhash_removal_skipped();
-		return;
-	}
-	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
-	pg_atomic_fetch_add_u64(epoch_of_id(file_id), 1);
-	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
-}
-
-/*
- * Advance all of them: bulk delete was called for an index whose file is not to
- * be used.  Scans that have it open notice this way.
- */
-void
-pmhash_removal_skipped(void)
+pmhash_removal_finished(uint64 file_id)
 {
 	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
-	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
+	for (int i = 0; file_id == 0 && i < PMHASH_REMOVAL_EPOCHS; i++)
 		pg_atomic_fetch_add_u64(&pmhash_shared->removal_epoch[i], 1);
+	if (file_id != 0)
+		pg_atomic_fetch_add_u64(epoch_of(file_id), 1);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 }

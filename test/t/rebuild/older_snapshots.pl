@@ -117,6 +117,28 @@ SQL
 	sees_all('once more');
 	uses_index($new, 'a new one, once more', 0);
 
+	# What has begun goes on with the file that there was.  VACUUM cleans the new one only: the
+	# visibility map says nothing of what the old one leads to.
+	$old->query_safe('COMMIT');
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE o AS SELECT 5 AS k FROM generate_series(1, 3);
+INSERT INTO t SELECT 5, i FROM generate_series(1, 1000) i;
+VACUUM ANALYZE t;
+DELETE FROM t WHERE k = 5 AND v % 2 = 0;
+SQL
+	my $rows = $node->safe_psql('postgres', 'SELECT count(*) FILTER (WHERE k = 5) FROM t');
+	$old->query_safe('SET enable_hashjoin = off; SET enable_mergejoin = off; BEGIN');
+	$old->query_safe("DECLARE c1 CURSOR FOR SELECT k FROM t WHERE k = 5; FETCH c1");
+	$old->query_safe("DECLARE c2 CURSOR FOR SELECT t.k FROM o JOIN t USING (k); FETCH c2");
+	like($old->query_safe('EXPLAIN SELECT k FROM t WHERE k = 5'), qr/Index Only Scan using t_k/, 'an index-only scan');
+	like($old->query_safe('EXPLAIN SELECT t.k FROM o JOIN t USING (k)'), qr/pmhash join/, 'an index-only join');
+	unlink(index_file($node, 't_k')) or die;
+	comes_back($node, 'under open cursors');
+	$node->safe_psql('postgres', 'VACUUM t');
+	is(() = $old->query_safe('FETCH ALL c1') =~ /5/g, $rows - 1, 'an index-only scan goes on');
+	is(() = $old->query_safe('FETCH ALL c2') =~ /5/g, 3 * $rows - 1, 'an index-only join goes on');
+	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5');
+
 	# The file outlives a crash; what comes after it is served.
 	$old->query_safe('COMMIT');
 	$_->quit foreach $old, $new;
