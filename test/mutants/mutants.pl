@@ -224,6 +224,7 @@ sub sites
 {
 	my ($tree, $directory, $program, @stages) = @_;
 	my (@mutants, %numbers, %count);
+	my %there = map { s{.*/}{}r => 1 } glob "$top/src/$directory/*.[ch] $top/src/$directory/*/*.[ch]";
 
 	foreach my $line (`$tree/test/build/crash/$program --list-sites`)
 	{
@@ -231,7 +232,7 @@ sub sites
 		my ($file) = split /:/, $where;
 
 		# of two files with the same name only the engine's is recorded
-		next if $kind eq 'store' || !grep { -e } glob("$top/src/{$directory,$directory/*}/$file")
+		next if $kind eq 'store' || !$there{$file}
 		  || ($directory ne 'engine' && -e "$top/src/engine/$file");
 		$count{$kind}++;
 		push @mutants,
