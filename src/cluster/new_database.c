@@ -20,7 +20,6 @@
 #include "miscadmin.h"
 #include "storage/fd.h"
 
-#include "cluster/counters.h"
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
 #include "cluster/new_database.h"
@@ -109,7 +108,6 @@ pmhash_database_is_new(Oid database)
 {
 	if (pmhash_shared == NULL)
 		return;
-	pmhash_counters_forget_database(database);
 	if (pmhash_shared->usable && pmhash_pool_is_present())
 		remove_files(database);
 	else if (!oid_is_given)

@@ -447,7 +447,7 @@ pmhash_remove_orphans(void)
 	list_owned(&owners);
 	PMH_STOP_POINT("cleaner_before_removal");
 	kept = remove_orphans(&files, &owners);
-	pmhash_counters_forget_dropped();
+	pmhash_counters_forget_dropped(MyDatabaseId);
 	return kept > 0 ? PMHASH_WORKER_LEFT_SOME :
 		owners.known.n + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
 		PMHASH_WORKER_DONE;
@@ -506,7 +506,7 @@ pmhash_remove_dropped(Oid database)
 	IdList		files = {0};
 	char		path[MAXPGPATH];
 
-	pmhash_counters_forget_database(database);
+	pmhash_counters_forget_dropped(database);
 	list_files(database, &files);
 	for (int i = 0; i < files.n; i++)
 	{

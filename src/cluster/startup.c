@@ -230,8 +230,6 @@ shared_memory_startup(void)
 	if (!found)
 	{
 		init_shared_memory();
-		pmhash_counters_load();
-		on_shmem_exit(pmhash_counters_save, (Datum) 0);
 		start_pool();
 	}
 	LWLockRelease(AddinShmemInitLock);
