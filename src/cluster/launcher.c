@@ -37,7 +37,6 @@
 #include "cluster/durable.h"
 #include "cluster/failed_writes.h"
 #include "cluster/first_use.h"
-#include "cluster/idle_sessions.h"
 #include "cluster/launcher.h"
 #include "cluster/databases.h"
 #include "cluster/orphans.h"
@@ -313,7 +312,6 @@ primary_round(bool settled)
 
 	timeout = Min(timeout, other);
 	renew_nonce_now_and_then();
-	pmhash_wake_idle_sessions();
 	pmhash_notice_failed_writes(go_on_writing);
 	next = pmhash_see_to_databases(settled);
 	if (!settled)

@@ -34,7 +34,6 @@
 #include "cluster/disabled.h"
 #include "cluster/failed_writes.h"
 #include "cluster/gucs.h"
-#include "cluster/idle_sessions.h"
 #include "cluster/invalid.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
@@ -89,7 +88,6 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(pmhash_standby_shmem_size());
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
 	RequestAddinShmemSpace(pmhash_counters_size());
-	RequestAddinShmemSpace(pmhash_idle_sessions_size());
 	RequestAddinShmemSpace(pmhash_imports_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
@@ -151,7 +149,6 @@ init_shared_memory(void)
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();
 	pmhash_counters_init();
-	pmhash_idle_sessions_init();
 	pmhash_imports_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{

@@ -64,7 +64,6 @@
 #include "cluster/first_use.h"
 #include "cluster/gucs.h"
 #include "cluster/identity.h"
-#include "cluster/idle_sessions.h"
 #include "cluster/invalid.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
@@ -532,7 +531,7 @@ ExceptionalCondition(const char *condition, const char *type, const char *file, 
 
 /* ---- the rest of the cluster layer ---- */
 
-/* ---- counters, entries known to be dead, idle sessions, names: no start is decided by them ---- */
+/* ---- counters, entries known to be dead, names: no start is decided by them ---- */
 
 Size
 pmhash_dead_lists_size(void)
@@ -542,17 +541,6 @@ pmhash_dead_lists_size(void)
 
 void
 pmhash_dead_lists_init(void)
-{
-}
-
-Size
-pmhash_idle_sessions_size(void)
-{
-	return 0;
-}
-
-void
-pmhash_idle_sessions_init(void)
 {
 }
 
@@ -575,16 +563,6 @@ pmhash_counters_size(void)
 
 void
 pmhash_counters_init(void)
-{
-}
-
-void
-pmhash_counters_load(void)
-{
-}
-
-void
-pmhash_counters_save(int code, Datum arg)
 {
 }
 
