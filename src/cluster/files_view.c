@@ -47,9 +47,6 @@ failed_state(const PmhashRebuild *rebuild, bool details)
 	TimestampTz next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
 	const char *what = rebuild->failure;
 
-	if (!OidIsValid(rebuild->index))
-		return psprintf("invalid: too many rebuilds have failed; next try at %s",
-						timestamptz_to_str(next));
 	if (!details)
 		what = psprintf("SQLSTATE %s", unpack_sql_state(rebuild->sqlstate));
 	return psprintf("rebuild failed: %s; next try at %s", what,
@@ -236,8 +233,7 @@ stays_so(const char *state, bool ready)
 	if (strcmp(state, "valid") == 0)
 		return true;
 	return strncmp(state, "disabled", strlen("disabled")) != 0 &&
-		strcmp(state, "unreadable") != 0 && strcmp(state, "damaged") != 0 &&
-		(!ready || RecoveryInProgress());
+		strcmp(state, "unreadable") != 0 && (!ready || RecoveryInProgress());
 }
 
 /*
