@@ -180,7 +180,7 @@ report()
 				a = value["pmhash", name[i]]
 				b = value["btree", name[i]]
 				ratio = b > 0 ? a / b : 0
-				held = name[i] !~ /^start$|:descriptors$/
+				held = name[i] !~ /^start$|^catalog|:descriptors$/
 				if (held && ratio > factor)
 					bad = 1
 				mark = (held && ratio > factor) ? " *" : ""

@@ -608,10 +608,7 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 				 errmsg("access method \"%s\" does not support NULLS NOT DISTINCT", "pmhash")));
 	keep_hashing(index);
 	if (is_first_build(index, indexInfo))
-	{
-		pmhash_counters_forget_index(RelationGetRelid(index));
 		pmhash_warn_of_equality(index);
-	}
 	init_build(&build, index);
 	old = MemoryContextSwitchTo(build.context);
 	build.file = pmhash_file_create(index);

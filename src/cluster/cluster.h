@@ -276,9 +276,6 @@ extern void pmhash_insert_failed(Relation index, PmhashFile *file,
 /* The shared buffer that has a block of a main fork just now, or InvalidBuffer. */
 extern Buffer pmhash_buffer_of(PmhashNode node, BlockNumber block);
 
-/* The page of a shared buffer has been looked at in passing: it need not stay mapped. */
-extern void pmhash_buffer_leave(Buffer buffer);
-
 /* ---- file_error.c ---- */
 
 /* What to do about an invalid index: an errhint. */

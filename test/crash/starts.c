@@ -528,7 +528,7 @@ ExceptionalCondition(const char *condition, const char *type, const char *file, 
 
 /* ---- the rest of the cluster layer ---- */
 
-/* ---- counters, entries known to be dead, idle sessions, names: no start is decided by them ---- */
+/* ---- counters, entries known to be dead, names: no start is decided by them ---- */
 
 Size
 pmhash_dead_lists_size(void)
@@ -538,17 +538,6 @@ pmhash_dead_lists_size(void)
 
 void
 pmhash_dead_lists_init(void)
-{
-}
-
-Size
-pmhash_idle_sessions_size(void)
-{
-	return 0;
-}
-
-void
-pmhash_idle_sessions_init(void)
 {
 }
 
@@ -571,16 +560,6 @@ pmhash_counters_size(void)
 
 void
 pmhash_counters_init(void)
-{
-}
-
-void
-pmhash_counters_load(void)
-{
-}
-
-void
-pmhash_counters_save(int code, Datum arg)
 {
 }
 

@@ -8,22 +8,21 @@
  * the locks on the indexes are still held, it is added to what all see: the sums of
  * the server, which are always there, and the row of the index, by database and OID.
  *
- * Rows have a fixed number, pmhash.tracked_indexes: shared memory that grows (DSM)
- * cannot be read by the postmaster, and that is the only process that is left when the
- * last counting one has ended and the counters are saved.  An index that finds no row
- * is counted in the sums, and each time in not_tracked, which the view shows.
+ * Rows have a fixed number, pmhash.tracked_indexes: at the end of a transaction there must
+ * be no error for want of memory.  An index that finds no row is counted in the sums, and
+ * each time in not_tracked, which the view shows.
  *
- * Rows of indexes that have gone are removed by the cleaner of their database, by
- * a look at the counters there, and with the database.  Until then they are not
- * shown, as the view is about indexes that exist; nor does another index take them over
- * that is made with such an OID, nor another database (new_database.c).
+ * Rows of indexes that have gone are removed by the cleaner of their database, and with
+ * the database.  Until then they are not shown, as the view is about indexes that exist.
  *
  * Additions are atomic and hold the lock shared; rows come, go and are set to zero
  * under the exclusive one.  That there is no room for a row is seen under the shared
  * one: with more indexes than rows it is so at the end of each transaction.
  *
- * As the counters of PostgreSQL they survive a restart in order and no crash
- * (counters_file.c).
+ * All begin at zero with each start of the server.  They are not kept in the header of
+ * the index's file, where they would outlive it: a store to a clean page of a mapped file
+ * asks its file system, so look-ups would wait while that is frozen for a snapshot, and be
+ * SIGBUS where it has become read-only or, copying on write, is full.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +31,6 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
@@ -238,7 +236,7 @@ read_counts(pg_atomic_uint64 *n, PmhashCounts *counts)
 		counts->n[i] = pg_atomic_read_u64(&n[i]);
 }
 
-/* The rows of a database, InvalidOid for those of all, palloc'd; *n: how many. */
+/* The rows of a database, palloc'd; *n: how many. */
 PmhashCountersRow *
 pmhash_counters_rows(Oid database, int *n)
 {
@@ -257,9 +255,8 @@ pmhash_counters_rows(Oid database, int *n)
 	{
 		PmhashCountersRow *to = &result[*n];
 
-		if (OidIsValid(database) && row->key.database != database)
+		if (row->key.database != database)
 			continue;
-		to->database = row->key.database;
 		to->index = row->key.index;
 		to->since = row->since;
 		read_counts(row->n, &to->counts);
@@ -342,104 +339,32 @@ pmhash_counters_reset_server(void)
 }
 
 /*
- * An index of this database is being made: what one had that had its OID before, and
- * which no cleaner has come by since, is not its own.  Raises no error.
- */
-void
-pmhash_counters_forget_index(Oid index)
-{
-	RowKey		key = {MyDatabaseId, index};
-	bool		found;
-
-	if (rows == NULL)
-		return;
-	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
-	found = find_row(MyDatabaseId, index) != NULL;
-	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
-	if (!found)
-		return;
-	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
-	(void) hash_search(rows, &key, HASH_REMOVE, NULL);
-	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
-}
-
-/* A database has gone, or has no indexes of ours. */
-void
-pmhash_counters_forget_database(Oid database)
-{
-	HASH_SEQ_STATUS status;
-	Row		   *row;
-
-	if (rows == NULL)
-		return;
-	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
-	hash_seq_init(&status, rows);
-	while ((row = hash_seq_search(&status)) != NULL)
-	{
-		if (row->key.database == database)
-			(void) hash_search(rows, &row->key, HASH_REMOVE, NULL);
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
-}
-
-/*
- * Forget indexes of this database that are not there any more.  In a transaction; not
- * in one that has written, as it may have dropped an index that an abort brings back.
+ * Forget the indexes of a database that is not there any more, or those of this one that
+ * are not.
  *
  * A row is made by the transaction that creates its index after that has become
  * visible (xact.c, CommitTransaction calls ProcArrayEndTransaction before the
  * callbacks), so a snapshot taken after we have seen the row sees the index.
  */
 void
-pmhash_counters_forget_dropped(void)
+pmhash_counters_forget_dropped(Oid database)
 {
 	int			n;
-	PmhashCountersRow *known;
+	PmhashCountersRow *known = pmhash_counters_rows(database, &n);
 
-	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return;
-	known = pmhash_counters_rows(MyDatabaseId, &n);
+	/* one that has dropped an index may bring it back */
+	Assert(database != MyDatabaseId || !TransactionIdIsValid(GetTopTransactionIdIfAny()));
 	InvalidateCatalogSnapshot();
 	for (int i = 0; i < n; i++)
 	{
-		RowKey		key = {known[i].database, known[i].index};
+		RowKey		key = {database, known[i].index};
 
-		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(known[i].index)))
+		if (database == MyDatabaseId &&
+			SearchSysCacheExists1(RELOID, ObjectIdGetDatum(known[i].index)))
 			continue;
 		LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
 		(void) hash_search(rows, &key, HASH_REMOVE, NULL);
 		LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
 	}
 	pfree(known);
-}
-
-/* ---- for counters_file.c, in the postmaster ---- */
-
-static void
-restore_counts(pg_atomic_uint64 *n, const PmhashCounts *counts)
-{
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
-		pg_atomic_write_u64(&n[i], counts->n[i]);
-}
-
-/* One that finds no room is left out: there are fewer rows now than there were. */
-void
-pmhash_counters_restore_row(const PmhashCountersRow *from)
-{
-	Row		   *row = make_row(from->database, from->index);
-
-	if (row == NULL)
-		return;
-	row->since = from->since;
-	restore_counts(row->n, &from->counts);
-}
-
-/* Put the counters of the server back to what the last life has saved. */
-void
-pmhash_counters_restore_server(const PmhashServerCounters *server)
-{
-	sums->since = server->since;
-	restore_counts(sums->n, &server->counts);
-	pg_atomic_write_u64(&sums->lock_waits, server->lock_waits);
-	pg_atomic_write_u64(&sums->not_tracked, server->not_tracked);
 }

@@ -13,7 +13,7 @@
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
 
-/* In the order of the columns of the views and of the file. */
+/* In the order of the columns of the views. */
 typedef enum PmhashCounter
 {
 	PMHASH_LOOKUPS,				/* keys looked up alone */
@@ -42,10 +42,9 @@ typedef struct PmhashCounts
 	uint64		n[PMHASH_NCOUNTERS];
 } PmhashCounts;
 
-/* What all see; from and to the file, too. */
+/* What all see. */
 typedef struct PmhashCountersRow
 {
-	Oid			database;
 	Oid			index;
 	TimestampTz since;			/* counted from then on */
 	PmhashCounts counts;
@@ -63,7 +62,6 @@ typedef struct PmhashServerCounters
 
 struct PmhashFile;
 
-/* ---- counters.c ---- */
 extern Size pmhash_counters_size(void);
 extern void pmhash_counters_init(void);
 extern void pmhash_counters_flush(struct PmhashFile *file);
@@ -73,16 +71,6 @@ extern PmhashCountersRow *pmhash_counters_rows(Oid database, int *n);
 extern void pmhash_counters_server(PmhashServerCounters *server);
 extern void pmhash_counters_reset(Oid database, Oid index);
 extern void pmhash_counters_reset_server(void);
-extern void pmhash_counters_forget_index(Oid index);
-extern void pmhash_counters_forget_database(Oid database);
-extern void pmhash_counters_forget_dropped(void);
-
-/* ---- counters_file.c ---- */
-extern void pmhash_counters_load(void);
-extern void pmhash_counters_save(int code, Datum arg);
-
-/* ---- counters.c, for counters_file.c: at start and end, alone ---- */
-extern void pmhash_counters_restore_row(const PmhashCountersRow *row);
-extern void pmhash_counters_restore_server(const PmhashServerCounters *server);
+extern void pmhash_counters_forget_dropped(Oid database);
 
 #endif							/* PMHASH_COUNTERS_H */

@@ -18,8 +18,9 @@
  * that were handed out in earlier transactions only, what was used longest ago rests or
  * is unmapped.  The entry stays.
  *
- * A mapping keeps the space of a file that has been removed, and one of an index that has
- * handed its main fork to another (tablecmds.c, TryReuseIndex) will never be used again.
+ * A mapping keeps the space of a file that has been removed, unless that was cut off
+ * (life_cycle.c, remove_dropped), and one of an index that has handed its main fork to
+ * another (tablecmds.c, TryReuseIndex) will never be used again.
  * So mappings that an invalidation has made suspect are looked after at the end of
  * transactions, LOOKS_PER_TRANSACTION at most each time: soon after it they are unmapped if
  * the file has gone.  (What removes a file at commit does so before the invalidation goes
@@ -27,8 +28,7 @@
  * looked at again when any process has removed a file: the file of an index that has handed
  * it on goes without an invalidation of that index, and the cleaner removes files at any
  * time.  If they have not been used since, half a minute later they are unmapped in any
- * case, which costs the next user a mapping.  An idle session is woken up for that
- * (idle_sessions.c); in such a round each session looks at all.
+ * case, which costs the next user a mapping.
  *
  *-------------------------------------------------------------------------
  */
@@ -521,12 +521,12 @@ pmhash_file_is_gone(const PmhashFile *file)
  * at longest ago.
  */
 static void
-look_after_suspects(int most)
+look_after_suspects(void)
 {
 	int64		now = pmhash_clock_coarse();
 	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
 
-	for (int i = 0; i < most && !dlist_is_empty(&suspects); i++)
+	for (int i = 0; i < LOOKS_PER_TRANSACTION && !dlist_is_empty(&suspects); i++)
 	{
 		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
 		bool		first = entry->next_look == 0;
@@ -572,8 +572,6 @@ flush_counters(void)
 void
 pmhash_entries_at_end_of_transaction(void)
 {
-	static uint64 last_round = 0;
-	uint64		round = pmhash_look_round();
 	ListCell   *lc;
 
 	flush_counters();
@@ -585,7 +583,5 @@ pmhash_entries_at_end_of_transaction(void)
 	transaction += 2;
 	pmhash_mappings_trim(&mappings);
 	if (!dlist_is_empty(&suspects))
-		look_after_suspects(round == last_round ? LOOKS_PER_TRANSACTION : INT_MAX);
-	last_round = round;
-	pmhash_looked_in_round(round, mappings.n_awake + mappings.n_resting > 0);
+		look_after_suspects();
 }

@@ -65,11 +65,4 @@ extern bool pmhash_file_is_gone(const PmhashFile *file);
 extern void pmhash_entries_file_removed(uint64 file_id, bool others_map_it);
 extern void pmhash_entries_at_end_of_transaction(void);
 
-/* ---- idle_sessions.c ---- */
-extern Size pmhash_idle_sessions_size(void);
-extern void pmhash_idle_sessions_init(void);
-extern uint64 pmhash_look_round(void);
-extern void pmhash_looked_in_round(uint64 round, bool mapped);
-extern void pmhash_wake_idle_sessions(void);
-
 #endif							/* PMHASH_FILE_CACHE_H */

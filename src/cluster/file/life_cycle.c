@@ -31,6 +31,7 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "access/relation.h"
@@ -38,6 +39,7 @@
 #include "catalog/index.h"
 #include "catalog/storage.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -79,6 +81,29 @@ static bool forks_replaced = false; /* has this transaction deleted some? */
 static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
+
+/* ---- removal ---- */
+
+/*
+ * Remove a file that goes with a committed transaction.  Nobody uses it any more, as the
+ * transaction has locked its index, but idle sessions may keep it mapped for days.  So it
+ * is cut off, as the server does with its own files (md.c, mdunlinkfork), for its space to
+ * be free at once: when it has no name any more, so that none meets it cut off.
+ */
+static void
+remove_dropped(const char *path)
+{
+	int			fd = BasicOpenFile(path, O_WRONLY | PG_BINARY);
+
+	pmhash_unlink(path);
+	if (fd < 0)
+		return;
+	if (ftruncate(fd, 0) != 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not truncate removed file: %m")));
+	(void) close(fd);
+}
 
 /* ---- the list ---- */
 
@@ -480,7 +505,7 @@ pmhash_files_committed(void)
 			if (dropped++ >= REMOVED_AT_COMMIT && pmhash_cleaners_run())
 				pmhash_request_cleaning_at_commit();
 			else
-				pmhash_unlink(p->path);
+				remove_dropped(p->path);
 		}
 		free_pending(p);
 	}

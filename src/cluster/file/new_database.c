@@ -77,7 +77,7 @@ pmhash_remove_dropped(Oid database)
 	uint64	   *files;
 	int			n;
 
-	pmhash_counters_forget_database(database);
+	pmhash_counters_forget_dropped(database);
 	files = pmhash_list_files(database, &n);
 	for (int i = 0; i < n; i++)
 	{
@@ -136,7 +136,6 @@ pmhash_database_is_new(Oid database)
 {
 	if (pmhash_shared == NULL)
 		return;
-	pmhash_counters_forget_database(database);
 	if (pmhash_shared->usable && pmhash_pool_is_present())
 		remove_files(database);
 	else if (!oid_is_given)

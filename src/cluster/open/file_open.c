@@ -727,31 +727,6 @@ pmhash_may_have_file(Relation index, const PmhashFile *file)
 }
 
 /*
- * pmhash_file_looks_valid
- *		Is the file that a stub names there and usable, and no persistent memory, as
- *		far as that shows without mapping it?
- *
- * For those that look at thousands: nothing is remembered.  Of an index that is not
- * temporary, on a server that is not in recovery.  path: MAXPGPATH bytes, for its
- * path.  False: only a closer look tells (pmhash_named_file_doubt).
- */
-bool
-pmhash_file_looks_valid(const PmhashStub *stub, char *path, PmhInode *inode)
-{
-	PmhashIdentity id;
-	PmhError	error;
-	uint64_t	instance;
-
-	if ((stub->flags & PMHASH_STUB_NEW_FILE) != 0 ||
-		!pmhash_stub_serves(stub->flags, PMHASH_READ))
-		return false;
-	pmhash_file_path(path, MyDatabaseId, stub->file_id);
-	return pmh_examine(path, &id, &instance, inode, &error) == PMH_OK &&
-		instance == pmhash_shared->instance && inode->never_pmem &&
-		doubt_about(&id, stub, false) == PMHASH_REASON_NONE;
-}
-
-/*
  * Bytes that a file occupies.  One that has shrunk keeps its length until the
  * next start of the server, with nothing past its end in use.
  */

@@ -21,8 +21,6 @@ extern void pmhash_index_examine(Relation index, const PmhashStub *stub);
 extern PmhashFile *pmhash_file_open_filling(Relation index, uint64 file_id);
 extern bool pmhash_index_path(Relation index, bool zero_on_error,
 							  uint64 *file_id, char *path);
-extern bool pmhash_file_looks_valid(const PmhashStub *stub, char *path,
-									PmhInode *inode);
 extern int64 pmhash_inode_bytes(const PmhInode *inode);
 
 /* ---- file_create.c ---- */

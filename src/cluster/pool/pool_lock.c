@@ -11,7 +11,6 @@
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,7 +22,6 @@
 
 #define LOCK_WAIT_MS	5000	/* for the last processes of a dead server */
 #define LOCK_STEP_MS	50
-#define LOCK_TEXT		16		/* bytes in the lock file */
 
 /* The lock file, held by the postmaster, inherited; or -1. */
 static int	lock_fd = -1;
@@ -34,19 +32,6 @@ static int	lock_fd = -1;
  * postmaster can still learn by the other.
  */
 static int	ask_fd = -1;
-
-/* Is the process that wrote its id into the lock file still there? */
-static bool
-holder_is_alive(void)
-{
-	char		text[32] = {0};
-	pid_t		pid;
-
-	if (pread(lock_fd, text, sizeof(text) - 1, 0) <= 0)
-		return false;
-	pid = (pid_t) atol(text);
-	return pid > 1 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
-}
 
 /*
  * Give the lock up.  A pool that is not ours is its owner's: don't keep that server
@@ -123,24 +108,6 @@ pmhash_require_pool_present(void)
 }
 
 /*
- * Say in the lock file which process has the lock, so that a server that meets it need
- * not wait.  Always as many bytes, so that a full disk does not matter; where they can't
- * be written, the lock does without.
- */
-static void
-sign_lock(void)
-{
-	char		text[LOCK_TEXT];
-
-	memset(text, ' ', sizeof(text));
-	snprintf(text, sizeof(text), "%d", (int) getpid());
-	text[strlen(text)] = ' ';
-	text[sizeof(text) - 1] = '\n';
-	if (pwrite(lock_fd, text, sizeof(text), 0) < 0)
-		ereport(DEBUG1, (errmsg_internal("pmhash: could not sign the lock file: %m")));
-}
-
-/*
  * open(), which waits if others have what it needs: a start that gave up for that would
  * be without pmhash until the next one.
  */
@@ -186,7 +153,7 @@ lock_open_file(const char *path, char *reason)
 	{
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return pmhash_fail(reason, "could not lock file \"%s\": %s", path, strerror(errno));
-		if (waited >= LOCK_WAIT_MS || holder_is_alive())
+		if (waited >= LOCK_WAIT_MS)
 			return pmhash_fail(reason, "directory \"%s\" is in use by another server",
 							   pmhash_pool_path());
 		pg_usleep(LOCK_STEP_MS * 1000L);
@@ -198,8 +165,7 @@ lock_open_file(const char *path, char *reason)
  * Lock the pool against other servers.  flock belongs to the open file, so
  * children keep it after the postmaster is killed, as long as one of them
  * writes.  A new postmaster on this data directory may meet the last of them
- * (syslogger); it waits for those, but not for a living other postmaster.  A lock that
- * we have is given up first.
+ * (syslogger), and waits for those.  A lock that we have is given up first.
  */
 bool
 pmhash_pool_lock(char *reason)
@@ -209,10 +175,7 @@ pmhash_pool_lock(char *reason)
 	pmhash_pool_unlock();
 	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());
 	if (open_lock(path, reason) && lock_open_file(path, reason))
-	{
-		sign_lock();
 		return true;
-	}
 	pmhash_pool_unlock();
 	return false;
 }

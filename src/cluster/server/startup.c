@@ -82,7 +82,6 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(pmhash_standby_shmem_size());
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
 	RequestAddinShmemSpace(pmhash_counters_size());
-	RequestAddinShmemSpace(pmhash_idle_sessions_size());
 	RequestAddinShmemSpace(pmhash_imports_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
@@ -144,7 +143,6 @@ init_shared_memory(void)
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();
 	pmhash_counters_init();
-	pmhash_idle_sessions_init();
 	pmhash_imports_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 	{
@@ -223,8 +221,6 @@ shared_memory_startup(void)
 	if (!found)
 	{
 		init_shared_memory();
-		pmhash_counters_load();
-		on_shmem_exit(pmhash_counters_save, (Datum) 0);
 		start_pool();
 	}
 	LWLockRelease(AddinShmemInitLock);

@@ -53,7 +53,7 @@ fill_in_counts(const PmhashCounts *counts, Datum *value, int at)
 
 /*
  * pmhash.stat_index_counters(out index oid, counters, out stats_reset): the indexes of
- * this database that have been counted.  Those that have gone are forgotten.
+ * this database that have been counted.
  */
 Datum
 pmhash_stat_index_counters(PG_FUNCTION_ARGS)
@@ -63,7 +63,6 @@ pmhash_stat_index_counters(PG_FUNCTION_ARGS)
 	int			n;
 
 	pmhash_materialized(fcinfo);
-	pmhash_counters_forget_dropped();
 	rows = pmhash_counters_rows(MyDatabaseId, &n);
 	for (int i = 0; i < n; i++)
 	{

@@ -45,9 +45,6 @@ failed_state(const PmhashRebuild *rebuild, bool details)
 	TimestampTz next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
 	const char *what = rebuild->failure;
 
-	if (!OidIsValid(rebuild->index))
-		return psprintf("invalid: too many rebuilds have failed; next try at %s",
-						timestamptz_to_str(next));
 	if (!details)
 		what = psprintf("SQLSTATE %s", unpack_sql_state(rebuild->sqlstate));
 	return psprintf("rebuild failed: %s; next try at %s", what,
@@ -171,58 +168,6 @@ describe(Relation index, Datum *values, bool *nulls)
 }
 
 /*
- * The main fork of an index, if the index is there, and its pages are in shared
- * buffers: not those of a temporary one.
- */
-static bool
-shared_fork_of(Oid relid, PmhashNode *node)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	Form_pg_class form;
-	bool		shared;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	shared = form->relpersistence != RELPERSISTENCE_TEMP && OidIsValid(form->relfilenode);
-	*node = pmhash_make_node(OidIsValid(form->reltablespace) ? form->reltablespace :
-							 MyDatabaseTableSpace, MyDatabaseId, form->relfilenode);
-	ReleaseSysCache(tuple);
-	return shared;
-}
-
-/*
- * The same as describe() for an index as most are, valid, its file in the page cache
- * and its stub in shared buffers, without opening the index: that is most of what
- * looking at it costs, in time and memory.  False if it is not such a one, or has no row
- * in pg_index.  We hold a lock on it.
- */
-static bool
-describe_from_outside(Oid relid, Datum *values, bool *nulls)
-{
-	PmhashNode	node;
-	PmhashStub	stub;
-	char		path[MAXPGPATH];
-	PmhInode	inode;
-
-	if (!pmhash_service_available() || RecoveryInProgress() ||
-		!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid)) ||
-		!shared_fork_of(relid, &node) || !pmhash_stub_peek(node, &stub) ||
-		!pmhash_file_looks_valid(&stub, path, &inode))
-		return false;
-	if (pmhash_may_see_details_of(relid))
-	{
-		values[1] = CStringGetTextDatum(path);
-		nulls[1] = false;
-	}
-	values[2] = CStringGetTextDatum("cache");
-	values[3] = Int64GetDatum(pmhash_inode_bytes(&inode));
-	values[4] = CStringGetTextDatum("valid");
-	nulls[2] = nulls[3] = nulls[4] = false;
-	return true;
-}
-
-/*
  * Is it a state of a file that will not change by itself as long as what makes the index
  * is not complete?  On a standby none is built before.  On a primary a rebuilder passes
  * by what is not ready for inserts, as CREATE INDEX CONCURRENTLY leaves it before it
@@ -234,8 +179,7 @@ stays_so(const char *state, bool ready)
 	if (strcmp(state, "valid") == 0)
 		return true;
 	return strncmp(state, "disabled", strlen("disabled")) != 0 &&
-		strcmp(state, "unreadable") != 0 && strcmp(state, "damaged") != 0 &&
-		(!ready || RecoveryInProgress());
+		strcmp(state, "unreadable") != 0 && (!ready || RecoveryInProgress());
 }
 
 /*
@@ -276,12 +220,6 @@ file_row(Oid relid, Datum *values, bool *nulls)
 	{
 		values[4] = CStringGetTextDatum("locked");
 		nulls[4] = false;
-		return true;
-	}
-	if (describe_from_outside(relid, values, nulls))
-	{
-		mind_incomplete(relid, values);
-		UnlockRelationOid(relid, AccessShareLock);
 		return true;
 	}
 	index = pmhash_open_listed(relid, &damaged);

@@ -98,7 +98,6 @@ typedef enum PmhashLook
 
 extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
-extern bool pmhash_stub_peek(PmhashNode node, PmhashStub *stub);
 extern PmhashLook pmhash_stub_look_at(PmhashNode node, PmhashStub *stub);
 extern PmhashLook pmhash_stub_look(Relation index, PmhashStub *stub);
 extern void pmhash_stub_may_go(PmhashNode node, PmhashLook look);

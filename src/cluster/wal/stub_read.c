@@ -128,24 +128,7 @@ look_at_buffer(PmhashNode node, PmhashStub *stub, PmhashLook *look)
 		return false;
 	*look = take_stub(buffer, stub) && pmhash_stub_is_known(stub) ? PMHASH_LOOK_STUB :
 		PMHASH_LOOK_OTHER;
-	pmhash_buffer_leave(buffer);
 	return true;
-}
-
-/*
- * pmhash_stub_peek
- *		The stub of an index that is not temporary, if its page is in shared buffers.
- *
- * For those that look at thousands: opens neither the index, whose main fork 'node'
- * is, nor the fork, of which it only asks whether it is there; nor do the pages stay
- * mapped.  False: only pmhash_stub_read tells.  The caller holds a lock on the index.
- */
-bool
-pmhash_stub_peek(PmhashNode node, PmhashStub *stub)
-{
-	PmhashLook	look;
-
-	return look_at_buffer(node, stub, &look) && look == PMHASH_LOOK_STUB;
 }
 
 /*

@@ -308,7 +308,6 @@ primary_round(bool settled)
 
 	timeout = Min(timeout, other);
 	renew_nonce_now_and_then();
-	pmhash_wake_idle_sessions();
 	pmhash_notice_failed_writes(go_on_writing);
 	next = pmhash_see_to_databases(settled);
 	if (!settled)

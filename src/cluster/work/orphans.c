@@ -381,7 +381,7 @@ pmhash_remove_orphans(void)
 	list_owned(&owners);
 	PMH_STOP_POINT("cleaner_before_removal");
 	kept = remove_orphans(&files, &owners);
-	pmhash_counters_forget_dropped();
+	pmhash_counters_forget_dropped(MyDatabaseId);
 	return kept > 0 ? PMHASH_WORKER_LEFT_SOME :
 		owners.known.n + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
 		PMHASH_WORKER_DONE;

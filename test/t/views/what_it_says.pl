@@ -396,34 +396,6 @@ STATES
 		'valid', 'what is put back is valid');
 	$node->safe_psql('postgres', "REINDEX INDEX $_") foreach qw(cut_k damaged_k others_k gone_k);
 	is($node->safe_psql('postgres', $states), $all_valid, 'all are valid again');
-
-	# Of many indexes: what a session has of shared memory afterwards.
-	my $many = 600;
-	$node->append_conf('postgresql.conf', "shared_buffers = 128MB");
-	$node->restart;
-	$node->safe_psql('postgres', <<SQL);
-CREATE TABLE p (k int4) PARTITION BY LIST (k);
-DO \$\$ BEGIN
-	FOR i IN 1 .. $many LOOP
-		EXECUTE format('CREATE TABLE p_%s PARTITION OF p FOR VALUES IN (%s)', i, i);
-	END LOOP;
-END \$\$;
-CREATE INDEX ON p USING pmhash (k);
-SQL
-	my $looker = $node->background_psql('postgres');
-
-	sub shared_memory
-	{
-		my ($query) = @_;
-		my $answer = $looker->query_safe($query);
-		my ($kb) = slurp_file('/proc/' . $looker->query_safe('SELECT pg_backend_pid()') . '/status') =~ /^RssShmem:\s+(\d+) kB/m;
-		return ($answer, $kb);
-	}
-	my ($sizes, $before) = shared_memory('SELECT count(*) FROM pg_index WHERE pg_relation_size(indexrelid) > 0');
-	my ($valid, $after) = shared_memory(q(SELECT count(*) FROM pmhash.indexes WHERE state = 'valid'));
-	is($valid, $many + @indexes + 1, 'all of them are valid');
-	cmp_ok($after - $before, '<', 2000, 'kB of shared memory that are mapped afterwards, beyond what pg_relation_size takes');
-	$looker->quit;
 	$node->stop;
 }
 
