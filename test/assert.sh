@@ -8,14 +8,15 @@
 #							is left out then
 #		--parts LIST		of: plain release discard valgrind (default: all)
 #		--tests LIST		TAP files of the part plain (default: all)
-#		--server PREFIX		a server for plain and discard that was built so before
+#		--server PREFIX		a server that was built before as these parts need it
+#		--source DIRECTORY	its source (for valgrind)
 #		--keep				leave builds and logs
 #
 # plain		regress, isolation and all TAP files
 # release	a server that forgets each relation and catalog entry that nobody holds, and
 #			copies, writes and reads each tree of a query: regress and isolation
-# discard	debug_discard_caches = 1: some files of regress
-# valgrind	the same files, each process of the server under valgrind
+# discard	debug_discard_caches = 1 in each session: some files of regress (all take a day)
+# valgrind	three files, each process of the server under valgrind
 #
 # "TRAP:" in any log of a server is a failure, and an error of valgrind's with pmhash in
 # its stack.  Root or sudo for packages.  Takes hours.  Prints at the end
@@ -30,21 +31,24 @@ top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 
 FORGETFUL="-DRELCACHE_FORCE_RELEASE -DCATCACHE_FORCE_RELEASE -DCOPY_PARSE_PLAN_TREES
 	-DWRITE_READ_PARSE_PLAN_TREES -DRAW_EXPRESSION_COVERAGE_TEST -DUSE_VALGRIND"
-# what is slow is tried with these
+# what is slow is tried with these, and what is slower still with those
 SOME="basic duplicates dml expressions exclusion join page_scan vacuum"
+FEW="boolean expressions vacuum"
 
 keep=false
 parts="plain release discard valgrind"
 tests=
 server=
+source=
 majors=
 arguments=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
-		--parts|--tests|--server) [ $# -ge 2 ] || exit 2 ;;&
+		--parts|--tests|--server|--source) [ $# -ge 2 ] || exit 2 ;;&
 		--parts) parts=$2; shift ;;
 		--tests) tests=$2; shift ;;
 		--server) server=$2; shift ;;
+		--source) source=$2; shift ;;
 		--keep) keep=true ;;
 		18|19) majors="$majors $1" ;;
 		*) sed -n '3,/^#	N passed/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
@@ -111,18 +115,21 @@ suites()
 	$keep && mv "$scratch" "$work/${name// /-}" || rm -rf "$scratch"
 }
 
-# under_valgrind PREFIX LOGS: its server runs under valgrind from now on
+# under_valgrind PREFIX LOGS SOURCE: its server runs under valgrind from now on
 under_valgrind()
 {
 	mv "$1/bin/postgres" "$1/bin/postgres.real" &&
 		install -d -m 1777 "$2" &&
+		install -m 644 "$top/test/analyzers/valgrind.supp" "$2.supp" &&
 		cat >"$1/bin/postgres" <<-EOF &&
 			#!/bin/sh
 			# (what it does not know of a processor's ways to flush)
 			export PMEM_NO_CLWB=1 PMEM_NO_CLFLUSHOPT=1
+			# (initdb's part has nothing of pmhash, and would take longer than all else)
+			case "\$1" in --boot|--single|--check|-V) exec "\${0%/*}/postgres.real" "\$@" ;; esac
 			# (the one beside it, wherever it is copied to: the server finds its files by its path)
-			exec valgrind -q --leak-check=no --error-limit=no --suppressions="$2/../source/src/tools/valgrind.supp" \\
-				--log-file="$2/%p" "\${0%/*}/postgres.real" "\$@"
+			exec valgrind -q --leak-check=no --error-limit=no --suppressions="$3/src/tools/valgrind.supp" \\
+				--suppressions="$2.supp" --log-file="$2/%p" "\${0%/*}/postgres.real" "\$@"
 		EOF
 		chmod 755 "$1/bin/postgres"
 }
@@ -137,7 +144,7 @@ valgrind_found()
 
 part()						# major part
 {
-	local directory=$work/$1 plain=${server:-$work/$1/plain} release=$work/$1/release
+	local directory=$work/$1 plain=${server:-$work/$1/plain} release=${server:-$work/$1/release}
 
 	case $2 in
 		plain|discard) [ -x "$plain/bin/postgres" ] || build_server "$1" plain || return 1 ;;
@@ -154,11 +161,12 @@ part()						# major part
 			suites "$1 release" "$release"
 			;;
 		discard)
-			suites "$1 discard" "$plain" PMHASH_REGRESS="$SOME" PG_TEST_INITDB_EXTRA_OPTS="-c debug_discard_caches=1"
+			# (not initdb, which takes half an hour then)
+			suites "$1 discard" "$plain" PMHASH_REGRESS="$SOME" PGOPTIONS="-c debug_discard_caches=1"
 			;;
 		valgrind)
-			under_valgrind "$release" "$directory/valgrind" || return 1
-			suites "$1 valgrind" "$release" PMHASH_REGRESS="$SOME" PGCTLTIMEOUT=600
+			cp -a "$release" "$work/valgrind" && chown -R "$(account)" "$work/valgrind" && under_valgrind "$work/valgrind" "$directory/valgrind" "${source:-$directory/source}" || return 1
+			suites "$1 valgrind" "$work/valgrind" PMHASH_REGRESS="$FEW" PGCTLTIMEOUT=600
 			stage_passed=1 stage_failed=0
 			! valgrind_found "$directory/valgrind" || stage_passed=0 stage_failed=1
 			add_counts "$1 valgrind's errors" 0

@@ -16,8 +16,8 @@
  * and at the end.
  *
  * A server that is killed in the middle of a question trusts nothing afterwards
- * (witness.c), and syncfs() may take a second.  So it is not asked again before 1,000
- * times as long has passed, however often checkpoints come: of 1,000 kills one at the
+ * (witness.c), and syncfs() may take a second.  So it is not asked again before 2,000
+ * times as long has passed, however often checkpoints come: of 2,000 kills one at the
  * most meets a question.  A CHECKPOINT that a user says has it asked at once.
  *
  *-------------------------------------------------------------------------
@@ -37,7 +37,7 @@
 #include "cluster/trust/trust.h"
 
 #define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
-#define ASKING_SHARE	1000	/* one part in so many of the time is spent asking ... */
+#define ASKING_SHARE	2000	/* one part in so many of the time is spent asking ... */
 #define LONGEST_REST	300000	/* ms: ... if that takes less than a third of a second */
 #define ASKED_NOW		1		/* ask_from while it is asked: long ago, and not what a user sets */
 #define SHORT_PASS		100		/* ms: little has been written meanwhile, then */

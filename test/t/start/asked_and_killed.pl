@@ -183,7 +183,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 		faults('syncfs', 'fail', '', 'off', 0);
 	}
 
-	# ... but after five minutes in any case, here 0.3 seconds: 1,000 times as long would be 17 minutes
+	# ... but after five minutes in any case, here 0.3 seconds: 2,000 times as long would be half an hour
 	{
 		my $first;
 
