@@ -32,7 +32,7 @@
 #include "cluster/rebuild_table.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
-#include "cluster/standby_view.h"
+#include "cluster/standby_state.h"
 #include "cluster/stub.h"
 #include "cluster/try.h"
 #define FILES_COLUMNS	5

@@ -33,6 +33,5 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	pmhash_engine_hooks_init();
 	pmhash_session_files_init(pmhash_unlink);
 	pmhash_standby_redo_init();
-	pmhash_standby_database_init();
 	pmhash_worker_init();
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * standby.c
- *	  The files of a server in recovery: the table of their states.
+ *	  The files of a server in recovery: the table of their states, and which are to be
+ *	  built.
  *
  * standby.h says what the states mean, and src/README which rules hold:
  * "Standbys".  A row in the table belongs to one file id; ids stand in an array of
@@ -9,10 +10,9 @@
  * searches often remembers until pmhash_standby.changes steps).
  *
  * A process that finds something wrong sends the file to NONE.  Then it must never be
- * used again, neither by scans now nor after a restart or a promotion: its row in
- * <pool>/standby is cleared, and the file removed.  One of both is enough; if not
- * even that can be done, pmhash is given up for this run and the token of trust
- * goes (pmhash_refuse_trust).
+ * used again, neither by scans now nor after a restart or a promotion: it is removed, or
+ * its header says so.  If not even that can be done, pmhash is given up for this run and
+ * the token of trust goes (pmhash_refuse_trust).
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +40,12 @@
 #include "cluster/standby_state.h"
 #include "cluster/stub.h"
 #include "engine/stop_point.h"
+
+/* Tries after which a file that WAL has announced belongs to no index. */
+#define MAX_UNFOUND		12
+
+/* As so many tries count those that have found it incomplete: 16 s to the next. */
+#define FOUND_LOOKS		4
 
 /* ---- shared memory ---- */
 
@@ -74,7 +80,6 @@ pmhash_standby_shmem_init(void)
 	pg_atomic_init_u64(&standby->changes, 1);
 	pg_atomic_init_u64(&standby->applied, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&standby->reached, 0);
-	pg_atomic_init_u32(&standby->resumed, 0);
 	pg_atomic_init_u32(&standby->slot_wanted, 0);
 	pg_atomic_init_u32(&standby->full, 0);
 	pmhash_shared->standby = standby;
@@ -141,8 +146,8 @@ note_full(void)
 }
 
 /* Is there a row for one more file?  If not the log says so.  Under the lock. */
-bool
-pmhash_standby_has_room(void)
+static bool
+has_room(void)
 {
 	bool		room = free_row() < PMHASH_STANDBY_FILES;
 
@@ -223,7 +228,7 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 }
 
 /*
- * Neither the file nor the note that it is LIVE can be taken away: a later start,
+ * Neither the file nor its note that it is LIVE can be taken away: a later start,
  * or a promotion, would take it for up to date.
  */
 static void
@@ -260,15 +265,13 @@ pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char
 	char		path[MAXPGPATH];
 	char		new_path[MAXPGPATH];
 	char		delta_path[MAXPGPATH];
-	bool		removed;
 
 	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
 	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
-	removed = unlink(path) == 0 || errno == ENOENT;
-	(void) unlink(delta_path);
 
 	/* What the builder is filling it removes itself, or the next one. */
-	if (was_live && !pmhash_standby_unkeep(row) && !removed)
+	(void) unlink(delta_path);
+	if (unlink(path) != 0 && errno != ENOENT && was_live && !pmhash_standby_note_lost(path))
 		give_pool_up(path);
 	pmhash_removal_replayed(row->file_id);
 	row->wanted = wanted;
@@ -293,14 +296,10 @@ pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
 	}
 }
 
-/*
- * Pages of the pool may be older than what was stored there: those of the files, and that
- * which `applied` is on, of which a file that is built from now on says more.
- */
+/* Pages of the files may be older than what was stored there. */
 bool
 pmhash_standby_distrust(const char *why)
 {
-	char		reason[PMHASH_REASON_SIZE];
 	bool		ours;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
@@ -312,33 +311,32 @@ pmhash_standby_distrust(const char *why)
 				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 						pmhash_pool_path(), why)));
 	}
-	if (ours && !pmhash_standby_restate_applied(reason))
-	{
-		ereport(LOG, (errmsg("pmhash: %s", reason)));
-		pmhash_refuse_trust(pmhash_shared->control.journal_instance);
-	}
 	LWLockRelease(pmhash_standby_lock);
 	return ours;
 }
 
 /*
- * A backend has found a file to be damaged, or gone, that was LIVE in this life.  There
- * may be a later one by now, of which that says nothing.  Raises no ERROR.
+ * A process has found a file to be damaged, or gone, that was LIVE in this life.  There
+ * may be a later one by now, of which that says nothing.  Nor past a promotion, when
+ * processes that use the file mark the stub.  True if it is lost by that.  Raises no ERROR.
  */
-void
+bool
 pmhash_standby_lost(uint64 file_id, uint64 life, const char *why)
 {
 	PmhashStandbyRow *row;
+	bool		lost;
 
 	if (!pmhash_standby_is_active())
-		return;
+		return false;
 	PMH_STOP_POINT("standby_before_lost");
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = find_own(file_id);
-	if (pmhash_shared->standby->active && row != NULL &&
-		row->status == PMHASH_STANDBY_LIVE && row->life == life)
+	lost = pmhash_shared->standby->active && row != NULL &&
+		row->status == PMHASH_STANDBY_LIVE && row->life == life;
+	if (lost)
 		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
 	LWLockRelease(pmhash_standby_lock);
+	return lost;
 }
 
 /* ---- databases that are dropped ---- */
@@ -388,13 +386,137 @@ pmhash_standby_database_dropped(Oid database)
 	LWLockRelease(pmhash_standby_lock);
 }
 
+/* ---- what is to be built ---- */
+
+/* Was this server's own as a primary; and it is not known whether it is logged. */
+bool
+pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row)
+{
+	return row->status == PMHASH_STANDBY_LIVE && row->timeline == 0 &&
+		!OidIsValid(row->heap);
+}
+
+/*
+ * The stub says that it is logged; the file has not been given up, so no FILE_NEW or
+ * FILE_GONE has come, so it has been logged ever since.  Noted for the promotion, which may
+ * come after a restart, before a builder has looked again.
+ */
+static void
+note_logged(const PmhashStandbyIndex *of)
+{
+	PmhashStandbyRow *row;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = pmhash_standby_find(of->file_id);
+	if (row != NULL && pmhash_standby_may_be_unlogged(row) &&
+		row->database == of->database)
+	{
+		row->heap = of->heap;
+		if (!pmhash_standby_note_heap(row))
+			row->heap = InvalidOid; /* look again */
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
+bool
+pmhash_standby_wants(const PmhashStandbyIndex *of)
+{
+	PmhashStandbyRow *row;
+	bool		adopted;
+	bool		wants;
+
+	if (!pmhash_standby_is_active() || pmhash_shared->standby->newer ||
+		!pmhash_standby_reached())
+		return false;
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	row = pmhash_standby_find(of->file_id);
+	adopted = row != NULL && pmhash_standby_may_be_unlogged(row);
+	wants = row != NULL ?
+		row->status == PMHASH_STANDBY_NONE && row->database == of->database :
+		has_room();
+	if (wants && row != NULL && row->next_try > pmhash_clock_ms())
+		wants = false;
+	LWLockRelease(pmhash_standby_lock);
+	if (adopted)
+		note_logged(of);
+	return wants;
+}
+
+void
+pmhash_standby_wanted_later(const PmhashStandbyIndex *of)
+{
+	PmhashStandbyRow *row;
+
+	if (!pmhash_standby_is_active() || !pmhash_standby_reached())
+		return;
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = pmhash_standby_enter(of->file_id, of->database);
+	if (row != NULL && row->database == of->database &&
+		row->status == PMHASH_STANDBY_NONE)
+	{
+		row->heap = of->heap;
+		row->wanted = true;
+		row->looks = Min(row->looks, FOUND_LOOKS);
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
+/*
+ * A file that is wanted, and due: its database.  It may be that its index is not to
+ * be seen yet, or never will be (an abort that a crash has hidden): so there are
+ * pauses, and after some looks, when the last one has had its time, it is forgotten.
+ */
+static Oid
+due_database(PmhashStandbyRow *row, int64 now, int64 *next)
+{
+	Oid			database = row->database;
+
+	if (row->file_id == 0 || row->status != PMHASH_STANDBY_NONE)
+		return InvalidOid;
+	if (row->wanted && (row->next_try > now || row->next_look > now))
+	{
+		*next = Min(*next, Max(row->next_try, row->next_look));
+		return InvalidOid;
+	}
+	if (!row->wanted || row->looks >= MAX_UNFOUND)
+	{
+		pmhash_standby_forget(row);
+		return InvalidOid;
+	}
+	row->looks++;
+	row->next_look = now + pmhash_pause(row->looks, PMHASH_LONGEST_PAUSE);
+	*next = Min(*next, row->next_look);
+	return database;
+}
+
+List *
+pmhash_standby_due_databases(int64 *next)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	int64		now = pmhash_clock_ms();
+	List	   *databases = NIL;
+
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		Oid			database;
+
+		if (standby->id[i] == 0)
+			continue;
+		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+		database = due_database(&standby->row[i], now, next);
+		LWLockRelease(pmhash_standby_lock);
+		if (OidIsValid(database))
+			databases = list_append_unique_oid(databases, database);
+	}
+	return databases;
+}
+
 /* ---- which scans may use a file ---- */
 
 /*
- * Has replay come as far as what was LIVE before this run had been applied (S3), and past
- * the record in which that run was killed (S2)?
- * On another timeline than that was on, the startup process gives these files up
- * (S4), at the record that switches to it.
+ * Has replay come past all records of which files that were LIVE before this run may have
+ * something (S3)?  On another timeline than that was on, the startup process gives these
+ * files up (S4), at the record that switches to it.
  */
 bool
 pmhash_standby_reached(void)
@@ -404,8 +526,8 @@ pmhash_standby_reached(void)
 
 	if (pg_atomic_read_u32(&standby->reached) != 0)
 		return true;
-	if (GetXLogReplayRecPtr(&timeline) < standby->touched ||
-		timeline != standby->skip_timeline)
+	if (GetXLogReplayRecPtr(&timeline) < standby->last_begun ||
+		timeline != standby->last_timeline)
 		return false;
 	pg_atomic_write_u32(&standby->reached, 1);
 	return true;
@@ -442,16 +564,6 @@ pmhash_standby_still_live(PmhashFile *file)
 		return false;
 	file->standby_changes = changes;
 	return true;
-}
-
-/* Is there a LIVE file of this id, of that database?  Alone, or under the lock. */
-bool
-pmhash_standby_owns(Oid database, uint64 file_id)
-{
-	PmhashStandbyRow *row = pmhash_standby_find(file_id);
-
-	return row != NULL && row->database == database &&
-		row->status == PMHASH_STANDBY_LIVE;
 }
 
 /* The 64-bit number of a transaction id that is not older than 2^31 ids. */
@@ -527,45 +639,24 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 	return fits;
 }
 
-/* ---- for views ---- */
-
-/* What is known of a file on a standby: zeroes, and no_place, if it has no row. */
-void
-pmhash_standby_state(uint64 file_id, PmhashStandbyState *state)
+/*
+ * For views: what is known of a file, all zeroes if it has no row.  False if it could not
+ * have one, as none is free.
+ */
+bool
+pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy)
 {
 	PmhashStandbyRow *row;
+	bool		has_place;
 
-	memset(state, 0, sizeof(*state));
+	memset(copy, 0, sizeof(*copy));
 	if (!pmhash_standby_is_active())
-		return;
+		return true;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = find_own(file_id);
-	state->no_place = row == NULL && free_row() == PMHASH_STANDBY_FILES;
+	has_place = row != NULL || free_row() < PMHASH_STANDBY_FILES;
 	if (row != NULL)
-	{
-		state->status = row->status;
-		state->reached = !row->restored || pmhash_standby_reached();
-		state->phase = row->phase;
-		state->done = row->done;
-		state->total = row->total;
-		state->xid = row->xid;
-		state->usable_xmin = XidFromFullTransactionId(row->usable_xmin);
-		state->delta_length = pg_atomic_read_u64(&row->delta_ops);
-		state->failures = row->failures;
-		state->sqlstate = row->sqlstate;
-		state->next_try = row->next_try;
-		strlcpy(state->message, row->message, sizeof(state->message));
-	}
+		*copy = *row;
 	LWLockRelease(pmhash_standby_lock);
-}
-
-XLogRecPtr
-pmhash_standby_applied(TimeLineID *timeline)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	XLogRecPtr	lsn = pg_atomic_read_u64(&standby->applied);
-
-	if (timeline != NULL)
-		*timeline = standby->applied_timeline;
-	return lsn;
+	return has_place;
 }

@@ -98,7 +98,7 @@ typedef enum PmhashPublishResult
 								 * has failed just now (reason[] says why) */
 } PmhashPublishResult;
 
-/* ---- the builder's side (standby.c) ---- */
+/* ---- the builder's side (standby_delta.c) ---- */
 
 /*
  * NONE becomes DELTA, then N0 is read: what is replayed from here on, and hence
@@ -160,7 +160,7 @@ extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
 									PmhashStandbyPhase phase, uint64 done,
 									uint64 total, TransactionId xid);
 
-/* ---- what is to be built (standby_wanted.c) ---- */
+/* ---- what is to be built (standby.c) ---- */
 
 /*
  * The builder's own list of an index's logged stubs, in the database that it is
@@ -197,7 +197,7 @@ extern void pmhash_standby_database_dropped(Oid database);
  */
 extern bool pmhash_standby_distrust(const char *why);
 
-/* ---- scans and views ---- */
+/* ---- scans ---- */
 
 /*
  * May a scan with this snapshot use the file, which the index's stub names, on a
@@ -211,28 +211,5 @@ extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot
  * is the one that the stub names.
  */
 extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
-
-/* What is known of a file here. */
-typedef struct PmhashStandbyState
-{
-	PmhashStandbyStatus status;
-	bool		no_place;		/* it has no row, and none is free */
-	bool		reached;		/* replay has come as far as the file */
-	PmhashStandbyPhase phase;	/* if DELTA, with done, total and xid */
-	uint64		done;
-	uint64		total;
-	TransactionId xid;
-	TransactionId usable_xmin;
-	uint64		delta_length;
-	int			failures;
-	int			sqlstate;		/* of the last failure */
-	int64		next_try;		/* pmhash_clock_ms */
-	char		message[PMHASH_KEPT_MESSAGE];
-} PmhashStandbyState;
-
-extern void pmhash_standby_state(uint64 file_id, PmhashStandbyState *state);
-
-/* The end of the last record that has been applied; its timeline. */
-extern XLogRecPtr pmhash_standby_applied(TimeLineID *timeline);
 
 #endif							/* PMHASH_STANDBY_H */

@@ -22,7 +22,6 @@
 #include "cluster/mappings.h"
 #include "cluster/pool.h"
 #include "cluster/shared.h"
-#include "cluster/standby_handles.h"
 #include "cluster/standby_state.h"
 
 /* Our handle on the file in a row, as long as that has the same life. */

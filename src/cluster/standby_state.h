@@ -17,7 +17,7 @@
 #include "cluster/control_file.h"
 #include "cluster/shared.h"
 #include "cluster/standby.h"
-#include "cluster/wal_record.h"
+#include "cluster/stub.h"
 
 #ifndef PMHASH_STANDBY_FILES	/* that it knows of; those that find no row are NONE */
 #define PMHASH_STANDBY_FILES	4096	/* fewer in tests with stop points */
@@ -31,7 +31,11 @@ typedef struct PmhashStandbyRow
 	PmhashStandbyStatus status;
 	bool		wanted;			/* if NONE: a build would be welcome */
 	bool		restored;		/* LIVE since before this server life: it has all
-								 * records up to skip_to */
+								 * records up to 'applied', and may have something of
+								 * the one that ends at 'begun' */
+	XLogRecPtr	applied;
+	XLogRecPtr	begun;
+	TimeLineID	noted_timeline; /* of the last record that its header has noted */
 	Oid			heap;			/* the table, or InvalidOid: not known */
 	TimeLineID	timeline;		/* of the primary under which it was made (S4); 0: this
 								 * server itself.  Then heap says whether its index is
@@ -62,34 +66,22 @@ typedef struct PmhashStandbyRow
 	char		message[PMHASH_KEPT_MESSAGE];
 } PmhashStandbyRow;
 
-/* What the head of the pool's file says (standby_file.c). */
-typedef struct PmhashStandbyHead
-{
-	XLogRecPtr	applied;		/* S2 */
-	TimeLineID	timeline;		/* of it */
-	XLogRecPtr	touched;		/* LIVE files may have something of the record that ends
-								 * here, or 0 */
-} PmhashStandbyHead;
-
 typedef struct PmhashStandby
 {
 	bool		active;			/* this run is, or was, a standby's with a pool */
 	bool		newer;			/* the primary writes what we do not know */
 	pg_atomic_uint64 changes;	/* steps whenever a file stops or begins being LIVE,
 								 * or a row gets another file */
-	pg_atomic_uint64 applied;	/* S2, as in the pool */
-	uint32		applied_timeline;
-	PmhashStandbyHead head;		/* under the lock: exclusively, or the startup process
-								 * shared */
+	pg_atomic_uint64 applied;	/* the end of the last record of RM_XLOG_ID that LIVE
+								 * files have, here or in the life before */
+	TimeLineID	applied_timeline;
 	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
 
-	/* What the files that are 'restored' have: not used before it is reached. */
-	XLogRecPtr	skip_to;
-	XLogRecPtr	touched;		/* ... and may have of one more record, which ends
-								 * here; else skip_to */
-	TimeLineID	skip_timeline;
+	/* Of the files that are 'restored': not used before it is reached (S3). */
+	XLogRecPtr	last_applied;	/* the highest 'applied' of them */
+	XLogRecPtr	last_begun;		/* the highest 'begun', and its timeline */
+	TimeLineID	last_timeline;
 	pg_atomic_uint32 reached;
-	pg_atomic_uint32 resumed;	/* the first record past it has been applied */
 
 	bool		complete;		/* recovery is over; LIVE files have all of it */
 
@@ -102,20 +94,6 @@ typedef struct PmhashStandby
 } PmhashStandby;
 
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
-
-/* Is a record that says so, or InvalidOid, of another database than this file? */
-static inline bool
-pmhash_standby_is_other(const PmhashStandbyRow *row, Oid database)
-{
-	return row != NULL && OidIsValid(database) && row->database != database;
-}
-
-/* Has a file what records up to 'end' say, from the server life before (S2)? */
-static inline bool
-pmhash_standby_is_past(const PmhashStandbyRow *row, XLogRecPtr end)
-{
-	return row->restored && end <= pmhash_shared->standby->skip_to;
-}
 
 /* ---- standby.c ---- */
 extern Size pmhash_standby_shmem_size(void);
@@ -136,49 +114,37 @@ extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
-extern void pmhash_standby_lost(uint64 file_id, uint64 life, const char *why);
-extern bool pmhash_standby_owns(Oid database, uint64 file_id);
-extern bool pmhash_standby_has_room(void);
+extern bool pmhash_standby_lost(uint64 file_id, uint64 life, const char *why);
+extern bool pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy);
 
-/* ---- standby_wanted.c ---- */
 extern bool pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row);
-
-/* ---- standby_file.c ---- */
-extern void pmhash_standby_foresee_resume(uint64 last_life);
-extern bool pmhash_standby_load(PmhashStandbyStart how,
-								const PmhashServerState *server, char *reason);
-extern bool pmhash_standby_keep(const PmhashStandbyRow *row, char *reason);
-extern bool pmhash_standby_unkeep(const PmhashStandbyRow *row);
-extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
-										 XLogRecPtr touched, char *reason);
-extern bool pmhash_standby_restate_applied(char *reason);
-extern bool pmhash_standby_store_touched(XLogRecPtr lsn);
-extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
-extern XLogRecPtr pmhash_standby_read_applied(uint64 instance);
-extern void pmhash_standby_remove_file(void);
-extern bool pmhash_standby_sync(void);
 
 /* ---- standby_files.c ---- */
 extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 								 char *new_path, char *delta_path);
-extern bool pmhash_standby_adopt_files(void);
+extern bool pmhash_standby_note(const char *path, PmhashStandbyRow *row,
+								XLogRecPtr applied, XLogRecPtr begun,
+								TimeLineID timeline);
+extern bool pmhash_standby_note_heap(const PmhashStandbyRow *row);
+extern bool pmhash_standby_note_lost(const char *path);
+extern PmhResult pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row,
+										   XLogRecPtr end, TimeLineID timeline);
+extern PmhResult pmhash_standby_note_applied(PmhTable *table, XLogRecPtr end);
+extern bool pmhash_standby_load(PmhashStandbyStart how,
+								const PmhashServerState *server, char *reason);
 extern void pmhash_standby_clear_work(void);
-extern bool pmhash_standby_clear_files(void);
 extern bool pmhash_standby_clear_database(Oid database);
+extern void pmhash_standby_promote(PmhashControl *control);
+
+/* ---- standby_handles.c ---- */
+extern PmhTable *pmhash_standby_open_table(const PmhashStandbyRow *row, char *reason);
+extern int	pmhash_standby_open_delta(const PmhashStandbyRow *row, char *reason);
+extern void pmhash_standby_handles_at_end_of_record(void);
+
+/* ---- standby_view.c ---- */
+extern const char *pmhash_standby_index_state(const PmhashStub *stub, bool details);
 
 /* ---- standby_redo.c ---- */
 extern void pmhash_standby_redo_init(void);
-extern void pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
-									   XLogReaderState *record);
-
-/* ---- standby_gone.c ---- */
-extern void pmhash_standby_note_named(XLogReaderState *record);
-extern void pmhash_standby_file_gone(const PmhashWalRecord *gone, XLogRecPtr end);
-
-/* ---- standby_database.c ---- */
-extern void pmhash_standby_database_init(void);
-
-/* ---- standby_promote.c ---- */
-extern void pmhash_standby_promote(PmhashControl *control);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

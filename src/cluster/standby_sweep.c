@@ -88,15 +88,6 @@ is_to_leave(void)
 		pg_atomic_read_u32(&pmhash_shared->standby->slot_wanted) != 0;
 }
 
-/* Its row, as long as it has that life; else NULL.  Under the lock. */
-static PmhashStandbyRow *
-row_of_current(void)
-{
-	PmhashStandbyRow *row = pmhash_standby_find(current.file_id);
-
-	return row != NULL && row->life == current.life ? row : NULL;
-}
-
 /*
  * Take a file of this database that no other sweeper has taken (a launcher that was
  * ended may have left one), from row *next on.  False: there is none.
@@ -130,8 +121,8 @@ give_back(void)
 
 	some_left = true;
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = row_of_current();
-	if (row != NULL)
+	row = pmhash_standby_find(current.file_id);
+	if (row != NULL && row->life == current.life)
 		row->swept = false;
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -145,27 +136,15 @@ sweeper_exit(int code, Datum arg)
 	current.file_id = 0;
 }
 
-/*
- * The file is damaged, or pages of it can't be read.  Past a promotion it is left to the
- * processes that use it: they mark the stub.
- */
+/* The file is damaged, or pages of it can't be read. */
 static void
 lose(const char *why)
 {
-	PmhashStandbyRow *row;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = row_of_current();
-	if (pmhash_shared->standby->active && row != NULL &&
-		row->status == PMHASH_STANDBY_LIVE)
-	{
+	if (pmhash_standby_lost(current.file_id, current.life, why))
 		ereport(LOG,
 				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
 						current.file_id, why),
 				 errdetail("It is built again in the background.")));
-		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
-	}
-	LWLockRelease(pmhash_standby_lock);
 }
 
 /* ---- sweeping ---- */

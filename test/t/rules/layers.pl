@@ -20,9 +20,9 @@ my %may = (
 	am => { cluster => 'all', engine => [ 'table.h', 'sort.h', 'stop_point.h' ] },
 	join => { am => 'all', cluster => 'all' });
 
-# pm.h is for what writes persistent memory itself, which is the undo journal and the
-# stop of a standby's files; more files must not come to it unseen.
-my %users_of_pm = map { $_ => 1 } ('undo.c', 'undo_journal.c', 'standby_file.c');
+# pm.h is for what writes persistent memory itself, which is the undo journal; more files
+# must not come to it unseen.
+my %users_of_pm = map { $_ => 1 } ('undo.c', 'undo_journal.c');
 
 # Files of the engine that call each other, as two halves of one operation.
 my %halves = map { $_ => 1 } (
