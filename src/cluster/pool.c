@@ -308,7 +308,7 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
  * it, read the control file, decide what may be trusted, mark it as in use.
  * Called by the postmaster at start and after a crash of its children, when no
  * other process of the server is there.  False with a reason if the pool can't
- * be used; true with one if a standby has to do without index files all the same.
+ * be used.
  */
 bool
 pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)

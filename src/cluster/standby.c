@@ -23,13 +23,10 @@
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
-#include "storage/sinval.h"
 #include "utils/snapmgr.h"
-#include "utils/elog.h"
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
-#include "cluster/control_file.h"
 #include "cluster/durable.h"
 #include "cluster/invalid.h"
 #include "cluster/older_snapshots.h"
@@ -342,7 +339,7 @@ pmhash_standby_lost(uint64 file_id, uint64 life, const char *why)
 /* ---- databases that are dropped ---- */
 
 List *
-pmhash_standby_databases(void)
+pmhash_standby_databases(bool to_sweep)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	List	   *databases = NIL;
@@ -350,7 +347,8 @@ pmhash_standby_databases(void)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (standby->id[i] != 0)
+		if (standby->id[i] != 0 &&
+			(!to_sweep || pmhash_standby_is_to_be_swept(&standby->row[i])))
 			databases = list_append_unique_oid(databases, standby->row[i].database);
 	}
 	LWLockRelease(pmhash_standby_lock);

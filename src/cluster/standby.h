@@ -184,10 +184,11 @@ extern void pmhash_standby_wanted_later(const PmhashStandbyIndex *of);
 extern List *pmhash_standby_due_databases(int64 *next);
 
 /*
- * The databases that files are of, and what to do when one has been dropped: WAL does
- * not say which files go with it.  The list is in the current memory context.
+ * The databases that files are of, or files to be swept (standby_sweep.c); and what to do
+ * when one has been dropped: WAL does not say which files go with it.  The list is in the
+ * current memory context.
  */
-extern List *pmhash_standby_databases(void);
+extern List *pmhash_standby_databases(bool to_sweep);
 extern void pmhash_standby_database_dropped(Oid database);
 
 /*

@@ -17,7 +17,6 @@
 
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
-#include "storage/fd.h"
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
@@ -339,7 +338,8 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 	 * all of it.  That has the timeline which replay has come to, or is its first one.
 	 */
 	applied = GetXLogReplayRecPtr(&timeline);
-	begun = Max(GetCurrentReplayRecPtr(NULL), applied);
+	begun = GetCurrentReplayRecPtr(NULL);
+	begun = Max(begun, applied);
 	row->usable_xmin = usable_from(row, usable_xmin);
 	if (!pmhash_standby_note(build->new_path, row, applied, begun, timeline) ||
 		rename(build->new_path, build->path) != 0)

@@ -27,13 +27,11 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/standby.h"
-#include "utils/memutils.h"
 
 #include "cluster/cluster.h"
 #include "cluster/control_file.h"
 #include "cluster/data_directory.h"
 #include "cluster/durable.h"
-#include "cluster/invalid.h"
 #include "cluster/pool.h"
 #include "cluster/pool_lock.h"
 #include "cluster/requests.h"
@@ -582,18 +580,6 @@ note_begin(void)
 		note_redo(server.checkPointCopy.redo);
 }
 
-/* A record has been dealt with. */
-static void
-note_passed(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	if (work.end <= pg_atomic_read_u64(&standby->applied))
-		return;
-	standby->applied_timeline = work.timeline;
-	pg_atomic_write_u64(&standby->applied, work.end);
-}
-
 /* A record that this version does not know: nothing can be kept up to date. */
 static void
 notice_newer(void)
@@ -662,6 +648,7 @@ deal_with_database(XLogReaderState *record)
 static void
 deal_with(XLogReaderState *record)
 {
+	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashWalVerdict verdict;
 	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
 
@@ -673,9 +660,9 @@ deal_with(XLogReaderState *record)
 	note_timeline();
 	if (unlikely(pmhash_shared->control.seen_redo == InvalidXLogRecPtr))
 		note_begin();
-	if (pg_atomic_read_u32(&pmhash_shared->standby->reached) == 0 &&
-		work.end > pmhash_shared->standby->last_begun)	/* past all that was LIVE */
-		pg_atomic_write_u32(&pmhash_shared->standby->reached, 1);
+	if (pg_atomic_read_u32(&standby->reached) == 0 &&
+		work.end > standby->last_begun) /* past all that was LIVE */
+		pg_atomic_write_u32(&standby->reached, 1);
 	verdict = pmhash_wal_decode(record, &work.record);
 	if (verdict == PMHASH_WAL_OURS)
 	{
@@ -687,7 +674,11 @@ deal_with(XLogReaderState *record)
 		notice_newer();
 	else if (info == XLOG_CHECKPOINT_SHUTDOWN || info == XLOG_CHECKPOINT_ONLINE)
 		note_checkpoint(record);
-	note_passed();
+	if (work.end > pg_atomic_read_u64(&standby->applied))
+	{
+		standby->applied_timeline = work.timeline;
+		pg_atomic_write_u64(&standby->applied, work.end);
+	}
 	pmhash_standby_handles_at_end_of_record();
 }
 

@@ -95,6 +95,12 @@ typedef struct PmhashStandby
 
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
 
+static inline bool
+pmhash_standby_is_to_be_swept(const PmhashStandbyRow *row)
+{
+	return row->status == PMHASH_STANDBY_LIVE && row->restored && !row->swept;
+}
+
 /* ---- standby.c ---- */
 extern Size pmhash_standby_shmem_size(void);
 extern void pmhash_standby_shmem_init(void);

@@ -25,10 +25,8 @@
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "utils/elog.h"
 #include "utils/guc.h"
 
-#include "cluster/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/identity.h"
 #include "cluster/pool.h"
@@ -49,30 +47,6 @@ static SweptFile current;
 static bool some_left = false;
 
 /* ---- which, and when ---- */
-
-static bool
-is_to_be_swept(const PmhashStandbyRow *row)
-{
-	return row->file_id != 0 && row->status == PMHASH_STANDBY_LIVE &&
-		row->restored && !row->swept;
-}
-
-/* For the launcher: the databases in which there are files to sweep. */
-List *
-pmhash_standby_databases_to_sweep(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	List	   *databases = NIL;
-
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		if (standby->id[i] != 0 && is_to_be_swept(&standby->row[i]))
-			databases = list_append_unique_oid(databases, standby->row[i].database);
-	}
-	LWLockRelease(pmhash_standby_lock);
-	return databases;
-}
 
 /* Is this worker to end?  Builds come first; a promotion leaves it to VACUUM. */
 static bool
@@ -104,7 +78,7 @@ take_target(int *next)
 		PmhashStandbyRow *row = &standby->row[*next];
 
 		if (standby->id[*next] == 0 || row->database != MyDatabaseId ||
-			!is_to_be_swept(row))
+			!pmhash_standby_is_to_be_swept(row))
 			continue;
 		row->swept = found = true;
 		current = (SweptFile) {row->file_id, row->life};

@@ -13,7 +13,6 @@
 #include "funcapi.h"
 #include "replication/walreceiver.h"
 #include "utils/builtins.h"
-#include "utils/elog.h"
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
 
@@ -99,21 +98,6 @@ pmhash_standby_index_state(const PmhashStub *stub, bool details)
 					timestamptz_to_str(next));
 }
 
-/* How many files are in which status. */
-static void
-count_files(int *n)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		if (standby->id[i] != 0)
-			n[standby->row[i].status]++;
-	}
-	LWLockRelease(pmhash_standby_lock);
-}
-
 /*
  * pmhash_standby(): how far this server is with the records of logged indexes.  No
  * row unless it is a standby that keeps files.
@@ -121,6 +105,7 @@ count_files(int *n)
 Datum
 pmhash_standby(PG_FUNCTION_ARGS)
 {
+	PmhashStandby *standby;
 	TupleDesc	tupdesc;
 	Datum		value[STANDBY_COLUMNS];
 	bool		isnull[STANDBY_COLUMNS] = {false};
@@ -130,15 +115,22 @@ pmhash_standby(PG_FUNCTION_ARGS)
 
 	if (!pmhash_standby_is_active() || !RecoveryInProgress())
 		PG_RETURN_NULL();
+	standby = pmhash_shared->standby;
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE ||
 		tupdesc->natts != STANDBY_COLUMNS)
 		elog(ERROR, "unexpected result type of pmhash_standby");
 	replayed = GetXLogReplayRecPtr(NULL);
 	received = GetWalRcvFlushRecPtr(NULL, NULL);
 	received = Max(received, replayed);
-	count_files(n);
-	value[0] = LSNGetDatum(pg_atomic_read_u64(&pmhash_shared->standby->applied));
-	value[1] = Int32GetDatum((int32) pmhash_shared->standby->applied_timeline);
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		if (standby->id[i] != 0)
+			n[standby->row[i].status]++;
+	}
+	LWLockRelease(pmhash_standby_lock);
+	value[0] = LSNGetDatum(pg_atomic_read_u64(&standby->applied));
+	value[1] = Int32GetDatum((int32) standby->applied_timeline);
 	value[2] = LSNGetDatum(replayed);
 	value[3] = LSNGetDatum(received);
 	value[4] = Int64GetDatum((int64) (received - replayed));
