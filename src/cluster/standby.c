@@ -11,8 +11,8 @@
  *
  * A process that finds something wrong sends the file to NONE.  Then it must never be
  * used again, neither by scans now nor after a restart or a promotion: it is removed, or
- * its header says so.  If not even that can be done, pmhash is given up for this run and
- * the token of trust goes (pmhash_refuse_trust).
+ * its header says so, or the control file, of all files.  If not even that can be done,
+ * pmhash is given up for this run and the token of trust goes (pmhash_refuse_trust).
  *
  *-------------------------------------------------------------------------
  */
@@ -27,10 +27,12 @@
 
 #include "cluster/clock.h"
 #include "cluster/cluster.h"
+#include "cluster/control_file.h"
 #include "cluster/durable.h"
 #include "cluster/invalid.h"
 #include "cluster/older_snapshots.h"
 #include "cluster/pool.h"
+#include "cluster/pool_lock.h"
 #include "cluster/requests.h"
 #include "cluster/shared.h"
 #include "cluster/trust.h"
@@ -224,20 +226,55 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 	}
 }
 
+static void
+become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
+{
+	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
+	pmhash_removal_replayed(row->file_id);
+	row->wanted = wanted;
+	pmhash_standby_note_failure(row, sqlstate, why);
+	if (wanted)
+		pmhash_request(row->database, PMHASH_JOB_PLAIN);
+}
+
 /*
  * Neither the file nor its note that it is LIVE can be taken away: a later start,
- * or a promotion, would take it for up to date.
+ * or a promotion, would take it for up to date.  So the control file says that none of
+ * the files is to be trusted, and all are built again.  If that can't be said either, this
+ * server life does without pmhash.
  */
 static void
-give_pool_up(const char *path)
+give_files_up(const char *path)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	LWLock	   *pool_lock = pmhash_lwlock(PMHASH_POOL_LOCK);
+	char		reason[PMHASH_REASON_SIZE];
+	bool		said = false;
 
+	/* Who has that lock may wait for ours: a promotion. */
+	if (LWLockConditionalAcquire(pool_lock, LW_EXCLUSIVE))
+	{
+		PmhashControl control = pmhash_shared->control;
+
+		pmhash_renew_eras(&control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
+		said = pmhash_pool_is_present() && pmhash_pool_write_control(&control, reason);
+		if (said)
+			pmhash_shared->control = control;
+		LWLockRelease(pool_lock);
+	}
 	ereport(LOG,
 			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
+			 said ? errdetail("All index files are built again in the background.") :
 			 errdetail("pmhash is disabled until the server is restarted.")));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-		standby->row[i].status = PMHASH_STANDBY_NONE;
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (row->status != PMHASH_STANDBY_NONE)
+			become_none(row, true, 0, NULL);
+	}
+	if (said)
+		return;
 	/* (That is looked at once pmhash is not active, or not usable, any more.) */
 	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
 				path);
@@ -263,18 +300,13 @@ pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char
 	char		new_path[MAXPGPATH];
 	char		delta_path[MAXPGPATH];
 
-	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
+	become_none(row, wanted, sqlstate, why);
 	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
 
 	/* What the builder is filling it removes itself, or the next one. */
 	(void) unlink(delta_path);
 	if (unlink(path) != 0 && errno != ENOENT && was_live && !pmhash_standby_note_lost(path))
-		give_pool_up(path);
-	pmhash_removal_replayed(row->file_id);
-	row->wanted = wanted;
-	pmhash_standby_note_failure(row, sqlstate, why);
-	if (wanted)
-		pmhash_request(row->database, PMHASH_JOB_PLAIN);
+		give_files_up(path);
 }
 
 /* The same for all files, or for those that were LIVE before this run. */
