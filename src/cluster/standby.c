@@ -48,7 +48,6 @@
 
 /* ---- shared memory ---- */
 
-/* Bytes of shared memory. */
 Size
 pmhash_standby_shmem_size(void)
 {
@@ -67,7 +66,6 @@ pmhash_standby_reset(void)
 		pg_atomic_init_u64(&standby->row[i].delta_ops, 0);
 }
 
-/* As shared memory is made. */
 void
 pmhash_standby_shmem_init(void)
 {

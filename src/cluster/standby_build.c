@@ -45,7 +45,6 @@
 
 #include "cluster/am_callbacks.h"
 #include "cluster/clock.h"
-#include "cluster/durable.h"
 #include "cluster/identity.h"
 #include "cluster/index_list.h"
 #include "cluster/orphans.h"
@@ -331,13 +330,16 @@ pmhash_standby_engine_error(const PmhashFile *file, PmhResult result)
 			 error.detail[0] != '\0' ? errdetail("%s", error.detail) : 0));
 }
 
-static void
-create_file(PmhashFile *file)
+/* In a transaction that has no locks and no snapshot, for temporary files. */
+static uint64
+load(PmhashFile *file)
 {
 	PmhEnv		env = pmhash_engine_env();
 	PmhError	error;
 	PmhResult	result;
+	uint64		folded;
 
+	StartTransactionCommand();
 	result = pmh_create(builder.build.new_path, &builder.identity, &env,
 						&builder.table, &error);
 	if (result != PMH_OK)
@@ -352,16 +354,6 @@ create_file(PmhashFile *file)
 	file->file_id = builder.build.of.file_id;
 	file->seed = builder.build.of.seed;
 	file->path = builder.build.new_path;
-}
-
-/* In a transaction that has no locks and no snapshot, for temporary files. */
-static uint64
-load(PmhashFile *file)
-{
-	uint64		folded;
-
-	StartTransactionCommand();
-	create_file(file);
 	folded = filler->load(builder.fill, file);
 	CommitTransactionCommand();
 	PMH_STOP_POINT("standby_loaded");
@@ -560,12 +552,18 @@ try_index(Oid relid, PmhashBuildKind *kind)
 	return outcome;
 }
 
-/* The pmhash indexes of this database, listed in 'context'. */
+/*
+ * The pmhash indexes of this database, of our kind, that should have a build, listed in
+ * 'context'.  *others: there are some of the other kind.
+ */
 static List *
-list_indexes(MemoryContext context)
+list_wanted(MemoryContext context, bool *others)
 {
+	List	   *wanted = NIL;
+	PmhashBuildKind kind;
 	MemoryContext old;
 	List	   *indexes;
+	ListCell   *lc;
 
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
@@ -573,24 +571,10 @@ list_indexes(MemoryContext context)
 	indexes = pmhash_list_indexes(false);
 	MemoryContextSwitchTo(old);
 	CommitTransactionCommand();
-	return indexes;
-}
-
-/* Those of our kind that should have a build.  *others: there are some of the other kind. */
-static List *
-list_wanted(MemoryContext context, bool *others)
-{
-	List	   *wanted = NIL;
-	PmhashBuildKind kind;
-	List	   *indexes = list_indexes(context);
-	ListCell   *lc;
-
 	found_none = indexes == NIL;
 	*others = false;
 	foreach(lc, indexes)
 	{
-		MemoryContext old;
-
 		CHECK_FOR_INTERRUPTS();
 		if (try_index(lfirst_oid(lc), &kind) != WANTED)
 			continue;

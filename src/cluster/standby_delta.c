@@ -29,24 +29,10 @@
 
 /* ---- begin and end ---- */
 
-/* Make an empty file in place of whatever is there.  False with a reason. */
 static bool
-make_empty(const char *path, char *reason)
+is_removed(const char *path)
 {
-	int			fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-	if (fd < 0)
-		return pmhash_fail(reason, "could not create file \"%s\": %s", path,
-						   strerror(errno));
-	close(fd);
-	return true;
-}
-
-static bool
-remove_old(const char *path, char *reason)
-{
-	return unlink(path) == 0 || errno == ENOENT ||
-		pmhash_fail(reason, "could not remove file \"%s\": %s", path, strerror(errno));
+	return unlink(path) == 0 || errno == ENOENT;
 }
 
 /* The files of a build: none, none, an empty delta.  False with a reason. */
@@ -54,13 +40,17 @@ static bool
 prepare_files(const PmhashStandbyBuild *build, char *reason)
 {
 	char		directory[MAXPGPATH];
+	int			fd = -1;
 
 	pmhash_database_path(directory, build->of.database);
-	if (mkdir(directory, 0700) != 0 && errno != EEXIST)
-		return pmhash_fail(reason, "could not create directory \"%s\": %s", directory,
+	if ((mkdir(directory, 0700) == 0 || errno == EEXIST) &&
+		is_removed(build->path) && is_removed(build->new_path))
+		fd = open(build->delta_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return pmhash_fail(reason, "could not write to directory \"%s\": %s", directory,
 						   strerror(errno));
-	return remove_old(build->path, reason) && remove_old(build->new_path, reason) &&
-		make_empty(build->delta_path, reason);
+	close(fd);
+	return true;
 }
 
 /*

@@ -58,7 +58,6 @@ PMHASH_AT(Note, usable_xmin, 24);
 PMHASH_AT(Note, heap, 32);
 PMHASH_AT(Note, made_under, 36);
 PMHASH_AT(Note, crc, 40);
-PMHASH_AT(Note, spare, 48);
 PMHASH_SIZE(Note, PMH_NOTE_WORDS * sizeof(uint64));
 
 /* An LSN at which a record ends, a multiple of 8, with the number of its bits in the rest. */

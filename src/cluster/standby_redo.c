@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
