@@ -152,7 +152,6 @@ extern void pmhash_require_service(Relation index);
 
 /* The same as a question, for the planner.  No ERROR, no waiting. */
 extern bool pmhash_service_available(void);
-extern const char *pmhash_why_unavailable(void);
 
 /* ---- file_open.c ---- */
 

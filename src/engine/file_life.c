@@ -165,7 +165,7 @@ open_for_reading(const char *path, PmhError *error)
 }
 
 PmhResult
-pmh_read_identity(const char *path, void *identity, PmhError *error)
+pmh_read_note(const char *path, void *identity, uint64_t *note, PmhError *error)
 {
 	PmhFormat	format;
 	PmhResult	result;
@@ -176,10 +176,44 @@ pmh_read_identity(const char *path, void *identity, PmhError *error)
 	result = read_at(fd, PMH_FORMAT_OFFSET, &format, sizeof(format), error);
 	if (result == PMH_OK)
 		result = check_format(&format, error);
+	if (result == PMH_OK && note != NULL)
+		result = read_at(fd, PMH_NOTE_OFFSET, note, PMH_NOTE_WORDS * sizeof(uint64_t),
+						 error);
 	pmh_descriptor_close(fd);
 	if (result == PMH_OK)
 		memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
 	return result;
+}
+
+PmhResult
+pmh_read_identity(const char *path, void *identity, PmhError *error)
+{
+	return pmh_read_note(path, identity, NULL, error);
+}
+
+bool
+pmh_write_note(const char *path, int first, const uint64_t *words, int n)
+{
+	size_t		size = (size_t) n * sizeof(uint64_t);
+	int			fd = pmh_descriptor_open(path, O_WRONLY);
+	bool		ok;
+
+	PMH_ASSERT(first >= 0 && n > 0 && first + n <= PMH_NOTE_WORDS);
+	if (fd < 0)
+		return false;
+	errno = ENOSPC;				/* what a short write means */
+	ok = pwrite(fd, words, size, PMH_NOTE_OFFSET + first * (off_t) sizeof(uint64_t)) ==
+		(ssize_t) size;
+	pmh_descriptor_close(fd);
+	return ok;
+}
+
+PmhResult
+pmh_store_note(PmhTable *table, int word, uint64_t value)
+{
+	PMH_ASSERT(word >= 0 && word < PMH_NOTE_WORDS);
+	pm_store64((uint64_t *) (void *) (table->file.base + PMH_NOTE_OFFSET) + word, value);
+	return pmh_conclude_reading(table, PMH_OK);
 }
 
 /* Are the live words within a file of this size? */

@@ -336,6 +336,7 @@ typedef struct PmhDirLog
  * ---- file header: the first two units, 4096 bytes ----
  *
  * format	written once at creation; magic is stored last
+ * note		the caller's, of which the engine knows nothing
  * live		persistent, changed by 8-byte commit stores
  * run		volatile: trusted only while run.instance is the current one;
  *			rebuilt by recovery, never flushed
@@ -409,6 +410,7 @@ typedef struct PmhRun
 } PmhRun;
 
 #define PMH_FORMAT_OFFSET		0
+#define PMH_NOTE_OFFSET			256	/* the caller's note: PMH_NOTE_WORDS words */
 #define PMH_LIVE_OFFSET			512
 #define PMH_RUN_OFFSET			1024
 #define PMH_HEADER_SIZE			4096
@@ -554,7 +556,8 @@ PMH_SIZE(PmhRegion, 64);
 #undef PMH_AT
 #undef PMH_SIZE
 
-_Static_assert(PMH_FORMAT_OFFSET + sizeof(PmhFormat) <= PMH_LIVE_OFFSET &&
+_Static_assert(PMH_FORMAT_OFFSET + sizeof(PmhFormat) <= PMH_NOTE_OFFSET &&
+			   PMH_NOTE_OFFSET + PMH_NOTE_WORDS * sizeof(uint64_t) <= PMH_LIVE_OFFSET &&
 			   PMH_LIVE_OFFSET + sizeof(PmhLive) <= PMH_RUN_OFFSET &&
 			   PMH_RUN_OFFSET + sizeof(PmhRun) <= PMH_HEADER_MAP_OFFSET &&
 			   PMH_HEADER_MAP_OFFSET + PMH_HEADER_MAP_BLOCKS <= PMH_SMALL_DIR_OFFSET(0) &&

@@ -40,6 +40,9 @@
 /* Bytes of opaque identity the caller stores in the format header. */
 #define PMH_IDENTITY_SIZE	144
 
+/* Words of the caller's note, which stands beside the format header: 0 at first. */
+#define PMH_NOTE_WORDS		8
+
 /* Target load, in percent of all slots, that bulk load accepts. */
 #define PMH_MIN_FILL		10
 #define PMH_MAX_FILL		98
@@ -214,6 +217,16 @@ extern const char *pmh_path(const PmhTable *table);
  */
 extern PmhResult pmh_read_identity(const char *path, void *identity,
 								   PmhError *error);
+
+/* The same, with the caller's note: uint64_t note[PMH_NOTE_WORDS]. */
+extern PmhResult pmh_read_note(const char *path, void *identity, uint64_t *note,
+							   PmhError *error);
+
+/* Write words of the note of the file at path.  False with errno.  Flushes nothing. */
+extern bool pmh_write_note(const char *path, int first, const uint64_t *words, int n);
+
+/* Store a word of it through a mapping: in order with all other stores of the caller. */
+extern PmhResult pmh_store_note(PmhTable *table, int word, uint64_t value);
 
 /*
  * Look at a file without mapping it: the header as pmh_read_identity, and

@@ -598,36 +598,14 @@ pmhash_standby_is_active(void)
 	return false;
 }
 
-void
-pmhash_standby_foresee_resume(uint64 last_life)
-{
-}
-
 bool
 pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server, char *reason)
 {
 	return pmhash_fail(reason, "it is no standby");
 }
 
-XLogRecPtr
-pmhash_standby_read_applied(uint64 instance)
-{
-	return InvalidXLogRecPtr;
-}
-
-bool
-pmhash_standby_sync(void)
-{
-	return true;
-}
-
 void
 pmhash_standby_clear_work(void)
-{
-}
-
-void
-pmhash_standby_remove_file(void)
 {
 }
 

@@ -98,6 +98,33 @@ test_create(void)
 	CHECK(try_open(1, &error) == PMH_OK);
 }
 
+/* The caller's note: 0 at first, written by path and through a mapping, alone. */
+static void
+test_note(void)
+{
+	const uint64_t words[2] = {11, 12};
+	uint64_t	note[PMH_NOTE_WORDS];
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t;
+	PmhError	error;
+	char		identity[PMH_IDENTITY_SIZE];
+
+	make_file(10);
+	CHECK(pmh_read_note(path, identity, note, &error) == PMH_OK);
+	for (int i = 0; i < PMH_NOTE_WORDS; i++)
+		CHECK(note[i] == 0);
+	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
+	CHECK(pmh_write_note(path, PMH_NOTE_WORDS - 2, words, 2));
+	CHECK(pmh_store_note(t, 0, 7) == PMH_OK);
+	CHECK(pmh_read_note(path, identity, note, &error) == PMH_OK);
+	CHECK(note[0] == 7 && note[1] == 0 && note[PMH_NOTE_WORDS - 1] == 12 &&
+		  note[PMH_NOTE_WORDS - 2] == 11);
+	CHECK(strcmp(identity, "an identity") == 0);
+	pmh_close(t);
+	CHECK(try_open(1, &error) == PMH_OK);
+	CHECK(!pmh_write_note("/nonexistent/dir/file", 0, words, 1) && errno == ENOENT);
+}
+
 static void
 test_header(void)
 {
@@ -266,6 +293,7 @@ main(void)
 {
 	path = fixture_path("core_errors");
 	TEST(test_create());
+	TEST(test_note());
 	TEST(test_header());
 	TEST(test_live());
 	TEST(test_random_damage());

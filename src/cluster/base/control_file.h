@@ -82,7 +82,8 @@ typedef struct PmhashControl
 	uint64		shut_begun;		/* of one that was not completed, or 0 */
 	uint32		all_shut;		/* that was the end of the last life */
 	uint64		life_instance;	/* the server life that has, or had, the pool */
-	uint64		seen_redo;		/* pg_control's redo pointer, seen in that life */
+	uint64		seen_redo;		/* pg_control's redo pointer, seen in that life; of a
+								 * standby that of the last checkpoint replayed */
 	uint64		undo_redo;		/* the one found after the life whose journal is
 								 * kept, if it is later than that; or 0 */
 	uint32		role;			/* PmhashRole of that life */

@@ -29,19 +29,16 @@
 #include "postgres.h"
 
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/index.h"
-#include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
-#include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -166,11 +163,24 @@ close_both(Relation heap, Relation index)
 }
 
 /*
- * Should this index have a build now?  *kind: by a worker of which kind.  Locked ones are
- * not waited for: replay holds the locks of a transaction on the primary for as long as
- * that likes, and there are others.  ERROR if its stub can't be read, or the catalogs don't
- * hold together.
+ * Lock and open an index that should have a build now, with its table: false, and nothing
+ * is open, if it should not.  Locked ones are not waited for: replay holds the locks of a
+ * transaction on the primary for as long as that likes, and there are others.  ERROR if
+ * its stub can't be read, or the catalogs don't hold together.
  */
+static bool
+open_wanted(Oid relid, PmhashStandbyIndex *of, Relation *heap, Relation *index)
+{
+	if (!open_both(relid, false, heap, index))
+		return false;
+	strlcpy(builder.name, RelationGetRelationName(*index), NAMEDATALEN);
+	if (is_wanted(*index, RelationGetRelid(*heap), of) && pmhash_standby_wants(of))
+		return true;
+	close_both(*heap, *index);
+	return false;
+}
+
+/* Should this index have a build now?  *kind: by a worker of which kind. */
 static bool
 wants_build(Oid relid, PmhashBuildKind *kind)
 {
@@ -180,12 +190,9 @@ wants_build(Oid relid, PmhashBuildKind *kind)
 	bool		wanted;
 
 	StartTransactionCommand();
-	wanted = open_both(relid, false, &heap, &index);
+	wanted = open_wanted(relid, &of, &heap, &index);
 	if (wanted)
 	{
-		strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
-		wanted = is_wanted(index, RelationGetRelid(heap), &of) &&
-			pmhash_standby_wants(&of);
 		*kind = pmhash_build_kind(index->rd_indextuple);
 		close_both(heap, index);
 	}
@@ -224,21 +231,16 @@ begin(Oid relid)
 	char		reason[PMHASH_REASON_SIZE];
 
 	StartTransactionCommand();
-	if (open_both(relid, false, &heap, &index))
+	if (open_wanted(relid, &of, &heap, &index))
 	{
-		if (is_wanted(index, RelationGetRelid(heap), &of) &&
-			pmhash_standby_wants(&of))
-		{
-			strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
-			PMH_STOP_POINT("standby_begins");
-			pmhash_identity_make(index, of.file_id, of.seed, false, &builder.identity);
-			builder.begun = pmhash_standby_begin(&of, &builder.build, reason);
-			if (builder.begun)
-				pmhash_report_index("building the file of", index);
-			else
-				ereport(DEBUG1,
-						(errmsg_internal("no build of index \"%s\": %s", builder.name, reason)));
-		}
+		PMH_STOP_POINT("standby_begins");
+		pmhash_identity_make(index, of.file_id, of.seed, false, &builder.identity);
+		builder.begun = pmhash_standby_begin(&of, &builder.build, reason);
+		if (builder.begun)
+			pmhash_report_index("building the file of", index);
+		else
+			ereport(DEBUG1,
+					(errmsg_internal("no build of index \"%s\": %s", builder.name, reason)));
 		close_both(heap, index);
 	}
 	CommitTransactionCommand();
@@ -329,13 +331,16 @@ pmhash_standby_engine_error(const PmhashFile *file, PmhResult result)
 			 error.detail[0] != '\0' ? errdetail("%s", error.detail) : 0));
 }
 
-static void
-create_file(PmhashFile *file)
+/* In a transaction that has no locks and no snapshot, for temporary files. */
+static uint64
+load(PmhashFile *file)
 {
 	PmhEnv		env = pmhash_engine_env();
 	PmhError	error;
 	PmhResult	result;
+	uint64		folded;
 
+	StartTransactionCommand();
 	result = pmh_create(builder.build.new_path, &builder.identity, &env,
 						&builder.table, &error);
 	if (result != PMH_OK)
@@ -350,16 +355,6 @@ create_file(PmhashFile *file)
 	file->file_id = builder.build.of.file_id;
 	file->seed = builder.build.of.seed;
 	file->path = builder.build.new_path;
-}
-
-/* In a transaction that has no locks and no snapshot, for temporary files. */
-static uint64
-load(PmhashFile *file)
-{
-	uint64		folded;
-
-	StartTransactionCommand();
-	create_file(file);
 	folded = filler->load(builder.fill, file);
 	CommitTransactionCommand();
 	PMH_STOP_POINT("standby_loaded");
@@ -473,21 +468,13 @@ release_lock_of_publication(void)
 	LWLockRelease(pmhash_standby_lock);
 }
 
-/* A build is over before its end: note it and go on with the next index. */
+/* A build is over before its end. */
 static void
-give_up(MemoryContext context)
+give_up(const ErrorData *error)
 {
-	ErrorData  *error;
-	bool		failed;
-
-	HOLD_INTERRUPTS();
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	AbortOutOfAnyTransaction();
-	FlushErrorState();
-	release_lock_of_publication();
-	failed = builder.begun && is_fault(error->sqlerrcode) &&
+	bool		failed = builder.begun && is_fault(error->sqlerrcode) &&
 		pmhash_standby_building(&builder.build);
+
 	if (builder.begun)
 		pmhash_standby_give_up(&builder.build, failed ? error->sqlerrcode : 0,
 							   error->message);
@@ -496,25 +483,12 @@ give_up(MemoryContext context)
 			(errmsg("pmhash: could not build index \"%s\" on this standby: %s",
 					builder.name, error->message)));
 	clear_builder();
-	FreeErrorData(error);
-	MemoryContextSwitchTo(context);
-	RESUME_INTERRUPTS();
 }
 
-/*
- * An ERROR before a build has begun: say so, once, and go on with the next index.  No row
- * tells of it, and nothing is to be cleared but the transaction.
- */
+/* Before a build has begun: say so, once.  No row tells of it. */
 static void
-leave_out(Oid relid, MemoryContext context)
+leave_out(Oid relid, const ErrorData *error)
 {
-	ErrorData  *error;
-
-	HOLD_INTERRUPTS();
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	AbortOutOfAnyTransaction();
-	FlushErrorState();
 	if (!is_fault(error->sqlerrcode))
 		some_left = true;
 	else if (pmhash_first_complaint(relid))
@@ -522,9 +496,6 @@ leave_out(Oid relid, MemoryContext context)
 				(errmsg("pmhash: could not look at %s on this standby: %s",
 						pmhash_index_label(relid, builder.name), error->message),
 				 errdetail("Its file is not built as long as that is so.")));
-	FreeErrorData(error);
-	MemoryContextSwitchTo(context);
-	RESUME_INTERRUPTS();
 }
 
 /* At exit in the middle of a build. */
@@ -536,61 +507,64 @@ builder_exit(int code, Datum arg)
 	builder.begun = false;
 }
 
-/* False if a build has failed that had begun. */
-static bool
-try_index(Oid relid)
+typedef enum Outcome
+{
+	NOT_WANTED,					/* or it can't be looked at */
+	WANTED,						/* or built */
+	FAILED						/* a build that had begun */
+} Outcome;
+
+/* An index is looked at (kind: see wants_build), or built (kind NULL). */
+static Outcome
+try_index(Oid relid, PmhashBuildKind *kind)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile bool done = false;
+	volatile Outcome outcome = WANTED;
 
 	builder.name[0] = '\0';
 	PG_TRY();
 	{
-		build_index(relid);
-		done = true;
+		if (kind == NULL)
+			build_index(relid);
+		else if (!wants_build(relid, kind))
+			outcome = NOT_WANTED;
 	}
 	PG_CATCH();
 	{
-		if (builder.begun || builder.fill != NULL)
-			give_up(context);
+		ErrorData  *error;
+
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		AbortOutOfAnyTransaction();
+		FlushErrorState();
+		release_lock_of_publication();
+		outcome = builder.begun || builder.fill != NULL ? FAILED : NOT_WANTED;
+		if (outcome == FAILED)
+			give_up(error);
 		else
-		{
-			leave_out(relid, context);
-			done = some_left = true;
-		}
+			leave_out(relid, error);
+		some_left |= kind == NULL && outcome == NOT_WANTED;
+		FreeErrorData(error);
+		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
-	return done;
+	return outcome;
 }
 
-/* The same as wants_build; false if that has failed. */
-static bool
-turns_out_wanted(Oid relid, PmhashBuildKind *kind)
-{
-	MemoryContext context = CurrentMemoryContext;
-	volatile bool wanted = false;
-
-	builder.name[0] = '\0';
-	PG_TRY();
-	{
-		wanted = wants_build(relid, kind);
-	}
-	PG_CATCH();
-	{
-		leave_out(relid, context);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	return wanted;
-}
-
-/* The pmhash indexes of this database, listed in 'context'. */
+/*
+ * The pmhash indexes of this database, of our kind, that should have a build, listed in
+ * 'context'.  *others: there are some of the other kind.
+ */
 static List *
-list_indexes(MemoryContext context)
+list_wanted(MemoryContext context, bool *others)
 {
+	List	   *wanted = NIL;
+	PmhashBuildKind kind;
 	MemoryContext old;
 	List	   *indexes;
+	ListCell   *lc;
 
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
@@ -598,26 +572,12 @@ list_indexes(MemoryContext context)
 	indexes = pmhash_list_indexes(false);
 	MemoryContextSwitchTo(old);
 	CommitTransactionCommand();
-	return indexes;
-}
-
-/* Those of our kind that should have a build.  *others: there are some of the other kind. */
-static List *
-list_wanted(MemoryContext context, bool *others)
-{
-	List	   *wanted = NIL;
-	PmhashBuildKind kind;
-	List	   *indexes = list_indexes(context);
-	ListCell   *lc;
-
 	found_none = indexes == NIL;
 	*others = false;
 	foreach(lc, indexes)
 	{
-		MemoryContext old;
-
 		CHECK_FOR_INTERRUPTS();
-		if (!turns_out_wanted(lfirst_oid(lc), &kind))
+		if (try_index(lfirst_oid(lc), &kind) != WANTED)
 			continue;
 		*others |= kind != own_kind;
 		if (kind != own_kind)
@@ -672,7 +632,7 @@ pmhash_standby_build_database(PmhashBuildKind kind)
 		if (!pmhash_rebuild || !RecoveryInProgress())
 			break;
 		MemoryContextSwitchTo(context);
-		if (!try_index(lfirst_oid(lc)))
+		if (try_index(lfirst_oid(lc), NULL) == FAILED)
 		{
 			pmhash_request(MyDatabaseId, (PmhashJob) kind);
 			break;

@@ -51,7 +51,6 @@ extern void pmhash_set_filler(const PmhashFiller *filler);
 extern PmhashWorkerResult pmhash_standby_build_database(PmhashBuildKind kind);
 
 /* ---- standby_sweep.c ---- */
-extern List *pmhash_standby_databases_to_sweep(void);
 extern PmhashWorkerResult pmhash_standby_sweep_database(void);
 
 #endif							/* PMHASH_STANDBY_BUILD_H */

@@ -17,7 +17,6 @@
 
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
-#include "storage/fd.h"
 
 #include "cluster/base/clock.h"
 #include "cluster/base/durable.h"
@@ -32,24 +31,10 @@
 
 /* ---- begin and end ---- */
 
-/* Make an empty file in place of whatever is there.  False with a reason. */
 static bool
-make_empty(const char *path, char *reason)
+is_removed(const char *path)
 {
-	int			fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-	if (fd < 0)
-		return pmhash_fail(reason, "could not create file \"%s\": %s", path,
-						   strerror(errno));
-	close(fd);
-	return true;
-}
-
-static bool
-remove_old(const char *path, char *reason)
-{
-	return unlink(path) == 0 || errno == ENOENT ||
-		pmhash_fail(reason, "could not remove file \"%s\": %s", path, strerror(errno));
+	return unlink(path) == 0 || errno == ENOENT;
 }
 
 /* The files of a build: none, none, an empty delta.  False with a reason. */
@@ -57,13 +42,17 @@ static bool
 prepare_files(const PmhashStandbyBuild *build, char *reason)
 {
 	char		directory[MAXPGPATH];
+	int			fd = -1;
 
 	pmhash_database_path(directory, build->of.database);
-	if (mkdir(directory, 0700) != 0 && errno != EEXIST)
-		return pmhash_fail(reason, "could not create directory \"%s\": %s", directory,
+	if ((mkdir(directory, 0700) == 0 || errno == EEXIST) &&
+		is_removed(build->path) && is_removed(build->new_path))
+		fd = open(build->delta_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return pmhash_fail(reason, "could not write to directory \"%s\": %s", directory,
 						   strerror(errno));
-	return remove_old(build->path, reason) && remove_old(build->new_path, reason) &&
-		make_empty(build->delta_path, reason);
+	close(fd);
+	return true;
 }
 
 /*
@@ -219,30 +208,33 @@ pmhash_standby_delta_length(const PmhashStandbyBuild *build)
 
 /* ---- reading the delta, and the end of a build ---- */
 
+/* Read n operations from number 'from' on.  False with a reason. */
+static bool
+read_ops(const PmhashStandbyBuild *build, uint64 from, PmhashDeltaOp *ops, size_t n,
+		 char *reason)
+{
+	ssize_t		wanted = (ssize_t) (n * sizeof(PmhashDeltaOp));
+	int			fd = open(build->delta_path, O_RDONLY | O_CLOEXEC);
+	ssize_t		got = fd < 0 ? -1 :
+		pread(fd, ops, wanted, (off_t) (from * sizeof(PmhashDeltaOp)));
+
+	if (fd >= 0)
+		close(fd);
+	return got == wanted ||
+		pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
+					got < 0 ? strerror(errno) : "it is too short");
+}
+
 bool
 pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 from,
 						  PmhashDeltaOp *ops, size_t max, size_t *n, char *reason)
 {
 	uint64		length = pmhash_standby_delta_length(build);
-	int			fd;
-	ssize_t		wanted;
-	ssize_t		got;
 
-	*n = 0;
+	*n = from < length ? Min(max, length - from) : 0;
 	if (!pmhash_standby_building(build))
 		return pmhash_fail(reason, "the build is over");
-	if (from >= length)
-		return true;
-	wanted = (ssize_t) (Min(max, length - from) * sizeof(PmhashDeltaOp));
-	fd = open(build->delta_path, O_RDONLY | O_CLOEXEC);
-	got = fd >= 0 ? pread(fd, ops, wanted, (off_t) (from * sizeof(PmhashDeltaOp))) : -1;
-	if (fd >= 0)
-		close(fd);
-	if (got != wanted)
-		return pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
-						   got < 0 ? strerror(errno) : "it is too short");
-	*n = wanted / sizeof(PmhashDeltaOp);
-	return true;
+	return *n == 0 || read_ops(build, from, ops, *n, reason);
 }
 
 /* How many operations from ops on are of one kind. */
@@ -286,27 +278,16 @@ apply_rest(const PmhashStandbyBuild *build, PmhashStandbyRow *row, uint64 from,
 		   PmhTable *table, char *reason)
 {
 	static PmhashDeltaOp ops[PMHASH_PUBLISH_MAX];
-	uint64		length = pg_atomic_read_u64(&row->delta_ops);
-	ssize_t		wanted;
-	int			fd;
-	ssize_t		got;
+	uint64		left = pg_atomic_read_u64(&row->delta_ops) - from;
 
-	if (length - from > PMHASH_PUBLISH_MAX)
+	if (left > PMHASH_PUBLISH_MAX)
 		return PMHASH_PUBLISH_BEHIND;
-	wanted = (ssize_t) ((length - from) * sizeof(PmhashDeltaOp));
-	if (wanted == 0)
+	if (left > 0 && !read_ops(build, from, ops, left, reason))
+		return PMHASH_PUBLISH_OVER;
+	if (pmhash_standby_apply_ops(table, ops, left) == PMH_OK)
 		return PMHASH_PUBLISH_DONE;
-	fd = open(build->delta_path, O_RDONLY | O_CLOEXEC);
-	got = fd >= 0 ? pread(fd, ops, wanted, (off_t) (from * sizeof(PmhashDeltaOp))) : -1;
-	if (fd >= 0)
-		close(fd);
-	if (got != wanted)
-		pmhash_fail(reason, "could not read file \"%s\"", build->delta_path);
-	else if (pmhash_standby_apply_ops(table, ops, length - from) == PMH_OK)
-		return PMHASH_PUBLISH_DONE;
-	else
-		pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
-					pmh_error(table)->detail);
+	pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
+				pmh_error(table)->detail);
 	return PMHASH_PUBLISH_OVER;
 }
 
@@ -330,8 +311,8 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 {
 	PmhashStandbyRow *row = row_of(build);
 	PmhashPublishResult result;
-	XLogRecPtr	lsn;
-	XLogRecPtr	touched;
+	XLogRecPtr	applied;
+	XLogRecPtr	begun;
 	TimeLineID	timeline;
 
 	if (row == NULL || !RecoveryInProgress())
@@ -343,19 +324,22 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, PmhTable *table,
 	if (result != PMHASH_PUBLISH_DONE)
 		return result;
 	PMH_STOP_POINT("standby_publishing");
-	lsn = GetXLogReplayRecPtr(&timeline);
-	touched = GetCurrentReplayRecPtr(NULL);
+
+	/*
+	 * The table may have something of the record that is being replayed, and the delta
+	 * all of it.  That has the timeline which replay has come to, or is its first one.
+	 */
+	applied = GetXLogReplayRecPtr(&timeline);
+	begun = GetCurrentReplayRecPtr(NULL);
+	begun = Max(begun, applied);
 	row->usable_xmin = usable_from(row, usable_xmin);
-	if (!pmhash_standby_raise_applied(lsn, timeline, touched, reason))
-		return PMHASH_PUBLISH_OVER;
-	if (rename(build->new_path, build->path) != 0)
+	if (!pmhash_standby_note(build->new_path, row, applied, begun, timeline) ||
+		rename(build->new_path, build->path) != 0)
 	{
-		pmhash_fail(reason, "could not rename file \"%s\": %s", build->new_path,
+		pmhash_fail(reason, "could not write or rename file \"%s\": %s", build->new_path,
 					strerror(errno));
 		return PMHASH_PUBLISH_OVER;
 	}
-	if (!pmhash_standby_keep(row, reason))
-		return PMHASH_PUBLISH_OVER;
 	pmhash_standby_set_status(row, PMHASH_STANDBY_LIVE);
 	row->failures = 0;
 	row->wanted = false;
@@ -374,11 +358,7 @@ pmhash_standby_publish(const PmhashStandbyBuild *build, uint64 from, PmhTable *t
 	result = publish_locked(build, from, table, usable_xmin, reason);
 	row = row_of(build);
 	if (result == PMHASH_PUBLISH_OVER && row != NULL)
-	{
-		/* It may have been kept by now: lose a LIVE one. */
-		row->status = PMHASH_STANDBY_LIVE;
 		pmhash_standby_lose(row, true, ERRCODE_IO_ERROR, reason);
-	}
 	LWLockRelease(pmhash_standby_lock);
 	return result;
 }

@@ -130,7 +130,7 @@ extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
 									PmhashStandbyPhase phase, uint64 done,
 									uint64 total, TransactionId xid);
 
-/* ---- what is to be built (standby_wanted.c) ---- */
+/* ---- what is to be built (standby.c) ---- */
 
 /*
  * The builder's own list of an index's logged stubs, in the database that it is

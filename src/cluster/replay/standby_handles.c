@@ -109,9 +109,9 @@ pmhash_standby_handles_at_end_of_record(void)
 	pmhash_mappings_trim(&mappings);
 }
 
-/* Our handle for a row; what it was for an earlier life of it is closed. */
+/* Our handle for a row; what it was for an earlier life of it is closed.  NULL with a reason. */
 static Handle *
-handle_of(const PmhashStandbyRow *row)
+handle_of(const PmhashStandbyRow *row, char *reason)
 {
 	Handle	   *handle;
 
@@ -119,7 +119,10 @@ handle_of(const PmhashStandbyRow *row)
 	{
 		handles = calloc(PMHASH_STANDBY_FILES, sizeof(Handle));
 		if (handles == NULL)
+		{
+			pmhash_fail(reason, "out of memory");
 			return NULL;
+		}
 		for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 			handles[i].delta = -1;
 	}
@@ -181,14 +184,10 @@ map_table(Handle *handle, const PmhashStandbyRow *row, char *reason)
 PmhTable *
 pmhash_standby_open_table(const PmhashStandbyRow *row, char *reason)
 {
-	Handle	   *handle = handle_of(row);
+	Handle	   *handle = handle_of(row, reason);
 
-	if (handle == NULL)
-	{
-		pmhash_fail(reason, "out of memory");
-		return NULL;
-	}
-	if (unlikely(handle->mapping.table == NULL) && !map_table(handle, row, reason))
+	if (handle == NULL ||
+		(unlikely(handle->mapping.table == NULL) && !map_table(handle, row, reason)))
 		return NULL;
 	pmhash_mapping_use(&mappings, &handle->mapping);
 	return handle->mapping.table;
@@ -198,18 +197,13 @@ pmhash_standby_open_table(const PmhashStandbyRow *row, char *reason)
 int
 pmhash_standby_open_delta(const PmhashStandbyRow *row, char *reason)
 {
-	Handle	   *handle = handle_of(row);
+	Handle	   *handle = handle_of(row, reason);
 	char		path[MAXPGPATH];
 	char		new_path[MAXPGPATH];
 	char		delta_path[MAXPGPATH];
 
-	if (handle == NULL)
-	{
-		pmhash_fail(reason, "out of memory");
-		return -1;
-	}
-	if (handle->delta >= 0)
-		return handle->delta;
+	if (handle == NULL || handle->delta >= 0)
+		return handle == NULL ? -1 : handle->delta;
 	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
 	ReserveExternalFD();
 	handle->delta = open(delta_path, O_WRONLY | O_CLOEXEC);

@@ -16,28 +16,31 @@
 #include "postgres.h"
 
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
 #include "access/xlogutils.h"
 #include "catalog/pg_control.h"
+#include "commands/dbcommands_xlog.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/standby.h"
-#include "utils/memutils.h"
 
+#include "cluster/base/control_file.h"
+#include "cluster/base/data_directory.h"
 #include "cluster/base/durable.h"
 #include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tid_value.h"
 #include "cluster/cluster.h"
+#include "cluster/pool/pool.h"
 #include "cluster/queue/requests.h"
 #include "cluster/replay/standby_delta.h"
 #include "cluster/replay/standby_redo.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/standby_lose.h"
+#include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 
 /* After so many operations of a delta it is looked whether there is space: 1 MB. */
@@ -47,6 +50,7 @@
 #define REMEMBERED	1024
 
 static void (*core_redo) (XLogReaderState *record) = NULL;
+static void (*core_redo_database) (XLogReaderState *record) = NULL;
 
 /* A record on its way, with its entries as the engine and the delta want them. */
 typedef struct Work
@@ -133,7 +137,7 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	return true;
 }
 
-/* Leave out what is in the file already.  For the one record of S2. */
+/* Leave out what is in the file already: for the record of S2 that ends at `begun`. */
 static PmhResult
 drop_present(PmhTable *table)
 {
@@ -159,27 +163,28 @@ drop_present(PmhTable *table)
 
 /* Apply to a LIVE file.  False with a reason. */
 static bool
-apply_live(const PmhashStandbyRow *row, char *reason)
+apply_live(PmhashStandbyRow *row, char *reason)
 {
 	PmhTable   *table = pmhash_standby_open_table(row, reason);
-	bool		look = row->restored &&
-		pg_atomic_read_u32(&pmhash_shared->standby->resumed) == 0;
-	PmhResult	result = PMH_OK;
+	PmhResult	result;
 	size_t		done;
 
 	if (table == NULL)
 		return false;
-	if (!pmhash_standby_store_touched(work.end))
-		return pmhash_fail(reason, "the directory of pmhash can't be written");
-	if (work.record.type == PMHASH_WAL_DELETE)
+	result = pmhash_standby_note_begun(table, row, work.end, work.timeline);
+	if (result == PMH_OK && work.record.type == PMHASH_WAL_DELETE)
 		result = pmh_delete_group(table, work.entries, work.n, &done);
-	else
+	else if (result == PMH_OK)
 	{
-		if (look)
+		/* The server was killed in this record, or the file was published in it. */
+		if (row->restored && work.end == row->begun)
 			result = drop_present(table);
 		if (result == PMH_OK && work.n > 0)
 			result = pmh_insert_group(table, work.entries, work.n, false, &done);
 	}
+	PMH_STOP_POINT("redo_before_applied");
+	if (result == PMH_OK)
+		result = pmhash_standby_note_applied(table, work.end);
 	return result == PMH_OK ||
 		pmhash_fail(reason, "could not use the file: %s", pmh_error(table)->detail);
 }
@@ -188,7 +193,7 @@ apply_live(const PmhashStandbyRow *row, char *reason)
 static bool
 is_past(const PmhashStandbyRow *row)
 {
-	return pmhash_standby_is_past(row, work.end);
+	return row->restored && work.end <= row->applied;
 }
 
 /* Take the entries out of the record. */
@@ -300,7 +305,8 @@ change_entries(void)
 		row = find(work.record.file_id);
 		keep_from_older(row);	/* built, or LIVE again, meanwhile */
 	}
-	if (pmhash_standby_is_other(row, work.record.database))
+	if (row != NULL && OidIsValid(work.record.database) &&
+		row->database != work.record.database)
 		done = pmhash_fail(reason, "a file of another database has the same id");
 	else if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
 	{
@@ -364,6 +370,90 @@ end_inherited(void)
 			 : "it was made under another primary, and this one has vacuumed the table");
 }
 
+/* What the page named that the record being replayed replaces.  0: not known. */
+static uint64 named = 0;
+
+/*
+ * A primary that marks a page which it cannot read does not know which file that has
+ * named: its record has 0 for the id (stub.c, pmhash_stub_invalidate).  Our page, which the
+ * record is about to replace, names it, if it is sound.
+ *
+ * Before the page of a record is restored: note which file it names, if the record does
+ * not say.  Raises no error.
+ */
+static void
+note_named(XLogReaderState *record)
+{
+	PmhashWalRecord gone;
+	PmhashNode	node;
+	PmhashStub	stub;
+
+	named = 0;
+	if (pmhash_wal_decode(record, &gone) != PMHASH_WAL_OURS ||
+		gone.type != PMHASH_WAL_FILE_GONE || gone.file_id != 0)
+		return;
+	XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
+	if (pmhash_stub_look_at(node, &stub) == PMHASH_LOOK_STUB)
+		named = stub.file_id;
+}
+
+/* Is this a file of the record's database that has not had the record (S2)? */
+static bool
+is_meant(const PmhashStandbyRow *row)
+{
+	return row != NULL && row->file_id != 0 && row->database == work.record.database &&
+		!is_past(row);
+}
+
+/*
+ * It may be any of the database: our page did not tell, as after a crash that came when
+ * it had been replaced.  Those that are still named are built again.
+ */
+static void
+lose_database(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	int			n = 0;
+
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (is_meant(row) && row->status != PMHASH_STANDBY_NONE)
+		{
+			pmhash_standby_lose(row, true, 0, NULL);
+			n++;
+		}
+	}
+	if (n == 0)
+		return;					/* as when the record is replayed again */
+	ereport(LOG,
+			(errmsg("pmhash: all index files of database %u are given up on this server",
+					work.record.database),
+			 errdetail("The primary has marked an index whose page it could not read, and it is not known which file that had. They are built again in the background.")));
+}
+
+/* FILE_GONE. */
+static void
+file_gone(void)
+{
+	uint64		file_id = work.record.file_id != 0 ? work.record.file_id : named;
+	PmhashStandbyRow *row;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = pmhash_standby_find(file_id);
+	if (is_meant(row))
+	{
+		if (row->status != PMHASH_STANDBY_NONE)
+			pmhash_standby_lose(row, false, 0, NULL);
+		pmhash_standby_forget(row);
+	}
+	else if (file_id == 0)
+		lose_database();
+	named = 0;
+	LWLockRelease(pmhash_standby_lock);
+}
+
 static void
 apply(void)
 {
@@ -377,7 +467,7 @@ apply(void)
 			announce_file();
 			break;
 		case PMHASH_WAL_FILE_GONE:
-			pmhash_standby_file_gone(&work.record, work.end);
+			file_gone();
 			break;
 		case PMHASH_WAL_SWEPT:
 			end_inherited();
@@ -422,7 +512,7 @@ note_timeline(void)
 	PmhashStandby *standby = pmhash_shared->standby;
 	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
 	bool		inherits = standby->replay_timeline == standby->applied_timeline &&
-		work.start >= Max(applied, standby->touched);
+		work.start >= Max(applied, standby->last_begun);
 
 	standby->replay_timeline = work.timeline;
 	if (work.end <= applied || work.timeline == standby->applied_timeline)
@@ -438,43 +528,58 @@ note_timeline(void)
 		lose_not_inherited();
 	else
 	{
+		/* Builds need not wait for this timeline to get where those files were. */
 		pmhash_standby_lose_all(false, 0, NULL);
-
-		/*
-		 * No file has anything of the record that the life before was killed in, and it
-		 * is of another timeline: builds need not wait for this one to get there.  What
-		 * can't be stored note_applied sees to.
-		 */
-		pmhash_shared->standby->touched = pmhash_shared->standby->skip_to;
-		(void) pmhash_standby_store_touched(InvalidXLogRecPtr);
+		pg_atomic_write_u32(&standby->reached, 1);
 	}
 	LWLockRelease(pmhash_standby_lock);
 	PMH_STOP_POINT("redo_new_timeline");
 }
 
-/* A record has been dealt with: `applied`, unless it was skipped. */
+/*
+ * From now on pg_control's redo pointer may be that, and no later one.  A start that finds
+ * it past what is noted has been preceded by one without the pool, and trusts no file
+ * (trust.c, standby_doubt); so it does if this can't be written.
+ */
 static void
-note_applied(void)
+note_redo(XLogRecPtr redo)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
+	PmhashControl control;
+	char		reason[PMHASH_REASON_SIZE];
 
-	if (work.end <= pg_atomic_read_u64(&standby->applied))
-		return;
-	if (pg_atomic_read_u32(&standby->resumed) == 0)
-		pg_atomic_write_u32(&standby->resumed, 1);
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	if (pmhash_standby_store_applied(work.end, work.timeline))
-	{
-		LWLockRelease(pmhash_standby_lock);
-		return;
-	}
-	LWLockRelease(pmhash_standby_lock);
+	if (redo <= pmhash_shared->control.seen_redo)
+		return;					/* replayed again */
+	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
+	control = pmhash_shared->control;
+	control.seen_redo = redo;
+	if (!pmhash_pool_is_present())
+		;						/* not in what stands there instead */
+	else if (pmhash_pool_write_control(&control, reason))
+		pmhash_shared->control = control;
+	else
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
+	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+}
 
-	/* What cannot be kept is worth nothing after a restart. */
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	pmhash_standby_lose_all(false, ERRCODE_IO_ERROR,
-							"the directory of pmhash can't be written");
-	LWLockRelease(pmhash_standby_lock);
+/* A restartpoint may come of this checkpoint. */
+static void
+note_checkpoint(XLogReaderState *record)
+{
+	CheckPoint	checkpoint;
+
+	memcpy(&checkpoint, XLogRecGetData(record), sizeof(checkpoint));
+	note_redo(checkpoint.redo);
+}
+
+/* What a backup label had said when this server was started, pg_control says by now. */
+static void
+note_begin(void)
+{
+	ControlFileData server;
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (pmhash_read_pg_control(&server, reason))
+		note_redo(server.checkPointCopy.redo);
 }
 
 /* A record that this version does not know: nothing can be kept up to date. */
@@ -496,13 +601,58 @@ notice_newer(void)
 	LWLockRelease(pmhash_standby_lock);
 }
 
-/* ---- the wrapper ---- */
+/* ---- databases that are made: nothing here has their OID ---- */
+
+/*
+ * As new_database.c, by WAL: no standby can see the files of the primary's pool, nor
+ * whether that one has them.  Replay of DROP DATABASE would be too early: what moves a
+ * database to another tablespace writes such a record, too (dbcommands.c, movedb).
+ * What is left of a dropped database goes some time (launch_workers.c, remove_dropped),
+ * and at the latest here, when the first record of one comes that is made with its OID.
+ * No session is connected to either then.
+ */
+
+/* The database that this record makes, or InvalidOid. */
+static Oid
+database_made(const XLogReaderState *record)
+{
+	const void *data = XLogRecGetData(record);
+
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_DBASE_CREATE_FILE_COPY:
+			{
+				const xl_dbase_create_file_copy_rec *copy = data;
+
+				/* else it is moved */
+				return copy->db_id != copy->src_db_id ? copy->db_id : InvalidOid;
+			}
+		case XLOG_DBASE_CREATE_WAL_LOG:
+			return ((const xl_dbase_create_wal_log_rec *) data)->db_id;
+		default:
+			return InvalidOid;
+	}
+}
+
+/* What replay had come past before the last restart has been done (S2). */
+static void
+deal_with_database(XLogReaderState *record)
+{
+	Oid			database = database_made(record);
+
+	if (OidIsValid(database) && record->EndRecPtr > pmhash_shared->standby->last_applied)
+		pmhash_standby_database_dropped(database);
+}
+
+/* ---- the wrappers ---- */
 
 /* May raise an ERROR. */
 static void
 deal_with(XLogReaderState *record)
 {
+	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashWalVerdict verdict;
+	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
 
 	work.start = record->ReadRecPtr;
 	work.end = record->EndRecPtr;
@@ -510,31 +660,33 @@ deal_with(XLogReaderState *record)
 	(void) GetCurrentReplayRecPtr(&work.timeline);
 	PMH_STOP_POINT("redo_record");
 	note_timeline();
-	if (pg_atomic_read_u32(&pmhash_shared->standby->reached) == 0 &&
-		work.end > pmhash_shared->standby->touched)	/* past all that was LIVE */
-		pg_atomic_write_u32(&pmhash_shared->standby->reached, 1);
+	if (unlikely(pmhash_shared->control.seen_redo == InvalidXLogRecPtr))
+		note_begin();
+	if (pg_atomic_read_u32(&standby->reached) == 0 &&
+		work.end > standby->last_begun) /* past all that was LIVE */
+		pg_atomic_write_u32(&standby->reached, 1);
 	verdict = pmhash_wal_decode(record, &work.record);
-	switch (verdict)
+	if (verdict == PMHASH_WAL_OURS)
 	{
-		case PMHASH_WAL_OURS:
-			apply();
-			if (work.n > 0)
-				PMH_STOP_POINT("redo_before_applied");
-			break;
-		case PMHASH_WAL_UNKNOWN:
-			notice_newer();
-			break;
-		case PMHASH_WAL_NOT_OURS:
-			break;
+		apply();
+		if (work.n > 0)
+			PMH_STOP_POINT("redo_after_entries");
 	}
-	note_applied();
+	else if (verdict == PMHASH_WAL_UNKNOWN)
+		notice_newer();
+	else if (info == XLOG_CHECKPOINT_SHUTDOWN || info == XLOG_CHECKPOINT_ONLINE)
+		note_checkpoint(record);
+	if (work.end > pg_atomic_read_u64(&standby->applied))
+	{
+		standby->applied_timeline = work.timeline;
+		pg_atomic_write_u64(&standby->applied, work.end);
+	}
 	pmhash_standby_handles_at_end_of_record();
 }
 
 /*
  * An ERROR has come out of that: as of want of memory, or of a history file that
- * can't be read.  It is not known which file it has left half done.  `reached` waits for
- * skip_to all the same: see begin_locked (standby_delta.c).
+ * can't be read.  It is not known which file it has left half done.
  */
 static void
 recover_from_error(MemoryContext context)
@@ -565,9 +717,9 @@ startup_exit(int code, Datum arg)
 }
 
 /* Have a function do our part of a record, if there is any; no ERROR gets out of it. */
-void
-pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
-						   XLogReaderState *record)
+static void
+deal_safely(void (*deal) (XLogReaderState *record),
+			XLogReaderState *record)
 {
 	static bool exit_is_known = false;
 	MemoryContext context = CurrentMemoryContext;
@@ -599,19 +751,28 @@ redo(XLogReaderState *record)
 
 	if (page_first)
 	{
-		pmhash_standby_deal_safely(pmhash_standby_note_named, record);
+		deal_safely(note_named, record);
 		core_redo(record);
 		PMH_STOP_POINT("redo_page_restored");
 	}
-	pmhash_standby_deal_safely(deal_with, record);
+	deal_safely(deal_with, record);
 	if (!page_first)
 		core_redo(record);
 }
 
-/* Wrap the redo function of RM_XLOG_ID.  Only while preloading. */
+static void
+redo_database(XLogReaderState *record)
+{
+	deal_safely(deal_with_database, record);
+	core_redo_database(record);
+}
+
+/* Wrap the redo functions of RM_XLOG_ID and RM_DBASE_ID.  Only while preloading. */
 void
 pmhash_standby_redo_init(void)
 {
 	core_redo = RmgrTable[RM_XLOG_ID].rm_redo;
 	RmgrTable[RM_XLOG_ID].rm_redo = redo;
+	core_redo_database = RmgrTable[RM_DBASE_ID].rm_redo;
+	RmgrTable[RM_DBASE_ID].rm_redo = redo_database;
 }

@@ -25,7 +25,6 @@
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "utils/elog.h"
 #include "utils/guc.h"
 
 #include "cluster/base/clock.h"
@@ -51,30 +50,6 @@ static bool some_left = false;
 
 /* ---- which, and when ---- */
 
-static bool
-is_to_be_swept(const PmhashStandbyRow *row)
-{
-	return row->file_id != 0 && row->status == PMHASH_STANDBY_LIVE &&
-		row->restored && !row->swept;
-}
-
-/* For the launcher: the databases in which there are files to sweep. */
-List *
-pmhash_standby_databases_to_sweep(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	List	   *databases = NIL;
-
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		if (standby->id[i] != 0 && is_to_be_swept(&standby->row[i]))
-			databases = list_append_unique_oid(databases, standby->row[i].database);
-	}
-	LWLockRelease(pmhash_standby_lock);
-	return databases;
-}
-
 /* Is this worker to end?  Builds come first; a promotion leaves it to VACUUM. */
 static bool
 is_to_leave(void)
@@ -87,15 +62,6 @@ is_to_leave(void)
 	}
 	return !pmhash_rebuild || !RecoveryInProgress() || !pmhash_standby_is_active() ||
 		pg_atomic_read_u32(&pmhash_shared->standby->slot_wanted) != 0;
-}
-
-/* Its row, as long as it has that life; else NULL.  Under the lock. */
-static PmhashStandbyRow *
-row_of_current(void)
-{
-	PmhashStandbyRow *row = pmhash_standby_find(current.file_id);
-
-	return row != NULL && row->life == current.life ? row : NULL;
 }
 
 /*
@@ -114,7 +80,7 @@ take_target(int *next)
 		PmhashStandbyRow *row = &standby->row[*next];
 
 		if (standby->id[*next] == 0 || row->database != MyDatabaseId ||
-			!is_to_be_swept(row))
+			!pmhash_standby_is_to_be_swept(row))
 			continue;
 		row->swept = found = true;
 		current = (SweptFile) {row->file_id, row->life};
@@ -131,8 +97,8 @@ give_back(void)
 
 	some_left = true;
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = row_of_current();
-	if (row != NULL)
+	row = pmhash_standby_find(current.file_id);
+	if (row != NULL && row->life == current.life)
 		row->swept = false;
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -146,27 +112,15 @@ sweeper_exit(int code, Datum arg)
 	current.file_id = 0;
 }
 
-/*
- * The file is damaged, or pages of it can't be read.  Past a promotion it is left to the
- * processes that use it: they mark the stub.
- */
+/* The file is damaged, or pages of it can't be read. */
 static void
 lose(const char *why)
 {
-	PmhashStandbyRow *row;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = row_of_current();
-	if (pmhash_shared->standby->active && row != NULL &&
-		row->status == PMHASH_STANDBY_LIVE)
-	{
+	if (pmhash_standby_lost(current.file_id, current.life, why))
 		ereport(LOG,
 				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
 						current.file_id, why),
 				 errdetail("It is built again in the background.")));
-		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
-	}
-	LWLockRelease(pmhash_standby_lock);
 }
 
 /* ---- sweeping ---- */

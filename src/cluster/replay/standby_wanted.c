@@ -21,14 +21,13 @@
 
 /*
  * The stub says that it is logged; the file has not been given up, so no FILE_NEW or
- * FILE_GONE has come, so it has been logged ever since.  Noted for the promotion,
- * durably: that may come before a builder has looked again.
+ * FILE_GONE has come, so it has been logged ever since.  Noted for the promotion, which may
+ * come after a restart, before a builder has looked again.
  */
 static void
 note_logged(const PmhashStandbyIndex *of)
 {
 	PmhashStandbyRow *row;
-	char		reason[PMHASH_REASON_SIZE];
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = pmhash_standby_find(of->file_id);
@@ -36,11 +35,8 @@ note_logged(const PmhashStandbyIndex *of)
 		row->database == of->database)
 	{
 		row->heap = of->heap;
-		if (!pmhash_standby_keep(row, reason))
-		{
+		if (!pmhash_standby_note_heap(row))
 			row->heap = InvalidOid; /* look again */
-			ereport(LOG, (errmsg("pmhash: %s", reason)));
-		}
 	}
 	LWLockRelease(pmhash_standby_lock);
 }

@@ -30,6 +30,5 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 	pmhash_startup_init();
 	pmhash_engine_hooks_init();
 	pmhash_standby_redo_init();
-	pmhash_standby_database_init();
 	pmhash_worker_init();
 }

@@ -32,7 +32,6 @@
 
 /* ---- shared memory ---- */
 
-/* Bytes of shared memory. */
 Size
 pmhash_standby_shmem_size(void)
 {
@@ -51,7 +50,6 @@ pmhash_standby_reset(void)
 		pg_atomic_init_u64(&standby->row[i].delta_ops, 0);
 }
 
-/* As shared memory is made. */
 void
 pmhash_standby_shmem_init(void)
 {
@@ -63,7 +61,6 @@ pmhash_standby_shmem_init(void)
 	pg_atomic_init_u64(&standby->changes, 1);
 	pg_atomic_init_u64(&standby->applied, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&standby->reached, 0);
-	pg_atomic_init_u32(&standby->resumed, 0);
 	pg_atomic_init_u32(&standby->slot_wanted, 0);
 	pg_atomic_init_u32(&standby->full, 0);
 	pmhash_shared->standby = standby;
@@ -210,7 +207,7 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 }
 
 List *
-pmhash_standby_databases(void)
+pmhash_standby_databases(bool to_sweep)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	List	   *databases = NIL;
@@ -218,7 +215,8 @@ pmhash_standby_databases(void)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (standby->id[i] != 0)
+		if (standby->id[i] != 0 &&
+			(!to_sweep || pmhash_standby_is_to_be_swept(&standby->row[i])))
 			databases = list_append_unique_oid(databases, standby->row[i].database);
 	}
 	LWLockRelease(pmhash_standby_lock);
@@ -228,10 +226,9 @@ pmhash_standby_databases(void)
 /* ---- which scans may use a file ---- */
 
 /*
- * Has replay come as far as what was LIVE before this run had been applied (S3), and past
- * the record in which that run was killed (S2)?
- * On another timeline than that was on, the startup process gives these files up
- * (S4), at the record that switches to it.
+ * Has replay come past all records of which files that were LIVE before this run may have
+ * something (S3)?  On another timeline than that was on, the startup process gives these
+ * files up (S4), at the record that switches to it.
  */
 bool
 pmhash_standby_reached(void)
@@ -241,8 +238,8 @@ pmhash_standby_reached(void)
 
 	if (pg_atomic_read_u32(&standby->reached) != 0)
 		return true;
-	if (GetXLogReplayRecPtr(&timeline) < standby->touched ||
-		timeline != standby->skip_timeline)
+	if (GetXLogReplayRecPtr(&timeline) < standby->last_begun ||
+		timeline != standby->last_timeline)
 		return false;
 	pg_atomic_write_u32(&standby->reached, 1);
 	return true;
@@ -279,16 +276,6 @@ pmhash_standby_still_live(PmhashFile *file)
 		return false;
 	file->standby_changes = changes;
 	return true;
-}
-
-/* Is there a LIVE file of this id, of that database?  Alone, or under the lock. */
-bool
-pmhash_standby_owns(Oid database, uint64 file_id)
-{
-	PmhashStandbyRow *row = pmhash_standby_find(file_id);
-
-	return row != NULL && row->database == database &&
-		row->status == PMHASH_STANDBY_LIVE;
 }
 
 /* The 64-bit number of a transaction id that is not older than 2^31 ids. */
@@ -364,45 +351,24 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 	return fits;
 }
 
-/* ---- for views ---- */
-
-/* What is known of a file on a standby: zeroes, and no_place, if it has no row. */
-void
-pmhash_standby_state(uint64 file_id, PmhashStandbyState *state)
+/*
+ * For views: what is known of a file, all zeroes if it has no row.  False if it could not
+ * have one, as none is free.
+ */
+bool
+pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy)
 {
 	PmhashStandbyRow *row;
+	bool		has_place;
 
-	memset(state, 0, sizeof(*state));
+	memset(copy, 0, sizeof(*copy));
 	if (!pmhash_standby_is_active())
-		return;
+		return true;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find_own(file_id);
-	state->no_place = row == NULL && free_row() == PMHASH_STANDBY_FILES;
+	has_place = row != NULL || free_row() < PMHASH_STANDBY_FILES;
 	if (row != NULL)
-	{
-		state->status = row->status;
-		state->reached = !row->restored || pmhash_standby_reached();
-		state->phase = row->phase;
-		state->done = row->done;
-		state->total = row->total;
-		state->xid = row->xid;
-		state->usable_xmin = XidFromFullTransactionId(row->usable_xmin);
-		state->delta_length = pg_atomic_read_u64(&row->delta_ops);
-		state->failures = row->failures;
-		state->sqlstate = row->sqlstate;
-		state->next_try = row->next_try;
-		strlcpy(state->message, row->message, sizeof(state->message));
-	}
+		*copy = *row;
 	LWLockRelease(pmhash_standby_lock);
-}
-
-XLogRecPtr
-pmhash_standby_applied(TimeLineID *timeline)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	XLogRecPtr	lsn = pg_atomic_read_u64(&standby->applied);
-
-	if (timeline != NULL)
-		*timeline = standby->applied_timeline;
-	return lsn;
+	return has_place;
 }

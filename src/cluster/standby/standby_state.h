@@ -52,7 +52,11 @@ typedef struct PmhashStandbyRow
 	PmhashStandbyStatus status;
 	bool		wanted;			/* if NONE: a build would be welcome */
 	bool		restored;		/* LIVE since before this server life: it has all
-								 * records up to skip_to */
+								 * records up to 'applied', and may have something of
+								 * the one that ends at 'begun' */
+	XLogRecPtr	applied;
+	XLogRecPtr	begun;
+	TimeLineID	noted_timeline; /* of the last record that its header has noted */
 	Oid			heap;			/* the table, or InvalidOid: not known */
 	TimeLineID	timeline;		/* of the primary under which it was made (S4); 0: this
 								 * server itself.  Then heap says whether its index is
@@ -83,34 +87,22 @@ typedef struct PmhashStandbyRow
 	char		message[PMHASH_KEPT_MESSAGE];
 } PmhashStandbyRow;
 
-/* What the head of the pool's file says (standby_file.c). */
-typedef struct PmhashStandbyHead
-{
-	XLogRecPtr	applied;		/* S2 */
-	TimeLineID	timeline;		/* of it */
-	XLogRecPtr	touched;		/* LIVE files may have something of the record that ends
-								 * here, or 0 */
-} PmhashStandbyHead;
-
 typedef struct PmhashStandby
 {
 	bool		active;			/* this run is, or was, a standby's with a pool */
 	bool		newer;			/* the primary writes what we do not know */
 	pg_atomic_uint64 changes;	/* steps whenever a file stops or begins being LIVE,
 								 * or a row gets another file */
-	pg_atomic_uint64 applied;	/* S2, as in the pool */
-	uint32		applied_timeline;
-	PmhashStandbyHead head;		/* under the lock: exclusively, or the startup process
-								 * shared */
+	pg_atomic_uint64 applied;	/* the end of the last record of RM_XLOG_ID that LIVE
+								 * files have, here or in the life before */
+	TimeLineID	applied_timeline;
 	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
 
-	/* What the files that are 'restored' have: not used before it is reached. */
-	XLogRecPtr	skip_to;
-	XLogRecPtr	touched;		/* ... and may have of one more record, which ends
-								 * here; else skip_to */
-	TimeLineID	skip_timeline;
+	/* Of the files that are 'restored': not used before it is reached (S3). */
+	XLogRecPtr	last_applied;	/* the highest 'applied' of them */
+	XLogRecPtr	last_begun;		/* the highest 'begun', and its timeline */
+	TimeLineID	last_timeline;
 	pg_atomic_uint32 reached;
-	pg_atomic_uint32 resumed;	/* the first record past it has been applied */
 
 	bool		complete;		/* recovery is over; LIVE files have all of it */
 
@@ -124,18 +116,10 @@ typedef struct PmhashStandby
 
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
 
-/* Is a record that says so, or InvalidOid, of another database than this file? */
 static inline bool
-pmhash_standby_is_other(const PmhashStandbyRow *row, Oid database)
+pmhash_standby_is_to_be_swept(const PmhashStandbyRow *row)
 {
-	return row != NULL && OidIsValid(database) && row->database != database;
-}
-
-/* Has a file what records up to 'end' say, from the server life before (S2)? */
-static inline bool
-pmhash_standby_is_past(const PmhashStandbyRow *row, XLogRecPtr end)
-{
-	return row->restored && end <= pmhash_shared->standby->skip_to;
+	return row->status == PMHASH_STANDBY_LIVE && row->restored && !row->swept;
 }
 
 /* Was this server's own as a primary; and it is not known whether it is logged. */
@@ -162,33 +146,27 @@ extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
-extern bool pmhash_standby_owns(Oid database, uint64 file_id);
+extern bool pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy);
 extern bool pmhash_standby_has_room(void);
-
-/* ---- standby_file.c ---- */
-extern void pmhash_standby_foresee_resume(uint64 last_life);
-extern bool pmhash_standby_load(PmhashStandbyStart how,
-								const PmhashServerState *server, char *reason);
-extern bool pmhash_standby_keep(const PmhashStandbyRow *row, char *reason);
-extern bool pmhash_standby_unkeep(const PmhashStandbyRow *row);
-extern bool pmhash_standby_raise_applied(XLogRecPtr lsn, TimeLineID timeline,
-										 XLogRecPtr touched, char *reason);
-extern bool pmhash_standby_restate_applied(char *reason);
-extern bool pmhash_standby_store_touched(XLogRecPtr lsn);
-extern bool pmhash_standby_store_applied(XLogRecPtr lsn, TimeLineID timeline);
-extern XLogRecPtr pmhash_standby_read_applied(uint64 instance);
-extern void pmhash_standby_remove_file(void);
-extern bool pmhash_standby_sync(void);
 
 /* ---- standby_files.c ---- */
 extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 								 char *new_path, char *delta_path);
-extern bool pmhash_standby_adopt_files(void);
+extern bool pmhash_standby_note(const char *path, PmhashStandbyRow *row,
+								XLogRecPtr applied, XLogRecPtr begun,
+								TimeLineID timeline);
+extern bool pmhash_standby_note_heap(const PmhashStandbyRow *row);
+extern bool pmhash_standby_note_lost(const char *path);
+extern PmhResult pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row,
+										   XLogRecPtr end, TimeLineID timeline);
+extern PmhResult pmhash_standby_note_applied(PmhTable *table, XLogRecPtr end);
+extern bool pmhash_standby_load(PmhashStandbyStart how,
+								const PmhashServerState *server, char *reason);
 extern void pmhash_standby_clear_work(void);
 extern bool pmhash_standby_clear_files(void);
 extern bool pmhash_standby_clear_database(Oid database);
 
-/* ---- scans and views ---- */
+/* ---- scans ---- */
 
 /*
  * May a scan with this snapshot use the file, which the index's stub names, on a
@@ -203,30 +181,10 @@ extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot
  */
 extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
 
-/* What is known of a file here. */
-typedef struct PmhashStandbyState
-{
-	PmhashStandbyStatus status;
-	bool		no_place;		/* it has no row, and none is free */
-	bool		reached;		/* replay has come as far as the file */
-	PmhashStandbyPhase phase;	/* if DELTA, with done, total and xid */
-	uint64		done;
-	uint64		total;
-	TransactionId xid;
-	TransactionId usable_xmin;
-	uint64		delta_length;
-	int			failures;
-	int			sqlstate;		/* of the last failure */
-	int64		next_try;		/* pmhash_clock_ms */
-	char		message[PMHASH_KEPT_MESSAGE];
-} PmhashStandbyState;
-
-extern void pmhash_standby_state(uint64 file_id, PmhashStandbyState *state);
-
-/* The end of the last record that has been applied; its timeline. */
-extern XLogRecPtr pmhash_standby_applied(TimeLineID *timeline);
-
-/* The databases that files are of, in the current memory context. */
-extern List *pmhash_standby_databases(void);
+/*
+ * The databases that files are of, or files to be swept (standby_sweep.c), in the current
+ * memory context.
+ */
+extern List *pmhash_standby_databases(bool to_sweep);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

@@ -71,10 +71,6 @@ make_ready(void)
 	control.opts_mtime = pmhash_postmaster_opts_mtime();
 	pmhash_see_redo(&control);
 	keep_control(&control);
-
-	/* Not before: until then a start needs it. */
-	if (promoted)
-		pmhash_standby_remove_file();
 }
 
 /*

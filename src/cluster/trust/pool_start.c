@@ -242,7 +242,6 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 {
 	PmhashEntryState entry;
 	PmhashStandbyStart start;
-	uint64		last_life = control->life_instance;
 	char		why[PMHASH_REASON_SIZE];
 
 	memset(&entry, 0, sizeof(entry));
@@ -255,21 +254,18 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
 		!ask_before_server();
 	start = pmhash_decide(control, &entry, server, instance);
-	if (start == PMHASH_STANDBY_RESUME)
-		pmhash_standby_foresee_resume(last_life);
-	PMH_STOP_POINT("resume_foreseen");
+	if (control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_load(start, server, why))
+	{
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+						pmhash_pool_path(), why)));
+		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
+	}
 	if (!pmhash_control_first_nonce(control, server, reason))
 		return false;
 	PMH_STOP_POINT("pool_taken");
 	pmhash_standby_clear_work();
 	reason[0] = '\0';
-	if (control->role == PMHASH_ROLE_STANDBY &&
-		!pmhash_standby_load(start, server, why))
-	{
-		ereport(LOG,
-				(errmsg("pmhash: this standby does without index files: %s", why)));
-		strlcpy(reason, why, PMHASH_REASON_SIZE);
-	}
 	pmhash_set_witness(pmhash_pool_lock_fd());
 	lock_served = true;
 	return true;
@@ -309,7 +305,7 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
  * it, read the control file, decide what may be trusted, mark it as in use.
  * Called by the postmaster at start and after a crash of its children, when no
  * other process of the server is there.  False with a reason if the pool can't
- * be used; true with one if a standby has to do without index files all the same.
+ * be used.
  */
 bool
 pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
@@ -387,21 +383,11 @@ shut_directory_tree(const char *path, bool top, Shutting *shutting)
 	return ok;
 }
 
-/* What a standby says it has applied: no file is up to date if that is not durable. */
-static bool
-sync_standby(const PmhashControl *control, Shutting *shutting)
-{
-	return control->role != PMHASH_ROLE_STANDBY || pmhash_standby_sync() ||
-		may_be_lost(shutting);
-}
-
 /*
  * Stamp all files and write them back: those that syncfs speaks for all at
  * once, which is one commit of the file system's journal instead of one for each
- * of what may be thousands.  A standby's notes before them.  False with errno, and
- * *lost if pages may be gone.  The witness is away meanwhile, as in
- * pmhash_ask_for_failed_writes, and stays away then.  That alone makes a standby begin
- * anew: with the eras renewed only it would go on with notes of files that are no good.
+ * of what may be thousands.  False with errno, and *lost if pages may be gone.  The
+ * witness is away meanwhile, as in pmhash_ask_for_failed_writes, and stays away then.
  */
 static bool
 shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
@@ -420,7 +406,6 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	/* as long as the witness is there */
 	(void) pmhash_pool_write_back(shutting.synced, NULL);
 	ok = pmhash_withdraw_witness(pmhash_pool_lock_fd()) &&
-		sync_standby(control, &shutting) &&
 		shut_directory_tree(pmhash_pool_path(), true, &shutting);
 	if (ok && shutting.synced != 0 && !pmhash_pool_sync())
 		ok = may_be_lost(&shutting);

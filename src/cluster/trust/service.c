@@ -52,15 +52,6 @@ pmhash_require_service(Relation index)
 				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
 				 detail_of_disabled(pmhash_may_see_details(index)),
 				 errhint("Repair this and restart the server.")));
-	if (unlikely(RecoveryInProgress()))
-	{
-		if (!pmhash_standby_is_active())
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("%s cannot be used during recovery", subject(index)),
-					 errhint("pmhash indexes can be used on primary servers and on hot standbys.")));
-		return;
-	}
 	pmhash_pool_ready();
 }
 
@@ -90,12 +81,4 @@ pmhash_service_available(void)
 {
 	return pmhash_shared != NULL && pmhash_shared->usable &&
 		(!RecoveryInProgress() || pmhash_standby_is_active());
-}
-
-/* Why it is not, though the library is preloaded.  Can name paths. */
-const char *
-pmhash_why_unavailable(void)
-{
-	return pmhash_shared->reason[0] != '\0' ? pmhash_shared->reason :
-		"the server is in recovery";
 }

@@ -6,10 +6,9 @@
  * src/README, "Standbys", has the rules.
  *
  * A process that finds something wrong sends the file to NONE.  Then it must never be
- * used again, neither by scans now nor after a restart or a promotion: its row in
- * <pool>/standby is cleared, and the file removed.  One of both is enough; if not
- * even that can be done, pmhash is given up for this run and the token of trust
- * goes (pmhash_refuse_trust).
+ * used again, neither by scans now nor after a restart or a promotion: it is removed, or
+ * its header says so, or the control file, of all files.  If not even that can be done,
+ * pmhash is given up for this run and the token of trust goes (pmhash_refuse_trust).
  *
  * A standby becomes a primary at the first use of pmhash (first_use.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
@@ -31,20 +30,55 @@
 #include "cluster/trust/trust.h"
 #include "engine/stop_point.h"
 
+static void
+become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
+{
+	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
+	pmhash_removal_finished(row->file_id);
+	row->wanted = wanted;
+	pmhash_standby_note_failure(row, sqlstate, why);
+	if (wanted)
+		pmhash_request(row->database, PMHASH_JOB_PLAIN);
+}
+
 /*
- * Neither the file nor the note that it is LIVE can be taken away: a later start,
- * or a promotion, would take it for up to date.
+ * Neither the file nor its note that it is LIVE can be taken away: a later start,
+ * or a promotion, would take it for up to date.  So the control file says that none of
+ * the files is to be trusted, and all are built again.  If that can't be said either, this
+ * server life does without pmhash.
  */
 static void
-give_pool_up(const char *path)
+give_files_up(const char *path)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	LWLock	   *pool_lock = pmhash_lwlock(PMHASH_POOL_LOCK);
+	char		reason[PMHASH_REASON_SIZE];
+	bool		said = false;
 
+	/* Who has that lock may wait for ours: a promotion. */
+	if (LWLockConditionalAcquire(pool_lock, LW_EXCLUSIVE))
+	{
+		PmhashControl control = pmhash_shared->control;
+
+		pmhash_renew_eras(&control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
+		said = pmhash_pool_is_present() && pmhash_pool_write_control(&control, reason);
+		if (said)
+			pmhash_shared->control = control;
+		LWLockRelease(pool_lock);
+	}
 	ereport(LOG,
 			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
+			 said ? errdetail("All index files are built again in the background.") :
 			 errdetail("pmhash is disabled until the server is restarted.")));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-		standby->row[i].status = PMHASH_STANDBY_NONE;
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (row->status != PMHASH_STANDBY_NONE)
+			become_none(row, true, 0, NULL);
+	}
+	if (said)
+		return;
 	/* (That is looked at once pmhash is not active, or not usable, any more.) */
 	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
 				path);
@@ -69,21 +103,14 @@ pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char
 	char		path[MAXPGPATH];
 	char		new_path[MAXPGPATH];
 	char		delta_path[MAXPGPATH];
-	bool		removed;
 
-	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
+	become_none(row, wanted, sqlstate, why);
 	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
-	removed = unlink(path) == 0 || errno == ENOENT;
-	(void) unlink(delta_path);
 
 	/* What the builder is filling it removes itself, or the next one. */
-	if (was_live && !pmhash_standby_unkeep(row) && !removed)
-		give_pool_up(path);
-	pmhash_removal_finished(row->file_id);
-	row->wanted = wanted;
-	pmhash_standby_note_failure(row, sqlstate, why);
-	if (wanted)
-		pmhash_request(row->database, PMHASH_JOB_PLAIN);
+	(void) unlink(delta_path);
+	if (unlink(path) != 0 && errno != ENOENT && was_live && !pmhash_standby_note_lost(path))
+		give_files_up(path);
 }
 
 /* The same for all files, or for those that were LIVE before this run. */
@@ -102,14 +129,10 @@ pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
 	}
 }
 
-/*
- * Pages of the pool may be older than what was stored there: those of the files, and that
- * which `applied` is on, of which a file that is built from now on says more.
- */
+/* Pages of the files may be older than what was stored there. */
 bool
 pmhash_standby_distrust(const char *why)
 {
-	char		reason[PMHASH_REASON_SIZE];
 	bool		ours;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
@@ -121,33 +144,32 @@ pmhash_standby_distrust(const char *why)
 				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 						pmhash_pool_path(), why)));
 	}
-	if (ours && !pmhash_standby_restate_applied(reason))
-	{
-		ereport(LOG, (errmsg("pmhash: %s", reason)));
-		pmhash_refuse_trust(pmhash_shared->control.journal_instance);
-	}
 	LWLockRelease(pmhash_standby_lock);
 	return ours;
 }
 
 /*
- * A backend has found a file to be damaged, or gone, that was LIVE in this life.  There
- * may be a later one by now, of which that says nothing.  Raises no ERROR.
+ * A process has found a file to be damaged, or gone, that was LIVE in this life.  There
+ * may be a later one by now, of which that says nothing.  Nor past a promotion, when
+ * processes that use the file mark the stub.  True if it is lost by that.  Raises no ERROR.
  */
-void
+bool
 pmhash_standby_lost(uint64 file_id, uint64 life, const char *why)
 {
 	PmhashStandbyRow *row;
+	bool		lost;
 
 	if (!pmhash_standby_is_active())
-		return;
+		return false;
 	PMH_STOP_POINT("standby_before_lost");
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = pmhash_standby_find_own(file_id);
-	if (pmhash_shared->standby->active && row != NULL &&
-		row->status == PMHASH_STANDBY_LIVE && row->life == life)
+	lost = pmhash_shared->standby->active && row != NULL &&
+		row->status == PMHASH_STANDBY_LIVE && row->life == life;
+	if (lost)
 		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
 	LWLockRelease(pmhash_standby_lock);
+	return lost;
 }
 
 void
@@ -182,27 +204,15 @@ pmhash_standby_database_dropped(Oid database)
 /* ---- promotion ---- */
 
 /*
- * Files from when this server was a primary itself, of indexes that may not be logged:
- * what others have written since is not in them.  Under the lock.
- */
-static void
-lose_unlogged(void)
-{
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &pmhash_shared->standby->row[i];
-
-		if (pmhash_standby_may_be_unlogged(row))
-			pmhash_standby_lose(row, false, 0, NULL);
-	}
-}
-
-/*
  * The server has left recovery: what was LIVE is what its indexes have from now on.
  * What is not must not be in the way: a file that has missed records would be taken
- * for a good one.  The role is the caller's to write down, before the first entry.
- * Leaves new eras in *control if a file can't be removed.  Under the pool lock; again,
- * if what the caller does next has failed.
+ * for a good one.  Nor what is from when this server was a primary itself, of indexes that
+ * may not be logged: it lacks what others have written since.
+ *
+ * The role is the caller's to write down, before the first entry; a start after a
+ * promotion that was killed before trusts none (trust.c).  Leaves new eras in *control if a
+ * file can't be removed.  Under the pool lock; again, if what the caller does next has
+ * failed.
  */
 void
 pmhash_standby_promote(PmhashControl *control)
@@ -214,11 +224,12 @@ pmhash_standby_promote(PmhashControl *control)
 		standby->complete = pmhash_standby_reached();
 	if (!standby->complete)
 		pmhash_standby_lose_all(true, 0, NULL);
-	lose_unlogged();
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (standby->row[i].status == PMHASH_STANDBY_DELTA)
-			pmhash_standby_lose(&standby->row[i], false, 0, NULL);
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (row->status == PMHASH_STANDBY_DELTA || pmhash_standby_may_be_unlogged(row))
+			pmhash_standby_lose(row, false, 0, NULL);
 	}
 	if (!pmhash_standby_clear_files())
 	{

@@ -17,7 +17,7 @@ extern void pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate
 								const char *why);
 extern void pmhash_standby_lose_all(bool restored_only, int sqlstate,
 									const char *why);
-extern void pmhash_standby_lost(uint64 file_id, uint64 life, const char *why);
+extern bool pmhash_standby_lost(uint64 file_id, uint64 life, const char *why);
 extern void pmhash_standby_promote(PmhashControl *control);
 
 /* A database has been dropped: WAL does not say which files go with it. */

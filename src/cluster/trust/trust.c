@@ -223,16 +223,13 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
  * A standby is being started.  May it go on with what is in the pool?
  *
  * From the life of a primary: if that was shut down cleanly, and nothing has
- * happened since.  From that of a standby: if replay does not begin past what has
- * been applied.  A life that replays with the pool never lets redo get past it
- * (standby_file.c), so one without the pool has let it get there; and as long as
- * redo is not past it, all that such a life has skipped is replayed again.
+ * happened since.  From that of a standby: if replay does not begin past the
+ * checkpoints that it has replayed.  A life without the pool may have let redo get there;
+ * as long as redo is not past them, all that such a life has skipped is replayed again.
  */
 static const char *
 standby_doubt(const PmhashControl *control, const PmhashServerState *server)
 {
-	XLogRecPtr	applied;
-
 	if (control->role == PMHASH_ROLE_PRIMARY)
 	{
 		if (control->state == PMHASH_POOL_CLEAN && control->journal_instance == 0 &&
@@ -241,10 +238,7 @@ standby_doubt(const PmhashControl *control, const PmhashServerState *server)
 			return NULL;
 		return "the server was not shut down cleanly as a primary before it became a standby";
 	}
-	applied = pmhash_standby_read_applied(control->life_instance);
-	if (applied == InvalidXLogRecPtr)
-		return "it is not known how far this standby has applied WAL to them";
-	if (server->control.checkPointCopy.redo > applied)
+	if (server->control.checkPointCopy.redo > control->seen_redo)
 		return "this standby has replayed WAL without the pool";
 	return NULL;
 }
@@ -370,7 +364,7 @@ write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
  * its journal was there no file is any good, not even those that turn out to be
  * on persistent memory now: the file system may have been mounted without dax
  * then.  Nor if it was a standby's, which has no journal: what pmem says is of a life
- * before that, and which files were up to date was in the page cache (standby_file.c).
+ * before that, and which files were up to date was in the page cache (standby_files.c).
  */
 static bool
 check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
@@ -484,12 +478,12 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 	/*
 	 * A backup label takes pg_control back to the checkpoint that it names (xlog.c,
 	 * StartupXLOG): after pg_rewind, and after a base backup in which there was a
-	 * checkpoint.  What a standby has in its pool then is made from here on; that
-	 * its data directory is not past it shows by `applied` (standby_doubt).
+	 * checkpoint.  The startup process finds out where that is (standby_redo.c, note_begin).
 	 */
 	control->start_checkpoint = server->standby && server->restored ?
 		InvalidXLogRecPtr : server->control.checkPoint;
-	control->seen_redo = server->control.checkPointCopy.redo;
+	control->seen_redo = server->standby && server->restored ?
+		InvalidXLogRecPtr : server->control.checkPointCopy.redo;
 	control->timeline = server->standby ? 0 : timeline_of(server);
 	control->role = server->standby ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);

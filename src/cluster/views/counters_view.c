@@ -109,7 +109,7 @@ describe_pool(Datum *value, bool *isnull)
 	isnull[0] = false;
 	if (!pmhash_service_available())
 	{
-		value[2] = CStringGetTextDatum(pmhash_why_unavailable());
+		value[2] = CStringGetTextDatum(pmhash_shared->reason);
 		isnull[2] = false;
 	}
 	if (statvfs(path, &fs) != 0)

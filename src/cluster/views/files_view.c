@@ -105,7 +105,7 @@ disabled_state(bool details)
 		return "disabled: pmhash is not preloaded";
 	/* what ends that, as the hints of errors say (service.c, pmhash_require_service) */
 	return !details ? "disabled" :
-		psprintf("disabled: %s%s", pmhash_why_unavailable(), pmhash_shared->usable ? "" :
+		psprintf("disabled: %s%s", pmhash_shared->reason,
 				 "; when that is repaired the server has to be restarted");
 }
 

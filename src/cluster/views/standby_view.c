@@ -13,7 +13,6 @@
 #include "funcapi.h"
 #include "replication/walreceiver.h"
 #include "utils/builtins.h"
-#include "utils/elog.h"
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
 
@@ -39,7 +38,7 @@ static const struct
 };
 
 static const char *
-building(const PmhashStandbyState *state)
+building(const PmhashStandbyRow *state)
 {
 	double		part = state->total == 0 ? 0 :
 		Min(1.0, (double) state->done / (double) state->total);
@@ -70,23 +69,24 @@ what_builds_lack(void)
 const char *
 pmhash_standby_index_state(const PmhashStub *stub, bool details)
 {
-	PmhashStandbyState state;
+	PmhashStandbyRow state;
+	bool		has_place;
 	TimestampTz next;
 	int64		wait;
 
 	if (stub == NULL || (stub->flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
 		return "absent: the index is not logged (storage parameter wal)";
-	pmhash_standby_state(stub->file_id, &state);
+	has_place = pmhash_standby_look(stub->file_id, &state);
 	switch (state.status)
 	{
 		case PMHASH_STANDBY_DELTA:
 			return building(&state);
 		case PMHASH_STANDBY_LIVE:
-			return state.reached ? NULL : "waiting for replay";
+			return !state.restored || pmhash_standby_reached() ? NULL : "waiting for replay";
 		case PMHASH_STANDBY_NONE:
 			break;
 	}
-	if (state.no_place)
+	if (!has_place)
 		return psprintf("no place: this standby has files of %d logged indexes, as many as it can have",
 						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
@@ -99,21 +99,6 @@ pmhash_standby_index_state(const PmhashStub *stub, bool details)
 					timestamptz_to_str(next));
 }
 
-/* How many files are in which status. */
-static void
-count_files(int *n)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		if (standby->id[i] != 0)
-			n[standby->row[i].status]++;
-	}
-	LWLockRelease(pmhash_standby_lock);
-}
-
 /*
  * pmhash.standby(): how far this server is with the records of logged indexes.  No
  * row unless it is a standby that keeps files.
@@ -121,27 +106,32 @@ count_files(int *n)
 Datum
 pmhash_standby(PG_FUNCTION_ARGS)
 {
+	PmhashStandby *standby;
 	TupleDesc	tupdesc;
 	Datum		value[STANDBY_COLUMNS];
 	bool		isnull[STANDBY_COLUMNS] = {false};
-	TimeLineID	timeline;
-	XLogRecPtr	applied;
 	XLogRecPtr	replayed;
 	XLogRecPtr	received;
 	int			n[PMHASH_STANDBY_LIVE + 1] = {0};
 
 	if (!pmhash_standby_is_active() || !RecoveryInProgress())
 		PG_RETURN_NULL();
+	standby = pmhash_shared->standby;
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE ||
 		tupdesc->natts != STANDBY_COLUMNS)
 		elog(ERROR, "unexpected result type of pmhash_standby");
-	applied = pmhash_standby_applied(&timeline);
 	replayed = GetXLogReplayRecPtr(NULL);
 	received = GetWalRcvFlushRecPtr(NULL, NULL);
 	received = Max(received, replayed);
-	count_files(n);
-	value[0] = LSNGetDatum(applied);
-	value[1] = Int32GetDatum((int32) timeline);
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		if (standby->id[i] != 0)
+			n[standby->row[i].status]++;
+	}
+	LWLockRelease(pmhash_standby_lock);
+	value[0] = LSNGetDatum(pg_atomic_read_u64(&standby->applied));
+	value[1] = Int32GetDatum((int32) standby->applied_timeline);
 	value[2] = LSNGetDatum(replayed);
 	value[3] = LSNGetDatum(received);
 	value[4] = Int64GetDatum((int64) (received - replayed));

@@ -434,7 +434,7 @@ want_sweeps(void)
 {
 	ListCell   *lc;
 
-	foreach(lc, pmhash_standby_databases_to_sweep())
+	foreach(lc, pmhash_standby_databases(true))
 	{
 		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_SWEEP);
 
@@ -456,7 +456,7 @@ remove_dropped(void)
 
 	if (!pmhash_pool_is_present())
 		return;
-	databases = list_concat_unique_oid(pmhash_standby_databases(),
+	databases = list_concat_unique_oid(pmhash_standby_databases(false),
 									   pmhash_databases_in_pool());
 	is_read = false;
 	read_catalog();

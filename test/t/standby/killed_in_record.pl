@@ -71,19 +71,21 @@ use Time::HiRes qw(usleep);
 		return "INSERT INTO t VALUES ($key, 'never was', 1) RETURNING ctid";
 	}
 
-	# Kill it in the record that this statement writes, of which the file has the effects.
+	# Kill it in the record that this statement writes, of which the file has the effects; or
+	# the delta, and meanwhile ...
 	sub kill_in_record
 	{
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name, $statement, $meanwhile) = @_;
+		my $point = defined $meanwhile ? 'redo_after_entries' : 'redo_before_applied';
 		my $result;
 
-		hold('redo_before_applied');
+		hold($point);
 		$result = $primary->safe_psql('postgres', $statement);
-		is_held('redo_before_applied', $name);
+		is_held($point, $name);
 		$meanwhile->() if defined $meanwhile;
 		crash($node);
-		release('redo_before_applied');
+		release($point);
 		return $result;
 	}
 
@@ -144,7 +146,7 @@ CONF
 		$point = set_restore_point($node, 'before_insert');
 		$ctid = kill_in_record($node, 'INSERT', never_was(60002));
 		promote_at($node, "recovery_target_name = '$point'");
-		# trust: touched
+		# trust: begun
 		nothing_of_it($node, 'INSERT', 60002, $ctid);
 		$node->stop;
 	}
@@ -337,7 +339,7 @@ CONF
 		is_built_again('start', $position);
 	}
 
-	# ---- at its end: what it says it has applied is not written back, whatever the errno ----
+	# ---- at its end: its files are not written back, whatever the errno ----
 	# Two calls for the control file come before.
 	{
 		my $position = log_position($standby);
@@ -348,7 +350,6 @@ CONF
 		like(logged_since($standby, $position), qr/could not write the files in .* back: Connection timed out/, 'end: log');
 		set_faults($standby, calls => 'syncfs', process => 'pmhash launcher', error => 5, fail_at => 0);
 		$standby->start;
-		# trust: standby-notes
 		is_built_again('end', $position);
 	}
 

@@ -333,14 +333,13 @@ sub killed_start
 	return;
 }
 
-# A start is killed when the control file of the pool has the server life that begins, and
-# what the standby keeps there is of the last one; the next one just before that.
+# Starts are killed when the control file of the pool has the server life that begins.
 {
 	my $position = log_position($standby);
 
 	$standby->stop('fast');
 	killed_start('pool_taken', 'a start that is killed');
-	killed_start('resume_foreseen', 'the next one, which is killed earlier');
+	killed_start('pool_taken', 'the next one');
 	$primary->safe_psql('postgres', "INSERT INTO t SELECT 93, 'killed', i FROM generate_series(1, 100) i");
 	$standby->start;
 	caught_up($primary, $standby);

@@ -280,14 +280,6 @@ SQL
 		'a standby whose pool cannot be written: nothing tries again');
 	$standby->stop;
 	chmod(0700, $standbys);
-	unlink("$standbys/standby");
-	mkdir("$standbys/standby") or die;
-	append_to_file("$standbys/standby/x", 'x');
-	$standby->start;
-	like($standby->safe_psql('postgres', 'SELECT state, disabled_reason FROM pmhash.stat'), qr/^disabled\|.*\Q$standbys\E/,
-		'a standby that cannot note what it has: why it is disabled');
-	like(standby_state($standby, 'ex_k'), qr/^disabled: .*\Q$standbys\E/, 'and so say its indexes');
-	$standby->stop;
 	$node->stop;
 }
 
