@@ -34,7 +34,7 @@
 #include "am/unique.h"
 #include "cluster/base/counters.h"
 #include "cluster/queue/give_way.h"
-#include "cluster/work/work.h"
+#include "cluster/workers/workers.h"
 #include "engine/stop_point.h"
 
 #define REST_ENTRIES	4096	/* read back at a time */

@@ -25,7 +25,7 @@
 #include "cluster/file/life_cycle.h"
 #include "cluster/queue/requests.h"
 #include "cluster/wal/logged.h"
-#include "cluster/work/work.h"
+#include "cluster/workers/workers.h"
 
 /*
  * The statements that are being executed, as far as an access method has to know

@@ -16,7 +16,7 @@
 #include "cluster/replay/standby_redo.h"
 #include "cluster/server/engine_hooks.h"
 #include "cluster/server/startup.h"
-#include "cluster/work/work.h"
+#include "cluster/workers/workers.h"
 
 void
 pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)

@@ -37,7 +37,7 @@
 #include "cluster/queue/give_way.h"
 #include "cluster/queue/requests.h"
 #include "cluster/replay/standby_build.h"
-#include "cluster/work/work.h"
+#include "cluster/workers/workers.h"
 
 /* ms that a worker waits for a lock while it connects, if no longer later */
 #define CONNECT_TIMEOUT		"5000"

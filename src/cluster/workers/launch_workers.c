@@ -27,7 +27,7 @@
 #include "cluster/queue/requests.h"
 #include "cluster/replay/standby_build.h"
 #include "cluster/trust/standby_lose.h"
-#include "cluster/work/work.h"
+#include "cluster/workers/workers.h"
 
 #define NEVER			PG_INT64_MAX
 #define START_PAUSE		1000	/* ms, between two workers with the same task */

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * work.h
+ * workers.h
  *	  The background workers: starting them, and what they do.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PMHASH_WORK_H
-#define PMHASH_WORK_H
+#ifndef PMHASH_WORKERS_H
+#define PMHASH_WORKERS_H
 
 #include "postmaster/bgworker.h"
 
@@ -53,4 +53,4 @@ extern void pmhash_refill_failed(void);
 extern void pmhash_refill_forget(void);
 extern void pmhash_refill_scanned(void);
 
-#endif							/* PMHASH_WORK_H */
+#endif							/* PMHASH_WORKERS_H */

@@ -40,7 +40,7 @@
 #include "cluster/queue/index_list.h"
 #include "cluster/queue/rebuild_table.h"
 #include "cluster/queue/requests.h"
-#include "cluster/work/work.h"
+#include "cluster/workers/workers.h"
 
 static bool some_left = false;	/* of those that this worker was to rebuild */
 

@@ -43,7 +43,7 @@
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
-#include "cluster/work/work.h"
+#include "cluster/workers/workers.h"
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
 #define NOTE_CHECKPOINT		100 /* ms, while one is under way */

@@ -56,7 +56,7 @@
 #include "cluster/queue/index_list.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
-#include "cluster/work/work.h"
+#include "cluster/workers/workers.h"
 
 /* A committing DDL asks for us before it releases its locks: try for a while. */
 #define LOCK_TRIES		20		/* of one cleaner, for all indexes together */

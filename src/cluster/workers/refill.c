@@ -78,7 +78,7 @@
 #include "cluster/file/life_cycle.h"
 #include "cluster/open/open.h"
 #include "cluster/wal/stub.h"
-#include "cluster/work/work.h"
+#include "cluster/workers/workers.h"
 
 #define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
 
