@@ -114,11 +114,14 @@ pmh_class_may_be_at(uint32_t class, uint64_t offset)
 		(class == PMH_ODD_CLASS && offset % PMH_GRAIN == 0);
 }
 
-/* The same for a free one: those of the least class, which no list has, too. */
+/* The same, and does it lie in one block, after the bits of a value block? */
 static inline bool
-pmh_class_may_be_free_at(uint32_t class, uint64_t offset)
+pmh_buffer_may_be_at(uint32_t class, uint64_t offset)
 {
-	return pmh_class_may_be_at(class, offset) || (class == 0 && offset % PMH_GRAIN == 0);
+	uint64_t	at = offset % PMH_BLOCK_SIZE;
+
+	return pmh_class_may_be_at(class, offset) && offset >= PMH_BLOCK_SIZE &&
+		at >= sizeof(PmhValueBlock) && at + pmh_class_bytes(class) <= PMH_BLOCK_SIZE;
 }
 
 static inline PmhBufferHeader *

@@ -53,8 +53,8 @@ has_duplicates(PmhBulk *bulk, const PmhBulkRange *range)
 }
 
 /*
- * Make a list of the values of n entries of one hash.  It may take many value regions:
- * what is made of it stays, and at each one it is asked whether to go on.
+ * Make a list of the values of n entries of one hash.  The file may have to grow for it
+ * many times: what is made of it stays, and each time it is asked whether to go on.
  */
 static PmhResult
 make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)

@@ -31,6 +31,7 @@
 #include "segment_resize.h"
 #include "space.h"
 #include "table.h"
+#include "value_space.h"
 
 /*
  * A segment is as large as it takes to be loaded no more than this above the
@@ -41,16 +42,6 @@
 /* Extensions are cut from extents of so many blocks, unless the segments are few. */
 #define EXTENSION_BLOCKS	16
 #define FEW_SEGMENTS_DEPTH	4
-
-/*
- * A value region made while loading has so many blocks, and this part of those
- * that there are already; but no more than all values to come would fill, each of which
- * takes no more than so many bytes in a list.  (Elsewhere each is half as large again as
- * the one before; what the last one has left over is up to a third of them all then.)
- */
-#define REGION_BLOCKS	16
-#define REGION_PART		32
-#define VALUE_BYTES		8
 
 PmhResult
 pmh_bulk_no_memory(PmhBulk *bulk)
@@ -291,7 +282,6 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 	b->fill = fill < PMH_MAX_FILL ? fill : PMH_MAX_FILL;
 	b->most = pmh_build_slots(PMH_MAX_SIZE) * b->fill / 100;
 	b->depth = choose_depth(expected, b->most);
-	b->foreseen = expected;
 	b->seen_size = 2;
 	while (b->seen_size < 2 * b->most)
 		b->seen_size *= 2;
@@ -308,32 +298,14 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 	return PMH_OK;
 }
 
-/* How long should the next value regions be? */
-static uint64_t
-region_blocks(const PmhBulk *bulk)
-{
-	uint64_t	blocks = pm_load(&pmh_run(bulk->table)->value_blocks);
-	uint64_t	most = 1 + (bulk->foreseen * VALUE_BYTES >> PMH_BLOCK_SHIFT);
-	uint64_t	part = REGION_BLOCKS + blocks / REGION_PART;
-
-	most = blocks < most ? most - blocks : 1;
-	return part < most ? part : most;
-}
-
 PmhResult
 pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 				   PmhEntry *entries, size_t n)
 {
 	PmhBulkRange range = {.entry = entries, .n = n, .depth = partition_bits,
 		.prefix = partition};
-	PmhRun	   *run = pmh_run(bulk->table);
-	PmhResult	result;
+	PmhResult	result = pmh_workspace_take(bulk->table);
 
-	bulk->given += n;
-	if (bulk->given > bulk->foreseen)
-		bulk->foreseen = 2 * bulk->given;
-	pm_store64(&run->region_blocks, region_blocks(bulk));
-	result = pmh_workspace_take(bulk->table);
 	if (result == PMH_OK)
 		result = pmh_bulk_build_range(bulk, &range);
 	if (result == PMH_OK && !range.written)
@@ -441,7 +413,6 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 static void
 free_bulk(PmhBulk *bulk)
 {
-	pm_store64(&pmh_run(bulk->table)->region_blocks, 0);
 	pm_let_go(&bulk->table->file);
 	free(bulk->segment);
 	free(bulk->values);
@@ -494,7 +465,7 @@ pmh_bulk_abandon(PmhBulk *bulk)
 	for (size_t i = 0; i < bulk->nsegments; i++)
 		pmh_segment_free(t, bulk->segment[i].elem);
 	free_extension_rest(bulk);
-	if (pmh_newest_region(t) != 0)
-		pm_store64(&pmh_run(t)->value_space_known, 0);
+	if (pm_load(&pmh_run(t)->value_blocks) != 0)
+		pmh_value_lose(t);
 	free_bulk(bulk);
 }

@@ -33,8 +33,6 @@ struct PmhBulk
 	size_t		segment_room;
 	uint64_t   *values;			/* of one key */
 	size_t		values_room;
-	uint64_t	given;			/* entries so far, and ... */
-	uint64_t	foreseen;		/* ... as many as are expected by now */
 	uint32_t   *seen;			/* hash set of one range: position + 1 */
 	uint32_t	seen_size;		/* a power of two */
 	uint64_t	ext_next;		/* rest of the extent for extensions, in units */

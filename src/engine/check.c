@@ -100,7 +100,6 @@ static bool
 check_live(PmhCheck *c)
 {
 	const PmhLive *live = pmh_live(c->t);
-	uint64_t	word;
 	uint64_t	blocks;
 	uint64_t	dirword;
 	uint32_t	depth;
@@ -114,10 +113,6 @@ check_live(PmhCheck *c)
 		PMH_STOP_POINT("check_before_blocks");
 		blocks = pmh_blocks(c->t);
 	} while (pm_load_acquire(&live->dirword) != dirword);
-	word = pm_load_acquire(&live->value_region);
-	if (!pmh_live_whole(word, offsetof(PmhLive, value_region)))
-		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, value_region),
-				"Where the newest value region begins is damaged in the header.");
 	depth = pmh_dirword_depth(dirword);
 	offset = pmh_dirword_offset(dirword);
 	size = pmh_directory_size(depth);
@@ -125,9 +120,6 @@ check_live(PmhCheck *c)
 	if (c->exclusive && pm_load(&live->dirlog.count) != 0)
 		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
 				"The directory log is not empty.");
-	if (c->exclusive && pm_load(&live->region_unlink) != 0)
-		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink),
-				"The log of value regions is not empty.");
 	if (depth > PMH_MAX_DEPTH || offset % PMH_LINE != 0 ||
 		offset < PMH_SMALL_DIR_OFFSET(0) ||
 		offset + size > blocks << PMH_BLOCK_SHIFT)
@@ -335,15 +327,14 @@ check_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 	while (pos.payload != 0)
 	{
 		uint64_t	payload = pos.payload;
-		uint32_t	class = pmh_pointer_class(payload);
 		uint64_t	offset = pmh_pointer_offset(payload);
 		uint32_t	n;
 		PmhResult	result;
 
-		if (c->exclusive && !pmh_check_in_region(c, offset, pmh_class_bytes(class)))
+		if (c->exclusive && !pmh_check_in_value_block(c, offset))
 		{
 			pmh_check_finding(c, offset,
-							  "The value buffer at offset %llu is in no value region.",
+							  "The value buffer at offset %llu is in no value block.",
 							  (unsigned long long) offset);
 			return PMH_OK;
 		}
@@ -537,7 +528,6 @@ end(PmhCheck *c)
 	free(c->keys);
 	free(c->units);
 	free(c->grains);
-	free(c->region);
 }
 
 PmhResult
@@ -558,8 +548,8 @@ pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 	{
 		check_format(&c);
 		if (exclusive)
-			result = pmh_check_regions(&c);
-		if (result == PMH_OK && check_live(&c))
+			pmh_check_value_blocks(&c);
+		if (check_live(&c))
 		{
 			result = check_directory(&c);
 			if (result == PMH_OK)

@@ -10,7 +10,6 @@
 
 #include "bucket.h"
 #include "error.h"
-#include "region.h"
 #include "table.h"
 
 typedef struct PmhCheck
@@ -27,8 +26,6 @@ typedef struct PmhCheck
 	PmhBucket  *copy;			/* of a segment */
 	uint64_t   *keys;			/* hashes of pointer slots of a segment */
 	size_t		nkeys;
-	PmhRegionSpan *region;		/* ascending */
-	size_t		nregions;
 } PmhCheck;
 
 /* Report something found; text: a printf format for a sentence. */
@@ -45,14 +42,14 @@ extern void pmh_check_claim_units(PmhCheck *c, uint64_t block, uint32_t mask,
 extern void pmh_check_claim_extent(PmhCheck *c, uint64_t block, uint64_t nblocks,
 								const char *what);
 
-/* Do [offset, offset + len) lie in one value region? */
-extern bool pmh_check_in_region(const PmhCheck *c, uint64_t offset, uint64_t len);
+/* Does an offset, that a buffer may have, lie in a value block? */
+extern bool pmh_check_in_value_block(const PmhCheck *c, uint64_t offset);
 
 /* Claim the bytes of a buffer; false if some of them are claimed already. */
 extern bool pmh_check_claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len);
 
-/* Read and claim the value regions; none is allocated meanwhile. */
-extern PmhResult pmh_check_regions(PmhCheck *c);
+/* Claim the value blocks. */
+extern void pmh_check_value_blocks(PmhCheck *c);
 
 /* Everything about space, after the walk that has claimed what is in use. */
 extern void pmh_check_space(PmhCheck *c);

@@ -12,7 +12,6 @@
 #include "handle.h"
 #include "layout.h"
 #include "pm.h"
-#include "reclaim.h"
 #include "space.h"
 #include "table.h"
 
@@ -40,12 +39,12 @@ pmh_check_claim_extent(PmhCheck *c, uint64_t block, uint64_t nblocks, const char
 }
 
 bool
-pmh_check_in_region(const PmhCheck *c, uint64_t offset, uint64_t len)
+pmh_check_in_value_block(const PmhCheck *c, uint64_t offset)
 {
-	const PmhRegionSpan *region = pmh_region_of(c->region, c->nregions, offset);
+	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
 
-	return region != NULL && offset >= region->from + PMH_LINE &&
-		offset + len <= region->to;
+	return block < c->blocks &&
+		(pm_load(pmh_space_kind(c->t, block)) & PMH_KIND_MASK) == PMH_KIND_VALUES;
 }
 
 /*
@@ -78,95 +77,83 @@ pmh_check_claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len)
 	return free;
 }
 
-PmhResult
-pmh_check_regions(PmhCheck *c)
+void
+pmh_check_value_blocks(PmhCheck *c)
 {
-	PmhResult	result = pmh_regions(c->t, PMH_NEWEST_REGION, &c->region, &c->nregions);
+	uint64_t	all = 0;
+	uint64_t	old = 0;
 
-	if (result != PMH_OK)
+	for (uint64_t block = 0; block < c->blocks; block++)
 	{
-		c->nregions = 0;
-		return pmh_check_absorb(c, result);
-	}
-	for (size_t i = 0; i < c->nregions; i++)
-		pmh_check_claim_extent(c, c->region[i].from >> PMH_BLOCK_SHIFT,
-							   (c->region[i].to - c->region[i].from) >> PMH_BLOCK_SHIFT,
-							   "A value region");
-	return PMH_OK;
-}
+		uint8_t		kind = pm_load(pmh_space_kind(c->t, block));
 
-static void
-check_free_list(PmhCheck *c, uint32_t class)
-{
-	uint64_t	offset = pm_load(&pmh_run(c->t)->free_list[class]);
-
-	while (offset != 0)
-	{
-		if (!pmh_class_may_be_free_at(class, offset) ||
-			!pmh_check_in_region(c, offset, pmh_class_bytes(class)))
+		if ((kind & PMH_KIND_MASK) == PMH_KIND_VALUES)
 		{
-			pmh_check_finding(c, offset,
-							  "A free value buffer of class %u at offset %llu is in no "
-							  "value region.",
-							  class, (unsigned long long) offset);
-			return;
+			pmh_check_claim_units(c, block, PMH_BLOCK_USED, "A value block");
+			all++;
+			old += (kind & PMH_ROOM_MASK) >= PMH_ROOM_SEEN;
 		}
-		if (!pmh_check_claim_bytes(c, offset, pmh_class_bytes(class)))
-		{
-			pmh_check_finding(c, offset,
-							  "The free value buffer at offset %llu is in use or free "
-							  "twice.",
-							  (unsigned long long) offset);
-			return;
-		}
-		offset = pm_load((uint64_t *) pmh_at(c->t, offset));
+		else if (kind != 0)
+			pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
+							  "The kind of block %llu is damaged in the space map.",
+							  (unsigned long long) block);
 	}
-}
-
-/* The part of the newest region that was never used. */
-static void
-check_region_rest(PmhCheck *c)
-{
-	uint64_t	next = pm_load(&pmh_run(c->t)->region_next);
-	uint64_t	end = pm_load(&pmh_run(c->t)->region_end);
-
-	if (next == end)
-		return;
-	if (next > end || next % PMH_VALUE_LINE != 0 ||
-		!pmh_check_in_region(c, next, end - next))
+	if (all != pm_load(&pmh_run(c->t)->value_blocks) ||
+		old != pm_load(&pmh_run(c->t)->old_blocks))
 		pmh_check_finding(c, PMH_RUN_OFFSET,
-						  "The unused part of the newest value region is impossible.");
-	else if (!pmh_check_claim_bytes(c, next, end - next))
-		pmh_check_finding(c, next,
-						  "The unused part of the newest value region is in use.");
+						  "There are %llu value blocks, %llu of an earlier server life; the "
+						  "header says something else.",
+						  (unsigned long long) all, (unsigned long long) old);
 }
 
-/* Is everything in the value regions either in use or free? */
+/*
+ * Does a value block say of its grains what we have found?  *lost: bytes that it says are
+ * used, and that are in no list.
+ */
 static void
-check_lost_values(PmhCheck *c)
+check_grains(PmhCheck *c, uint64_t block, uint64_t *lost)
+{
+	const PmhValueBlock *b = pmh_at(c->t, block << PMH_BLOCK_SHIFT);
+	const uint64_t *found = &c->grains[block * PMH_GRAIN_WORDS];
+	unsigned	room = pm_load(pmh_space_kind(c->t, block)) & PMH_ROOM_MASK;
+	uint64_t	in_use = 0;
+
+	if (room == PMH_ROOM_OLD)
+		return;
+	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
+	{
+		uint64_t	head = i == 0 ? (UINT64_C(1) << PMH_HEAD_GRAINS) - 1 : 0;
+		uint64_t	used = pm_load(&b->used[i]);
+
+		in_use |= (found[i] | head) & ~used;
+		if (room < PMH_ROOM_SEEN)
+			*lost += PMH_GRAIN *
+				(uint64_t) __builtin_popcountll(used & ~(found[i] | head));
+	}
+	if (in_use != 0)
+		pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
+						  "Value block %llu says that something is free which is in use.",
+						  (unsigned long long) block);
+}
+
+static void
+check_all_grains(PmhCheck *c)
 {
 	uint64_t	lost = 0;
 	uint64_t	where = 0;
 
-	for (size_t i = 0; i < c->nregions; i++)
+	for (uint64_t block = 1; block < c->blocks; block++)
 	{
-		uint64_t	end = c->region[i].to / PMH_GRAIN;
-		uint64_t	n;
-
-		for (uint64_t grain = (c->region[i].from + PMH_LINE) / PMH_GRAIN; grain < end;
-			 grain += n)
-		{
-			uint64_t	left = grain_bits(grain, end, &n) & ~c->grains[grain / 64];
-
-			if (left != 0 && lost == 0)
-				where = (grain & ~UINT64_C(63)) + (uint64_t) __builtin_ctzll(left);
-			lost += (uint64_t) __builtin_popcountll(left);
-		}
+		if (!pmh_check_in_value_block(c, block << PMH_BLOCK_SHIFT))
+			continue;
+		check_grains(c, block, &lost);
+		if (lost > 0 && where == 0)
+			where = block;
 	}
-	if (lost > 0)
-		pmh_check_finding(c, where * PMH_GRAIN,
-						  "%llu bytes of value regions are neither in use nor free.",
-						  (unsigned long long) (lost * PMH_GRAIN));
+	if (lost > 0 && pm_load(&pmh_run(c->t)->values_lost) == 0)
+		pmh_check_finding(c, where << PMH_BLOCK_SHIFT,
+						  "%llu bytes of value blocks are neither in use nor free.",
+						  (unsigned long long) lost);
 }
 
 /* Does the space map say what we have found? */
@@ -209,21 +196,6 @@ check_space_map(PmhCheck *c)
 void
 pmh_check_space(PmhCheck *c)
 {
-	bool		known = pm_load(&pmh_run(c->t)->value_space_known) != 0;
-	uint64_t	block;
-	uint64_t	nblocks;
-
-	for (unsigned n = 0; pmh_reclaim_map_extent(c->t, n, &block, &nblocks); n++)
-	{
-		if (nblocks == 0)
-			pmh_check_finding(c, PMH_RUN_OFFSET,
-							  "The mark map of a sweep is in an impossible place.");
-		pmh_check_claim_extent(c, block, nblocks, "The mark map of a sweep");
-	}
-	for (uint32_t class = 0; class < PMH_CLASSES; class++)
-		check_free_list(c, class);
-	check_region_rest(c);
-	if (known)
-		check_lost_values(c);
+	check_all_grains(c);
 	check_space_map(c);
 }

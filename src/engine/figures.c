@@ -270,12 +270,6 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	return PMH_OK;
 }
 
-bool
-pmh_value_space_is_known(const PmhTable *table)
-{
-	return pm_load(&pmh_run(table)->value_space_known) != 0;
-}
-
 /*
  * Points at equal distances in the space of hashes meet a segment with a
  * probability of 2^-depth, and so each one met stands for 2^depth.  A segment that

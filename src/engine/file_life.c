@@ -46,7 +46,6 @@ static void
 free_handle(PmhTable *t)
 {
 	pmh_workspace_give_back(t);
-	free(t->discard);
 	free(t);
 }
 
@@ -224,8 +223,7 @@ check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
 	uint64_t	offset = pmh_dirword_offset(live->dirword);
 
-	if (!pmh_live_whole(live->blocks, offsetof(PmhLive, blocks)) ||
-		!pmh_live_whole(live->value_region, offsetof(PmhLive, value_region)))
+	if (!pmh_live_whole(live->blocks))
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0,
 							  PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
 							  "What the header says of blocks in use is damaged.");
@@ -424,7 +422,6 @@ check_live(PmhTable *t)
 	{
 		live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
-		live.value_region = pm_load_acquire(&pmh_live(t)->value_region);
 	} while (pm_load_acquire(&pmh_live(t)->dirword) != live.dirword);
 	result = pm_size(&t->file, &size, &t->error);
 	if (result == PMH_OK)

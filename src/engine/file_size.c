@@ -21,7 +21,6 @@
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"
-#include "value_space.h"
 
 /*
  * A file grows by a 32nd of its length ahead of use, but by no more than MAX_GROWTH; a
@@ -37,8 +36,7 @@ pmh_check_live_words(PmhTable *t)
 	const PmhLive *live = pmh_live(t);
 
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
-	if (pmh_live_whole(pm_load(&live->blocks), offsetof(PmhLive, blocks)) &&
-		pmh_live_whole(pm_load(&live->value_region), offsetof(PmhLive, value_region)))
+	if (pmh_live_whole(pm_load(&live->blocks)))
 		return PMH_OK;
 	return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
 					"What the header says of blocks in use is damaged.");
@@ -63,7 +61,7 @@ growth_target(uint64_t blocks, uint64_t nblocks, bool reserve)
 	/* If a map block comes in between, let the extent fit after it. */
 	end = blocks + step;
 	if (blocks > map_block)
-		map_block = (blocks + PMH_BLOCK_SIZE - 1) & ~(PMH_BLOCK_SIZE - 1);
+		map_block = (blocks + PMH_ZONE_BLOCKS - 1) & ~(PMH_ZONE_BLOCKS - 1);
 	if (end > map_block && end < map_block + 1 + nblocks)
 		end = map_block + 1 + nblocks;
 	if (reserve && (end << PMH_BLOCK_SHIFT) >= LARGE_PAGE)
@@ -75,7 +73,7 @@ growth_target(uint64_t blocks, uint64_t nblocks, bool reserve)
 	return end < PMH_MAX_BLOCKS ? end : PMH_MAX_BLOCKS;
 }
 
-/* Make [from, to) of the map say "free", map blocks themselves "used". */
+/* Make [from, to) of the map say "free", map blocks themselves "used".  Kinds are 0. */
 static uint64_t
 init_map(PmhTable *t, uint64_t from, uint64_t to)
 {
@@ -162,17 +160,10 @@ grow_file(PmhTable *t, uint64_t nblocks, uint64_t seen)
 }
 
 void
-pmh_space_set_limit(PmhTable *t, uint64_t limit, uint64_t region_blocks)
+pmh_space_set_limit(PmhTable *t, uint64_t limit)
 {
 	pmh_space_lock(t);
 	pm_store64(&pmh_run(t)->shrink_limit, limit);
-	pm_store64(&pmh_run(t)->region_blocks, region_blocks);
-	/*
-	 * Another shrink's reclaim may be going on, with regions past this limit that
-	 * are newer than its map: what is freed there is none of its business.
-	 */
-	if (limit != 0)
-		pm_store64(&pmh_run(t)->mark_shrinks, 0);
 	pmh_space_unlock(t);
 }
 
@@ -219,7 +210,7 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	result = pmh_map_all(t);
 	if (result != PMH_OK)
 	{
-		pmh_space_set_limit(t, 0, 0);
+		pmh_space_set_limit(t, 0);
 		return result;
 	}
 	PMH_STOP_POINT("cut_before_lock");
@@ -232,7 +223,7 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 	{
 		/* If none is damaged, another process needed more: so nothing is too much. */
 		pmh_unlock(&t->file_lock->grow);
-		pmh_space_set_limit(t, 0, 0);
+		pmh_space_set_limit(t, 0);
 		return result == PMH_NEED ? PMH_OK : result;
 	}
 	pmh_space_lock(t);
@@ -247,7 +238,6 @@ pmh_space_cut(PmhTable *t, uint64_t keep)
 		pm_fence(&t->file);
 	}
 	pm_store64(&pmh_run(t)->shrink_limit, 0);
-	pm_store64(&pmh_run(t)->region_blocks, 0);
 	pmh_space_unlock(t);
 	PMH_STOP_POINT("cut_before_punch");
 	if (end < blocks)
@@ -292,15 +282,6 @@ pmh_provide(PmhTable *t)
 		result = pmh_workspace_take(t);
 	if (result == PMH_OK && need.blocks != 0)
 		result = grow_file(t, need.blocks, need.seen);
-	if (result == PMH_OK && need.value_region)
-	{
-		while ((result = pmh_region_provide(t, need.value_class)) == PMH_NEED)
-		{
-			result = pmh_provide(t);
-			if (result != PMH_OK)
-				break;
-		}
-	}
 	if (result == PMH_OK && need.doubling)
 		result = pmh_directory_double(t, need.doubling_depth);
 	return result;

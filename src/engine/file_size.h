@@ -12,9 +12,8 @@
 #include "table.h"
 
 /*
- * For one that is going to store another live word with a checksum (live.h), and holds
- * the grow lock: are they whole?  A new one would be made of a damaged one, or the space
- * taken that it hides.  PMH_OK, PMH_ERR_CORRUPT.
+ * For one that is going to store another length of the file, and holds the grow lock: is
+ * the one that is there whole?  PMH_OK, PMH_ERR_CORRUPT.
  */
 extern PmhResult pmh_check_live_words(PmhTable *t);
 
@@ -35,12 +34,10 @@ extern PmhResult pmh_map_all(PmhTable *t);
 extern PmhResult pmh_space_cut(PmhTable *t, uint64_t keep);
 
 /*
- * From now on no space past 'limit' blocks is given out (0: no limit), and
- * new value regions have 'region_blocks' (0: no matter).  A process that finds no
- * other space lifts the limit.
+ * From now on no space past 'limit' blocks is given out (0: no limit).  A process that
+ * finds no other space lifts the limit.
  */
-extern void pmh_space_set_limit(PmhTable *t, uint64_t limit,
-								uint64_t region_blocks);
+extern void pmh_space_set_limit(PmhTable *t, uint64_t limit);
 
 /* An extent of blocks, for which the file grows if it has to.  No lock may be held. */
 extern PmhResult pmh_provide_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset);

@@ -32,8 +32,6 @@ typedef struct PmhNeed
 	uint32_t	doubling_depth; /* ... if it still has this depth */
 	uint64_t	blocks;			/* an extent of so many free blocks ... */
 	uint64_t	seen;			/* ... if the file still has so many in all */
-	bool		value_region;	/* a value region that ... */
-	uint32_t	value_class;	/* ... holds at least a buffer of this class */
 } PmhNeed;
 
 struct PmhTable
@@ -54,9 +52,6 @@ struct PmhTable
 	struct PmhWorkspace *workspace; /* NULL until needed; until pmh_conclude ... */
 	struct PmhBuild *build[2];	/* ... its segments being built */
 	struct PmhItem *overflow[2];	/* their entries with no room at home */
-	struct PmhRegionSpan *discard;	/* regions that a shrink of ours empties ... */
-	size_t		ndiscard;
-	uint64_t	discard_serial; /* ... as long as this is run.mark_serial */
 	PmhCounts	counts;			/* of this handle, since pmh_take_counts */
 	/* of read_ahead.c: */
 	uint32_t	cold;			/* groups whose pages are asked for, still */

@@ -30,7 +30,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 			   "pmhash runs on 64-bit machines only");
 
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
-#define PMH_FORMAT_VERSION	6
+#define PMH_FORMAT_VERSION	7
 
 #define PMH_LINE			64	/* cache line: the unit of flushing */
 #define PMH_BUCKET_SIZE		256
@@ -143,7 +143,7 @@ pmh_segment_end(uint64_t hash, uint32_t depth)
  * line is a header.  Buffers of class < PMH_CHAIN_CLASS grow by copying into a larger
  * class; from there on lists grow by chaining further buffers in front.  Only
  * buffers with a header are chained.  Every buffer of a list holds a value.
- * Class 0 is in free lists only: what buffers of the odd class may leave.
+ * There is no class 0.
  */
 #define PMH_GRAIN				16	/* buffers begin and end at multiples of this */
 #define PMH_VALUE_LINE			32
@@ -152,18 +152,17 @@ pmh_segment_end(uint64_t hash, uint32_t depth)
 #define PMH_VALUE_BYTES			6
 #define PMH_LEAST_CLASS			1	/* 32 bytes: the smallest of a list */
 #define PMH_ODD_CLASS			2	/* 48 bytes: a line and a short one */
-#define PMH_PAIR_CLASS			4	/* 96 bytes: two of these */
 #define PMH_HEADER_CLASS		10	/* 320 bytes: first class with a header */
-#define PMH_CHAIN_CLASS			26	/* 4096 bytes: first class that is chained */
-#define PMH_MAX_CLASS			30	/* 16384 bytes: a whole block */
-#define PMH_CHAIN_LINES			128 /* lines of a buffer of PMH_CHAIN_CLASS */
-#define PMH_MAX_LINES			512 /* and of the largest */
+#define PMH_CHAIN_CLASS			26	/* 4032 bytes: first class that is chained */
+#define PMH_MAX_CLASS			29	/* 16128 bytes: a whole value block */
+#define PMH_CHAIN_LINES			126 /* lines of a buffer of PMH_CHAIN_CLASS */
+#define PMH_MAX_LINES			504 /* and of the largest */
 
 /* Bytes of each class, in grains; 0: there is no such class. */
 static const uint16_t pmh_class_grains[1 << PMH_POINTER_CLASS_BITS] = {
-	1, 2, 3, 4, 6, 8, 10, 12, 14, 16,	/* lines alone */
+	0, 2, 3, 4, 6, 8, 10, 12, 14, 16,	/* lines alone */
 	20, 24, 28, 32, 36, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224,
-	256, 384, 512, 768, 1024, 0
+	252, 336, 504, 1008, 0, 0			/* four, three, two and one in a block */
 };
 
 typedef union PmhValueLine
@@ -207,9 +206,33 @@ _Static_assert(sizeof(PmhBufferHeader) == PMH_VALUE_LINE, "a header is a line");
 _Static_assert(PMH_MAX_LINES < 1 << PMH_HINT_CLASS_SHIFT &&
 			   PMH_HINT_CLASS_SHIFT + PMH_POINTER_CLASS_BITS <= 32,
 			   "a fill hint would reach into the class");
-_Static_assert(sizeof(pmh_class_grains) / sizeof(pmh_class_grains[0]) ==
-			   PMH_MAX_CLASS + 2,
-			   "there are other classes than there are sizes");
+
+/*
+ * ---- value block: a block that buffers are allocated in ----
+ *
+ * Its first lines have a bit for each grain (those of the lines themselves are set).  In a
+ * block of this server life 'used' tells which grains are allocated.  In one of an earlier
+ * life it tells which have not been freed since, and 'mark' what a walk has found in lists;
+ * once a walk is complete, what is in both is what is used (value_space.c).
+ *
+ * That it is a value block is what its kind byte says (see the space map).
+ */
+#define PMH_BLOCK_GRAINS	(PMH_BLOCK_SIZE / PMH_GRAIN)
+#define PMH_GRAIN_WORDS		(PMH_BLOCK_GRAINS / 64)
+
+typedef struct PmhValueBlock
+{
+	uint64_t	used[PMH_GRAIN_WORDS];	/* volatile */
+	uint64_t	mark[PMH_GRAIN_WORDS];	/* likewise */
+} PmhValueBlock;
+
+/* The grains of these lines, in the first word. */
+#define PMH_HEAD_GRAINS		(sizeof(PmhValueBlock) / PMH_GRAIN)
+
+_Static_assert(PMH_HEAD_GRAINS < 64 && PMH_BLOCK_GRAINS % 64 == 0,
+			   "the bits of a value block are not whole words");
+_Static_assert(PMH_MAX_LINES * PMH_VALUE_LINE == PMH_BLOCK_SIZE - sizeof(PmhValueBlock),
+			   "the largest buffer is not all of a value block");
 
 /*
  * ---- directory element ----
@@ -258,10 +281,7 @@ _Static_assert(PMH_SMALL_SHIFT * PMH_UNIT_SIZE ==
  */
 #define PMH_MAX_BLOCKS_SHIFT	24
 #define PMH_MAX_BLOCKS			((UINT64_C(1) << PMH_MAX_BLOCKS_SHIFT) - 1)
-#define PMH_LONGEST_EXTENT		(PMH_BLOCK_SIZE - 2)
-
-/* Extents of blocks that the mark map of a reclaim may have (volatile). */
-#define PMH_MARK_EXTENTS			16
+#define PMH_LONGEST_EXTENT		(PMH_ZONE_BLOCKS - 2)
 
 _Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_ELEM_MAIN_BITS &&
 			   PMH_ELEM_MAIN_BITS <= PMH_ELEM_EXT_SHIFT,
@@ -361,12 +381,10 @@ typedef struct PmhLive
 	uint64_t	pad0[7];
 	PmhDirLog	dirlog;
 	uint64_t	blocks;			/* file length in blocks, all fallocated (live.h) */
-	uint64_t	value_region;	/* newest value region (block number), or 0 (live.h) */
-	uint64_t	region_unlink;	/* log: a region being taken off their list */
-	uint64_t	pad1[5];
+	uint64_t	pad1[7];
 } PmhLive;						/* 192 bytes */
 
-/* blocks and value_region have a checksum in their upper halves. */
+/* blocks has a checksum in its upper half. */
 #define PMH_LIVE_CRC_SHIFT	32
 
 #define PMH_CLASSES		(PMH_MAX_CLASS + 1)
@@ -377,42 +395,35 @@ typedef struct PmhLive
 typedef struct PmhRun
 {
 	uint64_t	instance;		/* stored last by recovery */
-	uint64_t	value_space_known;
 	uint64_t	space_hint;		/* first block that may have free units */
 	uint64_t	unit_hint;		/* first partly used block for extensions */
 	uint64_t	free_units;		/* units free in the map */
 	uint64_t	shut;			/* stamp of a clean shutdown, durable while no
 								 * run has opened the file after it; else 0 */
-	uint64_t	pad0[2];
-	uint64_t	free_list[PMH_CLASSES]; /* free value buffers: offset or 0 */
-	uint64_t	region_next;	/* bump allocation in the newest region */
-	uint64_t	region_end;
-	uint64_t	reclaim_mark;		/* a reclaim is going on: its mark map */
+	uint64_t	shrink_limit;	/* a shrink empties the blocks from here on;
+								 * 0: none is at work */
+	uint64_t	births;			/* of value buffers with a header; tells a buffer
+								 * from a later one at the same offset */
+	uint64_t	pad0;
+	uint64_t	value_blocks;	/* how many there are, ... */
+	uint64_t	old_blocks;		/* ... and of these, of an earlier life */
+	uint64_t	values_lost;	/* buffers are neither in a list nor free */
+	uint64_t	walk_serial;	/* counts when bitmaps begin anew for walks */
+	uint64_t	newest_block;	/* the value block that was taken last, or 0 */
+	uint64_t	value_hint[PMH_CLASSES];	/* first block that may have room */
 	uint64_t	splits;
 	uint64_t	grows;
 	uint64_t	doublings;
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
-	uint64_t	mark_serial;	/* tells reclaims apart */
-	uint64_t	mark_shrinks;	/* it belongs to a shrink: that marks nothing that
-								 * might have been freed, and has set the limit */
 	uint64_t	merges;
 	uint64_t	list_rewrites;	/* by shrinks */
-	uint64_t	shrink_limit;	/* a shrink empties the blocks from here on;
-								 * 0: none is at work */
-	uint64_t	region_blocks;	/* of the next value regions while a shrink or a
-								 * bulk load is at work; 0: let them grow */
-	uint64_t	values_lost;	/* buffers were freed that the reclaim which is
-								 * going on will not find */
-	uint64_t	value_blocks;	/* of all value regions */
-	uint64_t	births;			/* of value buffers with a header; tells a buffer
-								 * from a later one at the same offset */
 } PmhRun;
 
 #define PMH_FORMAT_OFFSET		0
-#define PMH_NOTE_OFFSET			256	/* the caller's note: PMH_NOTE_WORDS words */
-#define PMH_LIVE_OFFSET			512
-#define PMH_RUN_OFFSET			1024
+#define PMH_LIVE_OFFSET			256
+#define PMH_RUN_OFFSET			512
+#define PMH_NOTE_OFFSET			960 /* the caller's note: PMH_NOTE_WORDS words */
 #define PMH_HEADER_SIZE			4096
 #define PMH_HEADER_UNITS		2
 
@@ -426,39 +437,28 @@ typedef struct PmhRun
 /*
  * ---- space map ----
  *
- * One byte per block, one bit per unit (set: in use).  The map of the first
- * PMH_HEADER_MAP_BLOCKS blocks stands in the header; that of the others among blocks
- * [z * Z, (z + 1) * Z), Z = block size in bytes, in block z * Z, for z = 0 in block
- * PMH_HEADER_MAP_BLOCKS.  Volatile, rebuilt by recovery from what is reachable.
- */
-#define PMH_HEADER_MAP_OFFSET	1536
-#define PMH_HEADER_MAP_BLOCKS	512
-
-/*
- * ---- region log ----
+ * Two bytes per block.  The first one is volatile, made anew by recovery: a bit per unit
+ * (set: in use).  The second one is the kind of the block: 0, or that it is a value block,
+ * in its upper three bits, which are durable before a buffer in there is in any list, and as
+ * long as there is one; no flipped bit makes one of them the other.  In its lower five
+ * bits is, volatile, the largest class that may have room in there (0: none has), or that
+ * the block is of an earlier life.
  *
- * live.region_unlink names a value region that is being taken off the list
- * after another one: two stores, next and checksum of the latter, that
- * recovery redoes.  bits 0-23 the region, bits 24-47 the one before it.
+ * Those of the first PMH_HEADER_MAP_BLOCKS blocks stand in the header, kinds after bits;
+ * those of the others among blocks [z * Z, (z + 1) * Z), Z = PMH_ZONE_BLOCKS, fill
+ * the block z * Z, for z = 0 the block PMH_HEADER_MAP_BLOCKS.
  */
-#define PMH_UNLINK_BEFORE_SHIFT	24
-#define PMH_UNLINK_REGION_MASK	((UINT64_C(1) << PMH_UNLINK_BEFORE_SHIFT) - 1)
+#define PMH_HEADER_MAP_OFFSET	1024
+#define PMH_HEADER_MAP_BLOCKS	512
+#define PMH_ZONE_BLOCKS			(PMH_BLOCK_SIZE / 2)
 
-_Static_assert(PMH_MAX_BLOCKS_SHIFT <= PMH_UNLINK_BEFORE_SHIFT &&
-			   PMH_UNLINK_BEFORE_SHIFT + PMH_MAX_BLOCKS_SHIFT <= 64,
-			   "the region log cannot name every block");
+#define PMH_KIND_MASK			0xe0
+#define PMH_KIND_VALUES			0xa0
+#define PMH_ROOM_MASK			0x1f
+#define PMH_ROOM_SEEN			30	/* of an earlier life, with bits for a walk ... */
+#define PMH_ROOM_OLD			31	/* ... and without */
 
-/* ---- value region: an extent of blocks for value buffers; first line ---- */
-typedef struct PmhRegion
-{
-	uint64_t	magic;
-	uint64_t	next;			/* older region (block number), or 0 */
-	uint64_t	blocks;			/* its length */
-	uint64_t	crc;
-	uint64_t	reserved[4];
-} PmhRegion;
-
-#define PMH_REGION_MAGIC	UINT64_C(0x4e4f494745524850)	/* "PHREGION" */
+_Static_assert(PMH_MAX_CLASS < PMH_ROOM_SEEN, "a kind cannot tell every class");
 
 /*
  * ---- guards: every offset and size of the format ----
@@ -514,53 +514,44 @@ PMH_AT(PmhLive, dirword, 0);
 PMH_AT(PmhLive, pad0, 8);
 PMH_AT(PmhLive, dirlog, 64);
 PMH_AT(PmhLive, blocks, 128);
-PMH_AT(PmhLive, value_region, 136);
-PMH_AT(PmhLive, region_unlink, 144);
-PMH_AT(PmhLive, pad1, 152);
+PMH_AT(PmhLive, pad1, 136);
 PMH_SIZE(PmhLive, 192);
 
 PMH_AT(PmhRun, instance, 0);
-PMH_AT(PmhRun, value_space_known, 8);
-PMH_AT(PmhRun, space_hint, 16);
-PMH_AT(PmhRun, unit_hint, 24);
-PMH_AT(PmhRun, free_units, 32);
-PMH_AT(PmhRun, shut, 40);
-PMH_AT(PmhRun, pad0, 48);
-PMH_AT(PmhRun, free_list, 64);
-PMH_AT(PmhRun, region_next, 312);
-PMH_AT(PmhRun, region_end, 320);
-PMH_AT(PmhRun, reclaim_mark, 328);
-PMH_AT(PmhRun, splits, 336);
-PMH_AT(PmhRun, grows, 344);
-PMH_AT(PmhRun, doublings, 352);
-PMH_AT(PmhRun, compactions, 360);
-PMH_AT(PmhRun, strategy_changes, 368);
-PMH_AT(PmhRun, mark_serial, 376);
-PMH_AT(PmhRun, mark_shrinks, 384);
-PMH_AT(PmhRun, merges, 392);
-PMH_AT(PmhRun, list_rewrites, 400);
-PMH_AT(PmhRun, shrink_limit, 408);
-PMH_AT(PmhRun, region_blocks, 416);
-PMH_AT(PmhRun, values_lost, 424);
-PMH_AT(PmhRun, value_blocks, 432);
-PMH_AT(PmhRun, births, 440);
-PMH_SIZE(PmhRun, 448);
+PMH_AT(PmhRun, space_hint, 8);
+PMH_AT(PmhRun, unit_hint, 16);
+PMH_AT(PmhRun, free_units, 24);
+PMH_AT(PmhRun, shut, 32);
+PMH_AT(PmhRun, shrink_limit, 40);
+PMH_AT(PmhRun, births, 48);
+PMH_AT(PmhRun, pad0, 56);
+PMH_AT(PmhRun, value_blocks, 64);
+PMH_AT(PmhRun, old_blocks, 72);
+PMH_AT(PmhRun, values_lost, 80);
+PMH_AT(PmhRun, walk_serial, 88);
+PMH_AT(PmhRun, newest_block, 96);
+PMH_AT(PmhRun, value_hint, 104);
+PMH_AT(PmhRun, splits, 344);
+PMH_AT(PmhRun, grows, 352);
+PMH_AT(PmhRun, doublings, 360);
+PMH_AT(PmhRun, compactions, 368);
+PMH_AT(PmhRun, strategy_changes, 376);
+PMH_AT(PmhRun, merges, 384);
+PMH_AT(PmhRun, list_rewrites, 392);
+PMH_SIZE(PmhRun, 400);
 
-PMH_AT(PmhRegion, magic, 0);
-PMH_AT(PmhRegion, next, 8);
-PMH_AT(PmhRegion, blocks, 16);
-PMH_AT(PmhRegion, crc, 24);
-PMH_AT(PmhRegion, reserved, 32);
-PMH_SIZE(PmhRegion, 64);
+PMH_AT(PmhValueBlock, used, 0);
+PMH_AT(PmhValueBlock, mark, 128);
+PMH_SIZE(PmhValueBlock, 256);
 
 #undef PMH_AT
 #undef PMH_SIZE
 
-_Static_assert(PMH_FORMAT_OFFSET + sizeof(PmhFormat) <= PMH_NOTE_OFFSET &&
-			   PMH_NOTE_OFFSET + PMH_NOTE_WORDS * sizeof(uint64_t) <= PMH_LIVE_OFFSET &&
+_Static_assert(PMH_FORMAT_OFFSET + sizeof(PmhFormat) <= PMH_LIVE_OFFSET &&
 			   PMH_LIVE_OFFSET + sizeof(PmhLive) <= PMH_RUN_OFFSET &&
-			   PMH_RUN_OFFSET + sizeof(PmhRun) <= PMH_HEADER_MAP_OFFSET &&
-			   PMH_HEADER_MAP_OFFSET + PMH_HEADER_MAP_BLOCKS <= PMH_SMALL_DIR_OFFSET(0) &&
+			   PMH_RUN_OFFSET + sizeof(PmhRun) <= PMH_NOTE_OFFSET &&
+			   PMH_NOTE_OFFSET + PMH_NOTE_WORDS * sizeof(uint64_t) <= PMH_HEADER_MAP_OFFSET &&
+			   PMH_HEADER_MAP_OFFSET + 2 * PMH_HEADER_MAP_BLOCKS <= PMH_SMALL_DIR_OFFSET(0) &&
 			   PMH_SMALL_DIR_OFFSET(2) <= PMH_HEADER_SIZE &&
 			   PMH_HEADER_SIZE <= PMH_HEADER_UNITS * PMH_UNIT_SIZE,
 			   "the parts of the header overlap");

@@ -37,7 +37,7 @@ pmh_buffer_check_span(PmhTable *t, uint64_t payload)
 	uint32_t	class = pmh_pointer_class(payload);
 
 	if (class < PMH_LEAST_CLASS || class > PMH_MAX_CLASS ||
-		!pmh_class_may_be_at(class, offset) || offset < PMH_BLOCK_SIZE)
+		!pmh_buffer_may_be_at(class, offset))
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
 						"The pointer to a value buffer (offset %llu, class %u) is "
 						"impossible.",

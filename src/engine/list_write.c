@@ -286,16 +286,13 @@ append_to_line(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
 		pm_fence(&t->file);
 }
 
-/*
- * What a buffer grows into: at least twice its bytes, so that a list is copied as
- * often as it doubles.  (What is freed is of use to lists of its own class only.)
- */
+/* What a buffer grows into: at least a third more, so that a value is copied three times or so. */
 static uint32_t
 class_after(uint32_t class)
 {
 	uint32_t	after = class + 1;
 
-	while (after < PMH_CHAIN_CLASS && pmh_class_bytes(after) < 2 * pmh_class_bytes(class))
+	while (after < PMH_CHAIN_CLASS && 3 * pmh_class_bytes(after) < 4 * pmh_class_bytes(class))
 		after++;
 	return after;
 }
@@ -578,7 +575,7 @@ pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
 		PMH_STOP_POINT("list_before_free");
 		if (pmh_class_has_header(pmh_pointer_class(old)))
 			next = pm_load(&pmh_buffer_header(t, old)->next);
-		/* What is damaged, or cannot be looked at here, is left to a reclaim. */
+		/* What is damaged, or cannot be looked at here, is left to a walk. */
 		if (next != 0 && next != new_payload && next != new_next &&
 			!is_of_list(t, old, next))
 		{

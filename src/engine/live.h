@@ -1,11 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * live.h
- *	  The live words that are numbers of blocks, each with its checksum.
+ *	  The live word with the length of the file, which has a checksum.
  *
- * The length of the file and the newest value region are what recovery and everyone
- * else begins with: were one of them wrong, blocks in use would be taken for free.  So
- * such a word has a checksum in its upper half, and is changed with it by one store.
+ * Recovery and everyone else begins with it: were it wrong, blocks in use would be taken
+ * for free.  So it has a checksum in its upper half, and is changed with it by one store.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,42 +28,27 @@ pmh_live_number(uint64_t word)
 	return word & ((UINT64_C(1) << PMH_LIVE_CRC_SHIFT) - 1);
 }
 
-/*
- * The word for a number; 'field' is the offset of the word in PmhLive, so that one does
- * not pass for the other.  No number: 0.
- */
+/* The word for a number; 0 for none. */
 static inline uint64_t
-pmh_live_seal(uint64_t number, size_t field)
+pmh_seal_blocks(uint64_t number)
 {
-	uint64_t	sealed[2] = {number, field};
-
 	if (number == 0)
 		return 0;
-	return number | (uint64_t) pmh_crc32c(sealed, sizeof(sealed)) << PMH_LIVE_CRC_SHIFT;
+	return number | (uint64_t) pmh_crc32c(&number, sizeof(number)) << PMH_LIVE_CRC_SHIFT;
 }
 
-/* Is a word what pmh_live_seal has made? */
+/* Is a word what pmh_seal_blocks has made? */
 static inline bool
-pmh_live_whole(uint64_t word, size_t field)
+pmh_live_whole(uint64_t word)
 {
-	return word == pmh_live_seal(pmh_live_number(word), field);
+	return word == pmh_seal_blocks(pmh_live_number(word));
 }
-
-#define pmh_seal_blocks(number)	pmh_live_seal(number, offsetof(PmhLive, blocks))
-#define pmh_seal_region(number)	pmh_live_seal(number, offsetof(PmhLive, value_region))
 
 /* The length of the file in blocks. */
 static inline uint64_t
 pmh_blocks(const PmhTable *t)
 {
 	return pmh_live_number(pm_load_acquire(&pmh_live(t)->blocks));
-}
-
-/* The newest value region (block number), or 0. */
-static inline uint64_t
-pmh_newest_region(const PmhTable *t)
-{
-	return pmh_live_number(pm_load_acquire(&pmh_live(t)->value_region));
 }
 
 #endif							/* PMH_LIVE_H */

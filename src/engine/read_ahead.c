@@ -25,6 +25,7 @@
 #include "place.h"
 #include "pm.h"
 #include "read_ahead.h"
+#include "space.h"
 
 /* Groups of fewer keys are not worth the look. */
 #define LEAST_KEYS		8
@@ -174,6 +175,9 @@ pmh_ask_for_next_segments(PmhTable *t, uint64_t hash)
 
 /* ---- before a lock ---- */
 
+/* The class of the buffer of a list that an insert makes (bucket.c). */
+#define FIRST_CLASS		3
+
 static inline void
 touch(const PmhTable *t, uint64_t offset)
 {
@@ -199,6 +203,25 @@ touch_place(const PmhTable *t, const PmhPlace *place)
 		touch(t, place->main + i * PMH_UNIT_SIZE);
 	for (uint32_t i = 0; i < pmh_elem_units(place->elem); i++)
 		touch(t, place->ext + i * PMH_UNIT_SIZE);
+}
+
+/* The bits of a value block, and where its first free grain is.  (The number is a hint.) */
+static void
+touch_value_block(const PmhTable *t, uint64_t block)
+{
+	const PmhValueBlock *b;
+	uint32_t	i = 0;
+
+	if (block >= PMH_MAX_BLOCKS ||
+		!pmh_within(t, block << PMH_BLOCK_SHIFT, sizeof(PmhValueBlock)))
+		return;
+	(void) pm_load(pmh_space_kind(t, block));
+	b = pmh_at(t, block << PMH_BLOCK_SHIFT);
+	while (i < PMH_GRAIN_WORDS && pm_load(&b->used[i]) == ~UINT64_C(0))
+		i++;
+	if (i < PMH_GRAIN_WORDS && pmh_within(t, block << PMH_BLOCK_SHIFT, PMH_BLOCK_SIZE))
+		touch(t, (block << PMH_BLOCK_SHIFT) + i * 64 * PMH_GRAIN +
+			  (uint64_t) __builtin_ctzll(~pm_load(&b->used[i]) | UINT64_C(1) << 63) * PMH_GRAIN);
 }
 
 uint64_t
@@ -230,7 +253,17 @@ pmh_touch_for_insert(const PmhTable *t, uint64_t hash)
 					  pmh_bucket_match(h.bucket, pmh_hash_fingerprint(hash), &state));
 	if (pmh_word_is_pointer(word) &&
 		pmh_within(t, pmh_pointer_offset(pmh_word_payload(word)), sizeof(uint64_t)))
+	{
+		/* And the bits of its block, for when the buffer is freed. */
 		touch(t, pmh_pointer_offset(pmh_word_payload(word)));
+		touch(t, pmh_pointer_offset(pmh_word_payload(word)) & ~(PMH_BLOCK_SIZE - 1));
+	}
+	/* The bits of the block that a buffer for a list will come from. */
+	if (pmh_word_is_pointer(word) || pmh_state_full(state))
+	{
+		touch_value_block(t, pm_load(&pmh_run(t)->value_hint[FIRST_CLASS]));
+		touch_value_block(t, pm_load(&pmh_run(t)->newest_block));
+	}
 	full = pmh_state_full(state);
 	full &= pmh_state_full(pmh_bucket_state(pmh_bucket(t, &place, alt)));
 	for (uint32_t b = place.hashing; b < place.buckets; b++)

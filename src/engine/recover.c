@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "crc.h"
 #include "directory.h"
 #include "element.h"
 #include "error.h"
@@ -21,7 +20,6 @@
 #include "live.h"
 #include "pm.h"
 #include "recover.h"
-#include "region.h"
 #include "space.h"
 #include "table.h"
 
@@ -117,58 +115,6 @@ redo_log(PmhTable *t)
 	pm_store64(&log->count, 0);
 	pm_store64(&log->crc, 0);
 	pm_flush(&t->file, log, sizeof(*log));	/* the caller fences */
-}
-
-/* Would a region's header be whole with this 'next'? */
-static bool
-is_whole_with(PmhRegion header, uint64_t next)
-{
-	uint64_t	crc = header.crc;
-
-	header.next = next;
-	header.crc = 0;
-	return header.magic == PMH_REGION_MAGIC &&
-		crc == pmh_crc32c(&header, sizeof(header));
-}
-
-/*
- * Is 'before' a region which the region 'block' is just being taken off after?  Its
- * 'next' and its checksum may have been stored already, each.  That both are one of two
- * tells a log with a flipped bit, which would take another region off the list, and a
- * header with one, which would get a checksum that fits.
- */
-static bool
-is_before(const PmhTable *t, uint64_t before, uint64_t block, uint64_t blocks)
-{
-	const PmhRegion *region = pmh_at(t, block << PMH_BLOCK_SHIFT);
-	const PmhRegion *header = pmh_at(t, before << PMH_BLOCK_SHIFT);
-
-	return before < blocks && !pmh_space_is_map_block(before) && before != block &&
-		(header->next == block || header->next == region->next) &&
-		(is_whole_with(*header, block) || is_whole_with(*header, region->next)) &&
-		header->blocks != 0 && header->blocks <= blocks - before;
-}
-
-/* Redo the region log. */
-static PmhResult
-redo_region_unlink(PmhTable *t)
-{
-	uint64_t	blocks = pmh_blocks(t);
-	uint64_t	word = pmh_live(t)->region_unlink;
-	uint64_t	block = word & PMH_UNLINK_REGION_MASK;
-	uint64_t	before = word >> PMH_UNLINK_BEFORE_SHIFT;
-
-	if (word == 0)
-		return PMH_OK;
-	if (pmh_region_check(t, block, blocks) == PMH_OK &&
-		is_before(t, before, block, blocks))
-	{
-		pmh_region_redo_unlink(t);
-		return PMH_OK;
-	}
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
-					PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink),
-					"The log of value regions is damaged.");
 }
 
 /*
@@ -280,7 +226,7 @@ clear_map(PmhTable *t)
 		uint8_t		reserved = pmh_space_reserved(block);
 
 		if (reserved == PMH_BLOCK_USED)
-			clear_pages(pmh_at(t, block << PMH_BLOCK_SHIFT), PMH_BLOCK_SIZE);
+			clear_pages(pmh_at(t, block << PMH_BLOCK_SHIFT), PMH_ZONE_BLOCKS);
 		if (reserved != 0)
 			pm_store8(pmh_space_map(t, block), reserved);
 		free_units += PMH_UNITS_PER_BLOCK - pmh_mask_count(reserved);
@@ -312,41 +258,37 @@ mark_segments(PmhTable *t)
 	return result;
 }
 
-PmhResult
-pmh_region_check(PmhTable *t, uint64_t block, uint64_t blocks)
-{
-	PmhRegion	region;
-
-	if (block < blocks && !pmh_space_is_map_block(block))
-	{
-		memcpy(&region, pmh_at(t, block << PMH_BLOCK_SHIFT), sizeof(region));
-		if (is_whole_with(region, region.next) &&
-			region.blocks != 0 && region.blocks <= blocks - block)
-			return PMH_OK;
-	}
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
-					"The header of a value region is damaged.");
-}
-
-/* Mark what the value regions occupy.  A circle would mark a block twice. */
+/*
+ * Mark the value blocks.  They are of an earlier life: all that is in them counts as used
+ * until a walk has found out what is.
+ */
 static PmhResult
-mark_regions(PmhTable *t)
+mark_value_blocks(PmhTable *t)
 {
-	uint64_t	block = pmh_newest_region(t);
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	blocks = pmh_blocks(t);
 	PmhResult	result = PMH_OK;
 
-	while (block != 0 && result == PMH_OK)
+	for (uint64_t block = 0; block < blocks && result == PMH_OK; block++)
 	{
-		const PmhRegion *region;
+		uint8_t    *kind = pmh_space_kind(t, block);
 
-		result = pmh_region_check(t, block, pmh_blocks(t));
-		if (result != PMH_OK)
-			break;
-		region = pmh_at(t, block << PMH_BLOCK_SHIFT);
-		result = mark_blocks(t, block, region->blocks);
-		pmh_run(t)->value_blocks += region->blocks;
-		block = region->next;
+		if (*kind == 0)
+			continue;
+		if ((*kind & PMH_KIND_MASK) == 0)
+			pm_store8(kind, 0);
+		else if ((*kind & PMH_KIND_MASK) != PMH_KIND_VALUES)
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
+							"The kind of block %llu is damaged in the space map.",
+							(unsigned long long) block);
+		else
+		{
+			result = mark_units(t, block, PMH_BLOCK_USED);
+			pm_store8(kind, PMH_KIND_VALUES | PMH_ROOM_OLD);
+			run->value_blocks++;
+		}
 	}
+	run->old_blocks = run->value_blocks;
 	return result;
 }
 
@@ -368,10 +310,7 @@ rebuild_run(PmhTable *t)
 	if (result == PMH_OK)
 		result = mark_segments(t);
 	if (result == PMH_OK)
-		result = mark_regions(t);
-
-	/* Without value regions there is nothing for a reclaim to find out. */
-	run->value_space_known = pmh_newest_region(t) == 0;
+		result = mark_value_blocks(t);
 	return result;
 }
 
@@ -392,9 +331,7 @@ pmh_recover(PmhTable *t)
 		return result;
 	redo_log(t);
 	stride_directory(t);
-	result = redo_region_unlink(t);
-	if (result == PMH_OK)
-		result = rebuild_run(t);
+	result = rebuild_run(t);
 	if (result == PMH_OK && t->file.bound > size)
 	{
 		/* What a shrink has left past the end; if it stays, no harm. */

@@ -18,7 +18,4 @@
  */
 extern PmhResult pmh_recover(PmhTable *t);
 
-/* Is there a sound region header at this block?  PMH_OK or PMH_ERR_CORRUPT. */
-extern PmhResult pmh_region_check(PmhTable *t, uint64_t block, uint64_t blocks);
-
 #endif							/* PMH_RECOVER_H */

@@ -9,13 +9,12 @@
  *	merging		buddies that fit in one segment become one; extensions that are
  *				too large are replaced
  *	listing		lists that have lost much are rewritten, and all are added up
- *	emptying	what lies past a limit goes to free space before it; value regions
- *				that nothing is left in are found
+ *	emptying	buffers of sparse value blocks go to others; then what lies past a
+ *				limit goes to free space before it
  *
  * What follows the last block in use then is punched out, and cut off by the next recovery.
  * Merging of buddies is the inverse of the split of extendible hashing (Fagin et al., 1979);
- * that all is published as splits are, and that emptying and the reclaim of value buffers
- * share a walk, is ours.
+ * that all is published as splits are is ours.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,12 +35,11 @@
 #include "place.h"
 #include "pm.h"
 #include "read_ahead.h"
-#include "reclaim.h"
-#include "region.h"
 #include "segment_resize.h"
 #include "shrink.h"
 #include "space.h"
 #include "table.h"
+#include "value_space.h"
 
 #define MERGED_PERCENT		70
 
@@ -55,28 +53,26 @@
 #define LOOSE_LISTS			2.0
 #define FEW_LIST_BYTES		(64.0 * 1024)
 
-/* A value region is given up if less than this part of it is in use. */
-#define SPARSE_REGION		2
-#define LOW_REGION_FILL		0.4
-
-/* New regions hold this part of all lists.  Sparse ones of fewer blocks do not pay. */
-#define REGION_PART			8
-#define FEW_REGION_BLOCKS	4
+/* Value blocks are emptied if lists take less than this part of them. */
+#define LOW_VALUE_FILL		0.4
+#define SPARSE_VALUE_FILL	0.75
+#define FEW_SPARSE_BLOCKS	4
 
 /* Blocks that are left free, besides a share of the file. */
 #define SPARE_BLOCKS		4
 
 /*
  * Free space pays if it is this share of the file, and more than what is left
- * over when the file grows.
+ * over when the file grows: that is never more than half.
  */
 #define MUCH_FREE			0.25
+#define MOSTLY_FREE			0.5
 #define GROWTH_REST			(4.0 * 1024 * 1024)
 
 /* What a step along segments costs: two are read, and may be written. */
 #define SEGMENT_STEP_BYTES	(2 * PMH_BLOCK_SIZE)
 
-/* Walks that empty the file's end or find out about value regions, at most. */
+/* Walks that empty something, at most. */
 #define MAX_ROUNDS			3
 
 /* ---- positions ---- */
@@ -206,158 +202,31 @@ blocks_in_use(PmhTable *t)
 	return blocks - free_units / PMH_UNITS_PER_BLOCK;
 }
 
-/* Begin a walk along the lists. */
-static PmhResult
-begin_lists(PmhTable *t, struct PmhShrinkPrivate *p, PmhShrinkPhase phase)
-{
-	start_walk(p, phase);
-	free(p->region);
-	p->list_bytes = 0;
-	return pmh_regions(t, PMH_NEWEST_REGION, &p->region, &p->nregions);
-}
-
-/* How long new value regions should be. */
-static uint64_t
-region_blocks_for(const struct PmhShrinkPrivate *p)
-{
-	uint64_t	blocks = (p->list_bytes >> PMH_BLOCK_SHIFT) / REGION_PART;
-
-	return blocks < 1 ? 1 : blocks;
-}
-
-/*
- * Since the regions of t->discard were listed others may have returned them and
- * made new ones there.  When the reclaim ends it settles those only that existed
- * when it began; what is freed in a newer one must not be left to it.
- */
-static PmhResult
-forget_newer_regions(PmhTable *t, const PmhReclaim *reclaim)
-{
-	PmhRegionSpan *region;
-	size_t		nregions;
-	size_t		n = 0;
-	PmhResult	result;
-
-	if (reclaim->mark == 0 || reclaim->first_region == 0)
-	{
-		t->ndiscard = 0;
-		return PMH_OK;
-	}
-	result = pmh_regions(t, reclaim->first_region, &region, &nregions);
-	if (result != PMH_OK)
-		return result;
-	for (size_t i = 0; i < t->ndiscard; i++)
-	{
-		const PmhRegionSpan *settled =
-			pmh_region_of(region, nregions, t->discard[i].from);
-
-		if (settled != NULL && settled->from == t->discard[i].from &&
-			settled->to == t->discard[i].to)
-			t->discard[n++] = t->discard[i];
-	}
-	t->ndiscard = n;
-	free(region);
-	return PMH_OK;
-}
-
-/*
- * Begin a walk that empties the blocks from p->limit on, if that is not 0, and
- * the regions of t->discard.
- */
+/* Begin a walk that empties the blocks from p->limit on, or if that is 0, sparse ones. */
 static PmhResult
 begin_emptying(PmhTable *t, struct PmhShrinkPrivate *p)
 {
-	uint64_t	region_blocks = region_blocks_for(p);
-	PmhResult	result;
-
 	p->rounds++;
-	result = begin_lists(t, p, PMH_SHRINK_EMPTYING);
-	if (result != PMH_OK)
-		return result;
-	memset(&p->reclaim, 0, sizeof(p->reclaim));
-	p->reclaim.shrinks = true;
-	p->reclaim.limit = p->limit;
-	p->reclaim.region_blocks = region_blocks;
-	if (p->nregions == 0)
-		pmh_space_set_limit(t, p->limit, region_blocks);
-	else
-		result = pmh_reclaim_begin(t, &p->reclaim);
-	if (result == PMH_ERR_NO_SPACE || result == PMH_ERR_TOO_LARGE)
+	p->list_bytes = 0;
+	start_walk(p, PMH_SHRINK_EMPTYING);
+	pmh_space_set_limit(t, p->limit);
+	if (p->limit == 0)
 	{
-		/* Not even for the map of marks: this walk comes to nothing. */
-		p->reclaim.mark = 0;
-		p->no_space = p->at.through = true;
+		pmh_value_search_anew(t);
 		return PMH_OK;
 	}
-	if (result == PMH_OK && t->ndiscard > 0)
-		result = forget_newer_regions(t, &p->reclaim);
-	t->discard_serial = p->reclaim.serial;
-	if (result == PMH_OK && p->limit != 0)
-		result = pmh_directory_fold(t, p->limit);
-	return result;
+	return pmh_directory_fold(t, p->limit);
 }
 
-/* Nothing is to be discarded any more. */
-static void
-forget_sparse_regions(PmhTable *t)
+/* Are value blocks that lists could do without worth a walk? */
+static bool
+blocks_are_sparse(const PmhTable *t, const struct PmhShrinkPrivate *p)
 {
-	free(t->discard);
-	t->discard = NULL;
-	t->ndiscard = 0;
-}
+	uint64_t	all = pm_load(&pmh_run(t)->value_blocks);
+	double		needed = (double) p->list_bytes / (double) PMH_BLOCK_SIZE;
 
-/*
- * Which value regions are sparse?  They go to t->discard, if they are worth a
- * walk.
- */
-static void
-find_sparse_regions(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	uint64_t	all = 0;
-	uint64_t	sparse = 0;
-	size_t		n = 0;
-
-	for (size_t i = 0; i < p->nregions; i++)
-	{
-		uint64_t	bytes = p->region[i].to - p->region[i].from;
-
-		all += bytes;
-		if (p->region[i].live * SPARSE_REGION >= bytes)
-			continue;
-		sparse += bytes;
-		p->region[n++] = p->region[i];
-	}
-	if (sparse < all / REGION_PART || sparse < FEW_REGION_BLOCKS * PMH_BLOCK_SIZE)
-		return;
-	t->discard = p->region;
-	t->ndiscard = n;
-	p->region = NULL;
-	p->nregions = 0;
-}
-
-/*
- * How many blocks the file needs, with something to spare, so that no value
- * region reaches across.
- */
-static PmhResult
-plan_limit(PmhTable *t, struct PmhShrinkPrivate *p, uint64_t *limit)
-{
-	uint64_t	used = blocks_in_use(t);
-	PmhRegionSpan *across;
-	PmhResult	result;
-
-	free(p->region);
-	p->region = NULL;
-	result = pmh_regions(t, PMH_NEWEST_REGION, &p->region, &p->nregions);
-	if (result != PMH_OK)
-		return result;
-	*limit = used + used / 32 + SPARE_BLOCKS;
-	if (p->nregions > 0)
-		*limit += region_blocks_for(p);
-	across = pmh_region_of(p->region, p->nregions, *limit << PMH_BLOCK_SHIFT);
-	if (across != NULL && across->from < *limit << PMH_BLOCK_SHIFT)
-		*limit = across->to >> PMH_BLOCK_SHIFT;
-	return PMH_OK;
+	return needed < (double) all * SPARSE_VALUE_FILL &&
+		needed + FEW_SPARSE_BLOCKS < (double) all;
 }
 
 /*
@@ -367,19 +236,17 @@ plan_limit(PmhTable *t, struct PmhShrinkPrivate *p, uint64_t *limit)
 static PmhResult
 next_round(PmhTable *t, struct PmhShrinkPrivate *p)
 {
+	uint64_t	used;
 	uint64_t	limit;
-	PmhResult	result;
 
-	if (!p->regions_settled && !p->no_space)
+	if (!p->compacted && !p->no_space)
 	{
-		p->regions_settled = true;
-		find_sparse_regions(t, p);
-		if (t->ndiscard > 0)
+		p->compacted = true;
+		if (blocks_are_sparse(t, p))
 			return begin_emptying(t, p);
 	}
-	result = plan_limit(t, p, &limit);
-	if (result != PMH_OK)
-		return result;
+	used = blocks_in_use(t);
+	limit = used + used / 32 + SPARE_BLOCKS;
 	if (p->rounds < MAX_ROUNDS && !p->no_space &&
 		limit + limit / 32 + SPARE_BLOCKS < pmh_blocks(t))
 	{
@@ -407,17 +274,19 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 				return PMH_OK;
 			}
 			result = pmh_directory_fold(t, UINT64_MAX);
-			if (result == PMH_OK)
-				result = begin_lists(t, p, PMH_SHRINK_LISTING);
-			p->at.through = p->nregions == 0;
-			return result;
+			if (result != PMH_OK)
+				return result;
+			start_walk(p, PMH_SHRINK_LISTING);
+			p->list_bytes = 0;
+			p->at.through = pm_load(&pmh_run(t)->value_blocks) == 0;
+			return pmh_value_walk_begin(t, &p->values);
 		case PMH_SHRINK_EMPTYING:
-			result = pmh_reclaim_finish(t, &p->reclaim);
-			forget_sparse_regions(t);
-			if (result == PMH_OK && p->limit != 0)
+			if (p->limit != 0)
 				result = pmh_space_cut(t, p->limit);
 			break;
 		case PMH_SHRINK_LISTING:
+			result = pmh_value_walk_finish(t, &p->values);
+			break;
 		case PMH_SHRINK_FINISHED:
 			break;
 	}
@@ -435,7 +304,8 @@ look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 	uint64_t	blocks;
 	uint64_t	free_units;
 	double		lists;
-	double		regions;
+	double		values;
+	double		all_bytes;
 	double		free_bytes;
 	double		much;
 	PmhFill		fill;
@@ -446,20 +316,22 @@ look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 	if (blocks <= SMALL_FILE_BLOCKS)
 		return PMH_OK;
 	free_bytes = (double) free_units * (double) PMH_UNIT_SIZE;
-	much = (double) (blocks << PMH_BLOCK_SHIFT) * MUCH_FREE;
+	all_bytes = (double) (blocks << PMH_BLOCK_SHIFT);
+	much = all_bytes * MUCH_FREE;
 	result = pmh_estimate_fill(t, &fill);
 	if (result != PMH_OK)
 		return result;
-	regions = (double) (pm_load(&pmh_run(t)->value_blocks) << PMH_BLOCK_SHIFT);
+	values = (double) (pm_load(&pmh_run(t)->value_blocks) << PMH_BLOCK_SHIFT);
 	lists = fill.lists * PMH_VALUE_LINE + fill.list_entries *
 		(1 + 1.0 / PMH_HEAD_ROOM) * PMH_VALUE_LINE / PMH_VALUES_PER_LINE;
 	*pays = (fill.segments > 1 &&
 			 fill.used_slots < fill.slots * percent / 100 * LOW_LOAD) ||
 		(fill.list_bytes > FEW_LIST_BYTES &&
 		 fill.list_bytes > lists * LOOSE_LISTS) ||
-		(regions - fill.list_bytes > much &&
-		 fill.list_bytes < regions * LOW_REGION_FILL) ||
-		(free_bytes > much && free_bytes > GROWTH_REST);
+		(values - fill.list_bytes > much &&
+		 fill.list_bytes < values * LOW_VALUE_FILL) ||
+		(free_bytes > much &&
+		 (free_bytes > GROWTH_REST || free_bytes > all_bytes * MOSTLY_FREE));
 	return PMH_OK;
 }
 
@@ -479,7 +351,6 @@ pmh_shrink_begin(PmhTable *table, int fill_percent, PmhShrink *shrink)
 	PmhResult	result;
 
 	memset(shrink, 0, sizeof(*shrink));
-	forget_sparse_regions(table);	/* of a shrink that was never ended */
 	shrink->bytes_before = shrink->bytes_after = file_bytes(table);
 	result = pmh_conclude(table, look_whether_it_pays(table, percent, &pays));
 	if (result != PMH_OK || !pays)
@@ -531,14 +402,8 @@ pmh_shrink_end(PmhTable *table, PmhShrink *shrink)
 
 	if (p == NULL)
 		return;
-	if (table != NULL)
-	{
-		pmh_reclaim_abandon(table, &p->reclaim);
-		if (p->phase == PMH_SHRINK_EMPTYING)
-			pmh_space_set_limit(table, 0, 0);
-		forget_sparse_regions(table);
-	}
-	free(p->region);
+	if (table != NULL && p->phase == PMH_SHRINK_EMPTYING)
+		pmh_space_set_limit(table, 0);
 	free(p->copy);
 	free(p->keys);
 	free(p);

@@ -12,9 +12,8 @@
 #include "error.h"
 #include "list_read.h"
 #include "list_rewrite.h"
-#include "reclaim.h"
-#include "region.h"
 #include "table.h"
+#include "value_space.h"
 
 typedef enum PmhShrinkPhase
 {
@@ -33,13 +32,12 @@ struct PmhShrinkPrivate
 	bool		no_space;		/* the file can't grow: merging passes over what does not fit,
 								 * later walks build nothing new */
 	bool		gained;			/* this walk has merged or reduced a segment */
-	bool		regions_settled;	/* sparse regions have been emptied */
-	uint64_t	limit;			/* blocks to be kept, when emptying; or 0 */
+	bool		compacted;		/* sparse value blocks have been emptied */
+	uint64_t	limit;			/* blocks to be kept, when emptying; 0: sparse value
+								 * blocks are emptied */
 	uint64_t	list_bytes;		/* that lists occupy */
 	uint64_t	bytes_seen;		/* by all steps so far */
-	PmhRegionSpan *region;		/* value regions, and how full they are */
-	size_t		nregions;
-	PmhReclaim	reclaim;
+	PmhValueWalk values;		/* when listing: what is used in value blocks */
 	PmhBucket  *copy;			/* of a segment */
 	uint64_t   *keys;			/* of its lists: hashes */
 	size_t		nkeys;
@@ -56,8 +54,7 @@ extern PmhResult pmh_shrink_provide(PmhTable *t, struct PmhShrinkPrivate *p);
 extern PmhResult pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p);
 
 /*
- * Begin with the next segment: move it if it has to be, and see which lists it
- * has.  The stripe is taken in any case (see pmh_reclaim_begin).
+ * Begin with the next segment: move it if it has to be, and see which lists it has.
  */
 extern PmhResult pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p);
 

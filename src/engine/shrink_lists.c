@@ -20,12 +20,11 @@
 #include "list_rewrite.h"
 #include "place.h"
 #include "pm.h"
-#include "reclaim.h"
-#include "region.h"
 #include "segment.h"
 #include "segment_resize.h"
 #include "shrink.h"
 #include "table.h"
+#include "value_space.h"
 
 /* Buffers of a list seen to, and put into one, under one hold of the stripe. */
 #define STEP_BUFFERS		8
@@ -76,10 +75,10 @@ must_move(const PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t payload)
 {
 	uint64_t	offset = pmh_pointer_offset(payload);
 
-	if (p->phase != PMH_SHRINK_EMPTYING || !pmh_reclaim_is_ours(t, &p->reclaim))
-		return false;
-	return (is_emptying(t, p) && offset >> PMH_BLOCK_SHIFT >= p->limit) ||
-		pmh_region_of(t->discard, t->ndiscard, offset) != NULL;
+	if (is_emptying(t, p))
+		return offset >> PMH_BLOCK_SHIFT >= p->limit;
+	return p->phase == PMH_SHRINK_EMPTYING && p->limit == 0 &&
+		pmh_value_is_sparse(t, offset, pmh_pointer_class(payload));
 }
 
 /* What of a list is to be rewritten, beginning with a buffer, or NULL. */
@@ -94,17 +93,6 @@ choose_stretch(const PmhTable *t, const struct PmhShrinkPrivate *p,
 	if (pmh_list_stretch_pays(alone))
 		return alone;
 	return must_move(t, p, alone->first) ? alone : NULL;
-}
-
-/* Note where a buffer that stays lies. */
-static void
-note_live(struct PmhShrinkPrivate *p, uint64_t payload)
-{
-	PmhRegionSpan *region = pmh_region_of(p->region, p->nregions,
-										  pmh_pointer_offset(payload));
-
-	if (region != NULL)
-		region->live += pmh_class_bytes(pmh_pointer_class(payload));
 }
 
 /*
@@ -127,7 +115,7 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 	if (stretch == NULL)
 	{
 		stretch = &alone;
-		pmh_reclaim_mark(t, &p->reclaim, *payload);
+		pmh_value_mark(t, &p->values, *payload);
 		p->walk.before = *payload;
 	}
 	else
@@ -143,7 +131,6 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 	}
 	p->walk_bytes += pmh_class_bytes(pmh_pointer_class(p->walk.before));
 	p->bytes_seen += pmh_class_bytes(pmh_pointer_class(p->walk.before));
-	note_live(p, p->walk.before);
 	*payload = stretch->after;
 	return PMH_OK;
 }

@@ -33,7 +33,7 @@ pmh_file_end(const PmhTable *t)
 	uint64_t	word = pm_load_acquire(&pmh_live(t)->blocks);
 	uint64_t	blocks = pmh_live_number(word);
 
-	if (blocks > PMH_MAX_BLOCKS || !pmh_live_whole(word, offsetof(PmhLive, blocks)))
+	if (blocks > PMH_MAX_BLOCKS || !pmh_live_whole(word))
 		return 0;
 	return blocks << PMH_BLOCK_SHIFT;
 }
@@ -107,12 +107,8 @@ usable_blocks(PmhTable *t)
 	return t->file.bound >> PMH_BLOCK_SHIFT;
 }
 
-/*
- * Blocks that may be given out: not those that a shrink is emptying.  The space
- * lock is held.
- */
-static uint64_t
-allocatable_blocks(PmhTable *t)
+uint64_t
+pmh_space_allocatable(PmhTable *t)
 {
 	uint64_t	blocks = usable_blocks(t);
 	uint64_t	limit = pm_load(&pmh_run(t)->shrink_limit);
@@ -127,7 +123,7 @@ allocatable_blocks(PmhTable *t)
 static bool
 give_up_shrink(PmhTable *t)
 {
-	if (allocatable_blocks(t) == usable_blocks(t))
+	if (pmh_space_allocatable(t) == usable_blocks(t))
 		return false;
 	pm_store64(&pmh_run(t)->shrink_limit, 0);
 	return true;
@@ -136,9 +132,10 @@ give_up_shrink(PmhTable *t)
 uint8_t *
 pmh_space_map(const PmhTable *t, uint64_t block)
 {
-	uint64_t	zone_start = block & ~(PMH_BLOCK_SIZE - 1);
+	uint64_t	zone_start = block & ~(PMH_ZONE_BLOCKS - 1);
 	uint64_t	map_block = zone_start == 0 ? PMH_HEADER_MAP_BLOCKS : zone_start;
 
+	PMH_ASSERT(block < PMH_MAX_BLOCKS);
 	if (block < PMH_HEADER_MAP_BLOCKS)
 		return (uint8_t *) pmh_at(t, PMH_HEADER_MAP_OFFSET + block);
 	return (uint8_t *) pmh_at(t, (map_block << PMH_BLOCK_SHIFT) + (block - zone_start));
@@ -166,15 +163,13 @@ need_blocks(PmhTable *t, uint64_t nblocks)
 static uint64_t
 find_extent(PmhTable *t, uint64_t from, uint64_t nblocks)
 {
-	uint64_t	limit = allocatable_blocks(t);
-	uint64_t	zone_mask = PMH_BLOCK_SIZE - 1;
+	uint64_t	limit = pmh_space_allocatable(t);
 	uint64_t	free_blocks = 0;
 	uint64_t	block = from <= limit ? from : 0;	/* hints may be damaged */
 
 	while (block < limit)
 	{
-		uint64_t	zone_end = block < PMH_HEADER_MAP_BLOCKS ? PMH_HEADER_MAP_BLOCKS :
-			(block | zone_mask) + 1;
+		uint64_t	zone_end = pmh_space_zone_end(block);
 		uint64_t	end = zone_end < limit ? zone_end : limit;
 		const uint8_t *map;
 		const uint8_t *free_byte;
@@ -229,9 +224,22 @@ take_extent(PmhTable *t, uint64_t block, uint64_t nblocks)
 }
 
 PmhResult
+pmh_space_take_extent(PmhTable *t, uint64_t nblocks, uint64_t *block)
+{
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	do
+		*block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
+	while (*block == 0 && give_up_shrink(t));
+	if (*block == 0)
+		return need_blocks(t, nblocks);
+	take_extent(t, *block, nblocks);
+	return PMH_OK;
+}
+
+PmhResult
 pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 {
-	PmhResult	result = PMH_OK;
+	PmhResult	result;
 	uint64_t	block;
 
 	PMH_ASSERT(nblocks > 0);
@@ -240,17 +248,9 @@ pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 						"No %llu blocks of a file can be next to each other.",
 						(unsigned long long) nblocks);
 	pmh_space_lock_to_give(t);
-	do
-		block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
-	while (block == 0 && give_up_shrink(t));
-	if (block == 0)
-		result = need_blocks(t, nblocks);
-	else
-	{
-		take_extent(t, block, nblocks);
-		*offset = block << PMH_BLOCK_SHIFT;
-	}
+	result = pmh_space_take_extent(t, nblocks, &block);
 	pmh_space_unlock(t);
+	*offset = block << PMH_BLOCK_SHIFT;
 	return result;
 }
 
@@ -302,7 +302,7 @@ static int
 find_units(PmhTable *t, uint32_t units, uint64_t *block)
 {
 	uint64_t	hint = pm_load(&pmh_run(t)->unit_hint);
-	uint64_t	limit = allocatable_blocks(t);
+	uint64_t	limit = pmh_space_allocatable(t);
 
 	if (limit > hint + UNIT_SEARCH)
 		limit = hint + UNIT_SEARCH;
@@ -366,6 +366,13 @@ free_in_block(PmhTable *t, uint64_t block, uint8_t units_mask)
 		pm_store64(&run->unit_hint, block);
 	pm_store64(&run->free_units,
 			   pm_load(&run->free_units) + pmh_mask_count(units_mask));
+}
+
+void
+pmh_space_put_block(PmhTable *t, uint64_t block)
+{
+	PMH_ASSERT(block > 0 && !pmh_space_is_map_block(block));
+	free_in_block(t, block, PMH_BLOCK_USED);
 }
 
 void

@@ -60,6 +60,14 @@ extern void pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks
 extern bool pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset);
 
 /*
+ * For one that holds the space lock: blocks that may be given out (not those that a
+ * shrink is emptying); take an extent, as pmh_space_alloc_extent; give a block back.
+ */
+extern uint64_t pmh_space_allocatable(PmhTable *t);
+extern PmhResult pmh_space_take_extent(PmhTable *t, uint64_t nblocks, uint64_t *block);
+extern void pmh_space_put_block(PmhTable *t, uint64_t block);
+
+/*
  * How many blocks the file has, and how many units of them are free.  Waits for no
  * process: while one is between the two stores by which the file grows or is cut, the
  * units are no more than the blocks have, and else of the same moment.
@@ -75,11 +83,27 @@ extern void pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_unit
  */
 extern uint8_t *pmh_space_map(const PmhTable *t, uint64_t block);
 
+/* Where the bytes of the space map for a block and its neighbours end. */
+static inline uint64_t
+pmh_space_zone_end(uint64_t block)
+{
+	return block < PMH_HEADER_MAP_BLOCKS ? PMH_HEADER_MAP_BLOCKS :
+		(block | (PMH_ZONE_BLOCKS - 1)) + 1;
+}
+
+/* The kind of a block, as pmh_space_map. */
+static inline uint8_t *
+pmh_space_kind(const PmhTable *t, uint64_t block)
+{
+	return pmh_space_map(t, block) +
+		(block < PMH_HEADER_MAP_BLOCKS ? PMH_HEADER_MAP_BLOCKS : PMH_ZONE_BLOCKS);
+}
+
 /* Is this block a map block?  (In block 0 the header has one.) */
 static inline bool
 pmh_space_is_map_block(uint64_t block)
 {
-	return (block & (PMH_BLOCK_SIZE - 1)) == 0 || block == PMH_HEADER_MAP_BLOCKS;
+	return (block & (PMH_ZONE_BLOCKS - 1)) == 0 || block == PMH_HEADER_MAP_BLOCKS;
 }
 
 /* Units of a block that are never given out: of block 0 those of the header. */

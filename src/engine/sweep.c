@@ -8,8 +8,8 @@
  * the plain entries of its key that the segment's step has given are left out
  * there.
  *
- * A sweep that begins while the free map of the value space is unknown also
- * finds out what is free (reclaim.c).
+ * A sweep that begins while it is unknown what is free in value blocks also finds that
+ * out (value_space.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -28,10 +28,10 @@
 #include "layout.h"
 #include "list_read.h"
 #include "place.h"
-#include "reclaim.h"
 #include "segment.h"
 #include "stop_point.h"
 #include "table.h"
+#include "value_space.h"
 
 /*
  * Lists found in a segment after its step has this many entries are streamed,
@@ -63,7 +63,7 @@ struct PmhSweepPrivate
 	size_t		queue_capacity;
 	bool		cursor_busy;
 	PmhCursor	cursor;
-	PmhReclaim	reclaim;
+	PmhValueWalk values;
 };
 
 static PmhResult
@@ -152,7 +152,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint32_t bucket, uint64_t hash, uint64_t
 		result = reserve_entries(t, sweep, n);
 	if (result != PMH_OK)
 		return result;
-	pmh_reclaim_mark(t, &p->reclaim, payload);
+	pmh_value_mark(t, &p->values, payload);
 	for (uint32_t i = 0; i < n; i++)
 		add_entry(sweep, hash, value[i]);
 	return PMH_OK;
@@ -237,20 +237,6 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 	PmhResult	result;
 
 	p->queued = p->queued_lists = p->queue_next = 0;
-	if (p->reclaim.mark != 0)
-	{
-		/*
-		 * A process that has allocated a buffer before our mark map was recorded has
-		 * published it once we have had the lock.
-		 */
-		PmhPlace	place;
-
-		result = pmh_segment_lock(t, p->segment.next, &place);
-		if (result != PMH_OK)
-			return result;
-		PMH_STOP_POINT("sweep_next_locked");
-		pmh_segment_unlock(&place);
-	}
 	result = pmh_segment_read(t, p->segment.next, &p->snap, p->copy);
 	for (uint32_t b = 0; result == PMH_OK && b < p->snap.place.buckets; b++)
 		result = take_bucket(t, sweep, b);
@@ -297,7 +283,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	if (result != PMH_OK)
 		return result;
 	if (payload != 0)
-		pmh_reclaim_mark(t, &p->reclaim, payload);
+		pmh_value_mark(t, &p->values, payload);
 	sweep->repeated |= sweep->repeats && p->cursor.lost;
 	p->cursor_busy = !pmh_cursor_at_end(&p->cursor);
 	result = reserve_entries(t, sweep, p->cursor.batch.n);
@@ -323,23 +309,6 @@ pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep)
 	return PMH_OK;
 }
 
-/*
- * Without space for a mark map the sweep goes on without one: removing entries
- * is what makes space.
- */
-static PmhResult
-begin_reclaim(PmhTable *t, PmhReclaim *reclaim)
-{
-	PmhResult	result = pmh_reclaim_begin(t, reclaim);
-
-	if (result == PMH_ERR_NO_SPACE || result == PMH_ERR_TOO_LARGE)
-	{
-		reclaim->mark = 0;
-		return PMH_OK;
-	}
-	return result;
-}
-
 PmhResult
 pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 {
@@ -347,7 +316,7 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 
 	if (result != PMH_OK)
 		return result;
-	result = pmh_conclude(table, begin_reclaim(table, &sweep->priv->reclaim));
+	result = pmh_conclude(table, pmh_value_walk_begin(table, &sweep->priv->values));
 	if (result != PMH_OK)
 		pmh_sweep_end(table, sweep);
 	return result;
@@ -356,7 +325,7 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 bool
 pmh_sweep_reclaims(const PmhSweep *sweep)
 {
-	return sweep->priv->reclaim.mark != 0;
+	return sweep->priv->values.marks;
 }
 
 /* Steps until one has entries, some have had none, or the sweep is complete: PMH_DONE. */
@@ -375,7 +344,7 @@ next_entries(PmhTable *table, PmhSweep *sweep)
 			result = open_list(table, sweep);
 		else if (p->segment.through)
 		{
-			result = pmh_reclaim_finish(table, &p->reclaim);
+			result = pmh_value_walk_finish(table, &p->values);
 			return result == PMH_OK ? PMH_DONE : result;
 		}
 		else
@@ -395,10 +364,9 @@ pmh_sweep_end(PmhTable *table, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
 
+	(void) table;
 	if (p != NULL)
 	{
-		if (table != NULL)
-			pmh_reclaim_abandon(table, &p->reclaim);
 		pmh_cursor_free(&p->cursor);
 		free(p->copy);
 		free(p->queue);

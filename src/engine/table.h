@@ -452,14 +452,13 @@ extern void pmh_cursor_free(PmhCursor *cursor);
  * still wanted.  PMH_DONE at the end.
  * The caller decides, and takes the dead of many steps out together (PmhRemoval).
  *
- * If the free map of the value space is unknown (after a crash), a complete
- * sweep finds out which value buffers nothing points to and frees them, and
- * for that it takes locks that writers hold.  One that was begun with
- * pmh_sweep_begin_reading does not: it never waits for a writer.
+ * If it is unknown what is free in value blocks (after a crash), a complete sweep finds
+ * out which value buffers nothing points to and frees them, and for that it takes locks
+ * that writers hold.  One that was begun with pmh_sweep_begin_reading does not: it never
+ * waits for a writer.
  *
  * pmh_sweep_end may be called at any point.  With table NULL (the handle may
- * be closed already, after an error) it only frees memory; what the sweep has
- * begun to find out is then dropped by the next one, as after a crash.
+ * be closed already, after an error) it only frees memory.
  */
 typedef struct PmhSweep
 {
@@ -475,7 +474,7 @@ typedef struct PmhSweep
 
 extern PmhResult pmh_sweep_begin(PmhTable *table, PmhSweep *sweep);
 
-/* After that: will it find out what is free?  Not without space to note that. */
+/* After that: will it find out what is free? */
 extern bool pmh_sweep_reclaims(const PmhSweep *sweep);
 extern PmhResult pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep);
 extern PmhResult pmh_sweep_next(PmhTable *table, PmhSweep *sweep);
@@ -557,7 +556,7 @@ typedef struct PmhStats
 	uint64_t	lists;			/* keys with a value list */
 	uint64_t	list_entries;	/* values in lists */
 	uint64_t	list_bytes;		/* bytes of buffers that lists occupy */
-	uint64_t	value_bytes;	/* bytes of all value regions */
+	uint64_t	value_bytes;	/* bytes of all value blocks */
 	uint64_t	splits;			/* counted since the last recovery: */
 	uint64_t	grows;
 	uint64_t	doublings;
@@ -571,7 +570,7 @@ typedef struct PmhStats
 extern PmhResult pmh_stats(PmhTable *table, PmhStats *stats);
 
 /*
- * Is the free map of the value space known?  If not, a complete sweep that was begun
+ * Is it known what is free in value blocks?  If not, a complete sweep that was begun
  * with pmh_sweep_begin finds out.  A load, no lock.
  */
 extern bool pmh_value_space_is_known(const PmhTable *table);

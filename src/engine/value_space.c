@@ -1,14 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * value_space.c
- *	  Space for value buffers: their free lists, and the newest value region.
+ *	  Space for value buffers: value blocks, and the grains in them.
+ *
+ * What is durable, and when:
+ *
+ *	- That a block is a value block is durable before pmh_value_alloc gives out a buffer in
+ *	  it, so before any list can have one.  A crash in between leaves a block that nothing
+ *	  points to.
+ *	- A buffer is freed by the process that has taken it off its list, durably.  So when the
+ *	  last one of a block is freed nothing durable points there.  That it is a value block no
+ *	  more is made durable before the space map gives it to others; a crash in between
+ *	  leaves a block of either kind that nothing points to.
+ *	- Which grains are used is volatile.  After a crash all blocks are of an earlier life.
+ *	  Nothing is allocated in these, and so what lists have there only becomes less.  A
+ *	  walk along all lists marks what it finds; what is freed, before or after, is noted as
+ *	  well.  Therefore neither the marks of a walk that was given up nor those of two at a
+ *	  time are ever wrong, and what a complete walk has not marked is free.
+ *
+ * A process may be stopped after it has taken a buffer off its list, and before it frees
+ * it; it holds a stripe meanwhile.  So who has walked waits for each stripe once.
+ *
+ * All of this is done under the space lock.
  *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
 
 #include "buffer.h"
-#include "crc.h"
+#include "compiler.h"
 #include "error.h"
 #include "fail.h"
 #include "file_size.h"
@@ -17,373 +37,544 @@
 #include "live.h"
 #include "lock.h"
 #include "pm.h"
-#include "reclaim.h"
-#include "recover.h"
-#include "region.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"
 #include "value_space.h"
 
-/*
- * The part of all for one value region, blocks of the least, bytes of the largest.  Small
- * regions waste more of their end: the least one is a quarter of all as long as they are
- * few, and one for large buffers has room for several.
- */
-#define REGION_PART			8
-#define LEAST_REGION_PART	4
-#define LEAST_REGION_BLOCKS	4
-#define MAX_REGION_BYTES	((uint64_t) 32 * 1024 * 1024)
+/* How far the search for a block with room goes before a new one is taken. */
+#define ROOM_SEARCH			512
 
-_Static_assert(MAX_REGION_BYTES / PMH_BLOCK_SIZE <= PMH_LONGEST_EXTENT,
-			   "the largest value region is an extent of blocks that cannot exist");
-
-/* Put a buffer on its free list; the caller holds the space lock. */
-static void
-push_free(PmhTable *t, uint64_t offset, uint32_t class)
+static PmhValueBlock *
+block_at(const PmhTable *t, uint64_t block)
 {
-	uint64_t   *head = &pmh_run(t)->free_list[class];
-
-	pm_store64((uint64_t *) pmh_at(t, offset), pm_load(head));
-	pm_store64(head, offset);
+	return (PmhValueBlock *) pmh_at(t, block << PMH_BLOCK_SHIFT);
 }
 
-/* The largest class that a span at 'offset', of a grain or more, has room for. */
+static bool
+is_value_kind(uint8_t kind)
+{
+	return (kind & PMH_KIND_MASK) == PMH_KIND_VALUES;
+}
+
+/* Of a value block: what the kind byte says of room. */
+static unsigned
+room_of(const PmhTable *t, uint64_t block)
+{
+	return pm_load(pmh_space_kind(t, block)) & PMH_ROOM_MASK;
+}
+
+static void
+set_room(PmhTable *t, uint64_t block, unsigned room)
+{
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(room <= PMH_ROOM_OLD);
+	pm_store8(pmh_space_kind(t, block), (uint8_t) (PMH_KIND_VALUES | room));
+}
+
+/* ---- the bits of a block ---- */
+
+/* The bits of grains [at, end) as far as they are in the word of 'at'; *n: how many. */
+static inline uint64_t
+word_bits(uint32_t at, uint32_t end, uint32_t *n)
+{
+	uint32_t	in_word = 64 - at % 64;
+
+	PMH_ASSERT(at < end && end <= PMH_BLOCK_GRAINS);
+	*n = end - at < in_word ? end - at : in_word;
+	return (*n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << *n) - 1) << (at % 64);
+}
+
+static void
+set_bits(uint64_t *words, uint32_t at, uint32_t grains, bool set)
+{
+	uint32_t	end = at + grains;
+	uint32_t	n;
+
+	for (; at < end; at += n)
+	{
+		uint64_t	bits = word_bits(at, end, &n);
+		uint64_t	word = pm_load(&words[at / 64]);
+
+		pm_store64(&words[at / 64], set ? word | bits : word & ~bits);
+	}
+}
+
+/* The first grain from 'at' on that is used (or is not), or PMH_BLOCK_GRAINS. */
 static uint32_t
-class_for_span(uint64_t offset, uint64_t len)
+next_grain(const uint64_t *words, uint32_t at, bool used)
+{
+	while (at < PMH_BLOCK_GRAINS)
+	{
+		uint64_t	word = pm_load(&words[at / 64]);
+		uint64_t	left = (used ? word : ~word) >> (at % 64);
+
+		if (left != 0)
+			return at + (uint32_t) __builtin_ctzll(left);
+		at += 64 - at % 64;
+	}
+	return PMH_BLOCK_GRAINS;
+}
+
+/* Where a buffer of this class has room in a block; 0: nowhere. */
+static uint32_t
+find_room(const uint64_t *words, uint32_t class)
+{
+	uint32_t	grains = pmh_class_grains[class];
+	uint32_t	at = PMH_HEAD_GRAINS;
+
+	for (;;)
+	{
+		uint32_t	end;
+
+		at = next_grain(words, at, false);
+		if (class != PMH_ODD_CLASS)
+			at += at % 2;
+		if (at + grains > PMH_BLOCK_GRAINS)
+			return 0;
+		end = next_grain(words, at, true);
+		if (at + grains <= end)
+			return at;
+		at = end;
+	}
+}
+
+/* The largest class that 'grains' free grains in a row may have room for, or 0. */
+static uint32_t
+class_for_grains(uint32_t grains)
 {
 	uint32_t	class = PMH_MAX_CLASS;
 
-	while (class > 0 &&
-		   (pmh_class_bytes(class) > len || !pmh_class_may_be_at(class, offset)))
+	while (class > 0 && pmh_class_grains[class] > grains)
 		class--;
 	return class;
 }
 
-/* Give a span to the free lists in the largest pieces that it holds. */
-static void
-push_span(PmhTable *t, uint64_t offset, uint64_t len)
+/* The largest class that there may be room for around a grain that has become free. */
+static uint32_t
+room_around(const uint64_t *words, uint32_t at)
 {
-	while (len >= PMH_GRAIN)
+	uint32_t	start = at;
+
+	PMH_ASSERT((pm_load(&words[at / 64]) >> (at % 64) & 1) == 0);
+	while (start % 64 != 0 && (pm_load(&words[start / 64]) >> ((start - 1) % 64) & 1) == 0)
+		start--;
+	/* Further back by whole words. */
+	while (start % 64 == 0 && start > 0)
 	{
-		uint32_t	class = class_for_span(offset, len);
+		uint64_t	word = pm_load(&words[start / 64 - 1]);
 
-		push_free(t, offset, class);
-		offset += pmh_class_bytes(class);
-		len -= pmh_class_bytes(class);
+		start -= word == 0 ? 64 : (uint32_t) __builtin_clzll(word);
+		if (word != 0)
+			break;
 	}
+	return class_for_grains(next_grain(words, at, true) - start);
 }
 
-/* May a buffer be here?  As pmh_check_span. */
-static PmhResult
-check_buffer(PmhTable *t, uint64_t offset, uint32_t class)
+static bool
+is_empty(const PmhValueBlock *b)
 {
-	if (!pmh_class_may_be_free_at(class, offset) || offset < PMH_BLOCK_SIZE)
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
-						"The free lists of value buffers are damaged.");
-	return pmh_check_span(t, offset, pmh_class_bytes(class));
+	uint64_t	any = pm_load(&b->used[0]) & ~((UINT64_C(1) << PMH_HEAD_GRAINS) - 1);
+
+	for (uint32_t i = 1; i < PMH_GRAIN_WORDS; i++)
+		any |= pm_load(&b->used[i]);
+	return any == 0;
 }
 
-/* Take a buffer off its free list: PMH_OK, PMH_NOT_FOUND, PMH_NEED, corrupt. */
-static PmhResult
-pop_free(PmhTable *t, uint32_t class, uint64_t *offset)
+/* All grains used, or none; the head always. */
+static void
+fill_words(uint64_t *words, bool used)
 {
-	uint64_t   *head = &pmh_run(t)->free_list[class];
-	PmhResult	result;
+	pm_store64(&words[0], used ? ~UINT64_C(0) : (UINT64_C(1) << PMH_HEAD_GRAINS) - 1);
+	for (uint32_t i = 1; i < PMH_GRAIN_WORDS; i++)
+		pm_store64(&words[i], used ? ~UINT64_C(0) : 0);
+}
+
+/* ---- blocks ---- */
+
+/* Store what kind a block is, durably. */
+static void
+store_kind(PmhTable *t, uint64_t block, uint8_t kind)
+{
+	uint8_t    *at = pmh_space_kind(t, block);
 
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
-	*offset = pm_load(head);
-	if (*offset == 0)
-		return PMH_NOT_FOUND;
-	result = check_buffer(t, *offset, class);
-	if (result == PMH_OK)
-		pm_store64(head, pm_load((uint64_t *) pmh_at(t, *offset)));
-	return result;
+	pm_store8(at, kind);
+	pm_flush(&t->file, at, sizeof(*at));
+	pm_fence(&t->file);
 }
 
-/* Take a buffer from the unused end of the newest region. */
+/* A block may have room for buffers up to a class. */
+static void
+note_room(PmhTable *t, uint64_t block, uint32_t class)
+{
+	uint64_t   *hint = pmh_run(t)->value_hint;
+
+	PMH_ASSERT(class <= PMH_MAX_CLASS);
+	if (room_of(t, block) < class)
+		set_room(t, block, class);
+	for (; class > 0 && pm_load(&hint[class]) > block; class--)
+		pm_store64(&hint[class], block);
+}
+
+/* Take a new value block; the space lock is held.  PMH_OK, PMH_NEED. */
 static PmhResult
-bump_region(PmhTable *t, uint32_t class, uint64_t *offset)
+take_block(PmhTable *t, uint64_t *block)
 {
 	PmhRun	   *run = pmh_run(t);
-	uint64_t	next = pm_load(&run->region_next);
-	PmhResult	result;
+	PmhResult	result = pmh_space_take_extent(t, 1, block);
 
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
-	if (pm_load(&run->region_end) - next < pmh_class_bytes(class))
-		return PMH_NOT_FOUND;
-	result = check_buffer(t, next, class);
-	if (result == PMH_OK)
-	{
-		pm_store64(&run->region_next, next + pmh_class_bytes(class));
-		*offset = next;
-	}
-	return result;
-}
-
-/*
- * Take a buffer of a larger class and give back what is too much.  Not of the odd
- * class: no other one may be where these may.
- */
-static PmhResult
-split_larger(PmhTable *t, uint32_t class, uint64_t *offset)
-{
-	for (uint32_t larger = class + 1; larger <= PMH_MAX_CLASS; larger++)
-	{
-		PmhResult	result = larger == PMH_ODD_CLASS ? PMH_NOT_FOUND :
-			pop_free(t, larger, offset);
-
-		if (result == PMH_OK)
-			push_span(t, *offset + pmh_class_bytes(class),
-					  pmh_class_bytes(larger) - pmh_class_bytes(class));
-		if (result != PMH_NOT_FOUND)
-			return result;
-	}
-	return PMH_NOT_FOUND;
-}
-
-/* A buffer that is no part of another one: PMH_OK, PMH_NOT_FOUND, PMH_NEED, corrupt. */
-static PmhResult
-take_whole(PmhTable *t, uint32_t class, uint64_t *offset)
-{
-	PmhResult	result = pop_free(t, class, offset);
-
-	if (result == PMH_NOT_FOUND)
-		result = bump_region(t, class, offset);
-	if (result == PMH_NOT_FOUND)
-		result = split_larger(t, class, offset);
-	return result;
-}
-
-/*
- * A buffer of the odd class: one of the two in three lines, so that there is nothing
- * between them.
- */
-static PmhResult
-take_odd(PmhTable *t, uint64_t *offset)
-{
-	PmhResult	result = pop_free(t, PMH_ODD_CLASS, offset);
-
-	if (result != PMH_NOT_FOUND)
+	if (result != PMH_OK)
 		return result;
-	result = take_whole(t, PMH_PAIR_CLASS, offset);
-	if (result == PMH_OK)
-		push_free(t, *offset + pmh_class_bytes(PMH_ODD_CLASS), PMH_ODD_CLASS);
-	return result;
+	fill_words(block_at(t, *block)->used, false);
+	PMH_STOP_POINT("value_block_before_kind");
+	store_kind(t, *block, PMH_KIND_VALUES);
+	PMH_STOP_POINT("value_block_after_kind");
+	pm_store64(&run->value_blocks, pm_load(&run->value_blocks) + 1);
+	pm_store64(&run->newest_block, *block);
+	for (uint32_t class = PMH_LEAST_CLASS; class <= PMH_MAX_CLASS; class++)
+	{
+		if (pm_load(&run->value_hint[class]) > *block)
+			pm_store64(&run->value_hint[class], *block);
+	}
+	set_room(t, *block, PMH_MAX_CLASS);
+	return PMH_OK;
 }
 
-/* The class that is taken from a region for one of this class. */
-static uint32_t
-class_to_take(uint32_t class)
+/* Give back a value block that has no buffer; the space lock is held. */
+static void
+give_block_back(PmhTable *t, uint64_t block)
 {
-	return class == PMH_ODD_CLASS ? PMH_PAIR_CLASS : class;
+	PmhRun	   *run = pmh_run(t);
+
+	store_kind(t, block, 0);
+	PMH_STOP_POINT("value_block_before_free");
+	pm_store64(&run->value_blocks, pm_load(&run->value_blocks) - 1);
+	if (pm_load(&run->newest_block) == block)
+		pm_store64(&run->newest_block, 0);
+	pmh_space_put_block(t, block);
+}
+
+/* ---- allocation ---- */
+
+/* The first block of [block, end) that may have room for a buffer, or 'end'. */
+static uint64_t
+next_with_room(const PmhTable *t, uint64_t block, uint64_t end, uint32_t class)
+{
+	while (block < end)
+	{
+		const uint8_t *kind = pmh_space_kind(t, block);
+		uint64_t	stop = pmh_space_zone_end(block);
+
+		if (stop > end)
+			stop = end;
+		for (; block < stop; block++, kind++)
+		{
+			if ((uint8_t) (pm_load(kind) - (PMH_KIND_VALUES | class)) <=
+				PMH_MAX_CLASS - class)
+				return block;
+		}
+	}
+	return end;
+}
+
+/* Take a buffer in a block that may have room for it. */
+static bool
+take_in_block(PmhTable *t, uint64_t block, uint32_t class, uint64_t *offset)
+{
+	PmhValueBlock *b = block_at(t, block);
+	uint32_t	at = find_room(b->used, class);
+
+	PMH_ASSERT(at == 0 || at >= PMH_HEAD_GRAINS);
+	if (at == 0)
+	{
+		set_room(t, block, class - 1);
+		return false;
+	}
+	set_bits(b->used, at, pmh_class_grains[class], true);
+	*offset = (block << PMH_BLOCK_SHIFT) + (uint64_t) at * PMH_GRAIN;
+	return true;
+}
+
+/*
+ * Take a buffer in one of the blocks from *hint on; it is where the next search begins
+ * then.  Only so many are looked at; if there are more, the next search begins with the
+ * newest block.
+ */
+static bool
+take_near_hint(PmhTable *t, uint32_t class, uint64_t *hint, uint64_t *offset)
+{
+	uint64_t	blocks = pmh_space_allocatable(t);
+	uint64_t	block = pm_load(hint);
+	uint64_t	newest = pm_load(&pmh_run(t)->newest_block);
+	uint64_t	end = block + ROOM_SEARCH < blocks ? block + ROOM_SEARCH : blocks;
+
+	while ((block = next_with_room(t, block, end, class)) < end)
+	{
+		if (take_in_block(t, block, class, offset))
+		{
+			pm_store64(hint, block);
+			return true;
+		}
+	}
+	pm_store64(hint, end < blocks && newest > end ? newest : end);
+	return false;
 }
 
 PmhResult
 pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset)
 {
-	PmhResult	result;
+	uint64_t   *hint = &pmh_run(t)->value_hint[class];
+	uint64_t	block;
+	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(class >= PMH_LEAST_CLASS && class <= PMH_MAX_CLASS);
 	pmh_space_lock_to_give(t);
-	result = pmh_reclaim_account_check(t);
-	if (result != PMH_OK)
+	/* Once more, if the search has come to the newest block. */
+	if (!take_near_hint(t, class, hint, offset) &&
+		(pm_load(hint) != pm_load(&pmh_run(t)->newest_block) ||
+		 !take_near_hint(t, class, hint, offset)))
 	{
-		pmh_space_unlock(t);
-		return result;
+		result = take_block(t, &block);
+		if (result == PMH_OK)
+			(void) take_in_block(t, block, class, offset);
 	}
-	result = class == PMH_ODD_CLASS ? take_odd(t, offset) :
-		take_whole(t, class, offset);
-	if (result == PMH_OK && pm_load(&pmh_run(t)->reclaim_mark) != 0)
-		(void) pmh_reclaim_account(t, *offset, pmh_class_bytes(class));
 	pmh_space_unlock(t);
-
-	if (result == PMH_NOT_FOUND)
-	{
-		t->need.value_region = true;
-		t->need.value_class = class;
-		result = PMH_NEED;
-	}
 	return result;
 }
 
-/* Is an offset in the part of the file that a shrink is emptying? */
-static bool
-beyond_limit(const PmhTable *t, uint64_t offset)
+/* A block of an earlier life is met for the first time: begin with its bits. */
+static void
+begin_bits(PmhTable *t, uint64_t block)
 {
-	uint64_t	limit = pm_load(&pmh_run(t)->shrink_limit);
+	PmhValueBlock *b = block_at(t, block);
 
-	return limit != 0 && offset >> PMH_BLOCK_SHIFT >= limit;
-}
-
-/* Does a shrink give up the space that this offset is in? */
-static bool
-is_given_up(const PmhTable *t, uint64_t offset)
-{
-	return beyond_limit(t, offset) ||
-		(t->ndiscard > 0 && t->discard_serial == pm_load(&pmh_run(t)->mark_serial) &&
-		 pmh_region_of(t->discard, t->ndiscard, offset) != NULL);
+	if (room_of(t, block) != PMH_ROOM_OLD)
+		return;
+	fill_words(b->used, true);
+	fill_words(b->mark, false);
+	set_room(t, block, PMH_ROOM_SEEN);
 }
 
 void
 pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 {
-	uint64_t	bytes = pmh_class_bytes(class);
+	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
+	uint32_t	at = (uint32_t) (offset % PMH_BLOCK_SIZE / PMH_GRAIN);
+	PmhValueBlock *b = block_at(t, block);
 
+	PMH_ASSERT(pmh_buffer_may_be_at(class, offset));
 	pmh_buffer_bump(t, offset);
+	(void) pm_load(&b->used[0]);	/* read the page, if it must be, before we lock */
 	pmh_space_lock(t);
 	PMH_STOP_POINT("value_free_locked");
-	if (is_given_up(t, offset) ||
-		(pm_load(&pmh_run(t)->reclaim_mark) != 0 &&
-		 !pmh_reclaim_account(t, offset, bytes)))
-		pmh_reclaim_discard(t, offset, bytes);
-	else
-		push_free(t, offset, class);
+	/* (A damaged pointer may lead anywhere.) */
+	if (is_value_kind(pm_load(pmh_space_kind(t, block))))
+	{
+		begin_bits(t, block);
+		set_bits(b->used, at, pmh_class_grains[class], false);
+		if (room_of(t, block) != PMH_ROOM_SEEN)
+		{
+			if (is_empty(b))
+				give_block_back(t, block);
+			else
+				note_room(t, block, room_around(b->used, at));
+		}
+	}
 	pmh_space_unlock(t);
 }
+
+void
+pmh_value_search_anew(PmhTable *t)
+{
+	pmh_space_lock(t);
+	for (uint32_t class = PMH_LEAST_CLASS; class <= PMH_MAX_CLASS; class++)
+		pm_store64(&pmh_run(t)->value_hint[class], 0);
+	pmh_space_unlock(t);
+}
+
+bool
+pmh_value_is_sparse(const PmhTable *t, uint64_t offset, uint32_t class)
+{
+	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
+	const PmhValueBlock *b = block_at(t, block);
+	uint32_t	used = 0;
+
+	PMH_ASSERT(class >= PMH_LEAST_CLASS && class <= PMH_MAX_CLASS);
+	if (room_of(t, block) >= PMH_ROOM_SEEN ||
+		pm_load(&pmh_run(t)->value_hint[class]) >= block)
+		return false;
+	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
+		used += (uint32_t) __builtin_popcountll(pm_load(&b->used[i]));
+	return used < PMH_BLOCK_GRAINS / 2;
+}
+
+/* ---- walks ---- */
 
 void
 pmh_value_lose(PmhTable *t)
 {
-	pmh_space_lock(t);
-	pmh_reclaim_lose(t);
-	pmh_space_unlock(t);
+	pm_store64(&pmh_run(t)->values_lost, 1);
 }
 
-void
-pmh_value_free_span(PmhTable *t, uint64_t offset, uint64_t len)
+bool
+pmh_value_space_is_known(const PmhTable *table)
 {
-	pmh_space_lock(t);
-	push_span(t, offset, len);
-	pmh_space_unlock(t);
-}
-
-void
-pmh_value_forget_free(PmhTable *t)
-{
-	PmhRun	   *run = pmh_run(t);
-
-	for (uint32_t class = 0; class < PMH_CLASSES; class++)
-		pm_store64(&run->free_list[class], 0);
-	pm_store64(&run->region_next, pm_load(&run->region_end));
+	return pm_load(&pmh_run(table)->old_blocks) == 0 &&
+		pm_load(&pmh_run(table)->values_lost) == 0;
 }
 
 /*
- * Blocks of the next region: half as many again as the newest has, but no more than a
- * part of all that there are, which is what is not used yet at the most; and few for
- * the first after recovery.  What was free then is lost until a reclaim finds it; a
- * restart now and then must not cost much space.
+ * Take and release each stripe that segments of this file have: who had one has freed by
+ * then what it had taken off a list, and published what it had allocated.  (The locks are
+ * taken, not looked at: a holder that comes after us sees that we have been there, and no
+ * store of it was seen before.)  PMH_OK or PMH_CANCELLED.
  */
 static PmhResult
-next_region_blocks(PmhTable *t, uint64_t newest, uint32_t class, uint64_t *nblocks)
+await_owners(PmhTable *t)
 {
-	const PmhRegion *region = pmh_at(t, newest << PMH_BLOCK_SHIFT);
-	uint64_t	most = MAX_REGION_BYTES >> PMH_BLOCK_SHIFT;
-	uint64_t	all = pm_load(&pmh_run(t)->value_blocks);
-	uint64_t	least = LEAST_REGION_BLOCKS;
-	PmhResult	result;
-
-	*nblocks = pm_load(&pmh_run(t)->region_blocks);
-	if (*nblocks != 0)
-		least = (PMH_LINE + pmh_class_bytes(class) + PMH_BLOCK_SIZE - 1) >>
-			PMH_BLOCK_SHIFT;
-	else if (all / LEAST_REGION_PART < LEAST_REGION_BLOCKS &&
-			 pmh_class_bytes(class) <= PMH_BLOCK_SIZE / LEAST_REGION_BLOCKS)
-		least = 1 + all / LEAST_REGION_PART;
-	if (*nblocks == 0 && newest != 0 && pm_load(&pmh_run(t)->region_end) != 0)
+	/* A segment that moves to a block past those looked at has not been there before. */
+	for (uint64_t block = 0; block < t->locks->nstripes && block < pmh_blocks(t); block++)
 	{
-		result = pmh_region_check(t, newest, pmh_blocks(t));
-		if (result != PMH_OK)
-			return result;
-		*nblocks = region->blocks + region->blocks / 2;
-		if (*nblocks > all / REGION_PART)
-			*nblocks = all / REGION_PART;
+		PmhStripe  *stripe = pmh_segment_stripe(t->locks, t->file_id, block);
+
+		if (!pmh_lock_or_cancel(&stripe->lock))
+			return pmh_fail_cancelled(t);
+		pmh_unlock(&stripe->lock);
 	}
-	if (*nblocks < least)
-		*nblocks = least;
-	if (*nblocks > most)
-		*nblocks = most;
-	PMH_ASSERT(PMH_LINE + pmh_class_bytes(class) <= *nblocks << PMH_BLOCK_SHIFT);
 	return PMH_OK;
 }
 
-/* Make the blocks at 'offset' the newest value region; grow lock held. */
-static void
-publish_region(PmhTable *t, uint64_t offset, uint64_t nblocks)
+/*
+ * The next value block from one on, of an earlier life or not; 0: there is none.  What the
+ * file has become longer by since it was mapped is of this life.
+ */
+static uint64_t
+next_value_block(PmhTable *t, uint64_t block, bool old)
 {
-	PmhRun	   *run = pmh_run(t);
-	PmhLive    *live = pmh_live(t);
-	PmhRegion	region;
-	uint64_t	rest;
-	uint64_t	rest_end;
+	for (; block < pmh_blocks(t) && pmh_within(t, 0, (block + 1) << PMH_BLOCK_SHIFT); block++)
+	{
+		uint8_t		kind = pm_load(pmh_space_kind(t, block));
 
-	memset(&region, 0, sizeof(region));
-	region.magic = PMH_REGION_MAGIC;
-	region.next = pmh_newest_region(t);
-	region.blocks = nblocks;
-	region.crc = pmh_crc32c(&region, sizeof(region));
-	pm_copy(&t->file, pmh_at(t, offset), &region, sizeof(region));
-	pm_fence(&t->file);
-	pm_store64(&live->value_region, pmh_seal_region(offset >> PMH_BLOCK_SHIFT));
-	pm_flush(&t->file, &live->value_region, sizeof(uint64_t));
-	pm_fence(&t->file);
-
-	pmh_space_lock(t);
-	pm_store64(&run->value_blocks, pm_load(&run->value_blocks) + nblocks);
-	rest = pm_load(&run->region_next);
-	rest_end = pm_load(&run->region_end);
-	if (rest < rest_end)
-		push_span(t, rest, rest_end - rest);
-	pm_store64(&run->region_next, offset + PMH_LINE);
-	pm_store64(&run->region_end, offset + (nblocks << PMH_BLOCK_SHIFT));
-	pmh_space_unlock(t);
+		if (is_value_kind(kind) && old == ((kind & PMH_ROOM_MASK) >= PMH_ROOM_SEEN))
+			return block;
+	}
+	return 0;
 }
 
-/* Is the unused end of the newest region a possible one, and mapped here? */
+/*
+ * Buffers were lost in blocks of this life: treat them as of an earlier one.  The grow
+ * lock is held, so that no walk begins meanwhile; those that have begun come to nothing.
+ */
 static PmhResult
-check_rest(PmhTable *t)
+make_old(PmhTable *t)
 {
-	uint64_t	next = pm_load(&pmh_run(t)->region_next);
-	uint64_t	end = pm_load(&pmh_run(t)->region_end);
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	block = 0;
+	PmhResult	result = pmh_map_all(t);
 
-	if (next > end || next % PMH_VALUE_LINE != 0 || end % PMH_VALUE_LINE != 0)
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_RUN_OFFSET,
-						"The unused part of the newest value region is impossible.");
-	return pmh_check_span(t, next, end - next);
+	if (result != PMH_OK)
+		return result;
+	pmh_space_lock(t);
+	pm_store64(&run->values_lost, 0);
+	pm_store64(&run->walk_serial, pm_load(&run->walk_serial) + 1);
+	pmh_space_unlock(t);
+	while ((block = next_value_block(t, block + 1, false)) != 0)
+	{
+		pmh_space_lock(t);
+		if (is_value_kind(pm_load(pmh_space_kind(t, block))) &&
+			room_of(t, block) < PMH_ROOM_SEEN)
+		{
+			fill_words(block_at(t, block)->mark, false);
+			set_room(t, block, PMH_ROOM_SEEN);
+			pm_store64(&run->old_blocks, pm_load(&run->old_blocks) + 1);
+		}
+		pmh_space_unlock(t);
+	}
+	return PMH_OK;
 }
 
 PmhResult
-pmh_region_provide(PmhTable *t, uint32_t class)
+pmh_value_walk_begin(PmhTable *t, PmhValueWalk *walk)
 {
-	PmhRun	   *run = pmh_run(t);
-	uint64_t	newest;
-	uint64_t	nblocks;
-	uint64_t	offset;
-	bool		full;
 	PmhResult	result = PMH_OK;
 
+	walk->marks = !pmh_value_space_is_known(t);
+	if (!walk->marks)
+		return PMH_OK;
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
-	pmh_space_lock(t);
-	full = pm_load(&run->region_end) - pm_load(&run->region_next) <
-		pmh_class_bytes(class_to_take(class));
-	if (full)
-		result = check_rest(t);
-	pmh_space_unlock(t);
-	if (full)
-	{
-		newest = pmh_newest_region(t);
-		if (result == PMH_OK)
-			result = pmh_check_live_words(t);
-		if (result == PMH_OK)
-			result = pmh_check_span(t, newest << PMH_BLOCK_SHIFT, PMH_LINE);
-		if (result == PMH_OK)
-			result = next_region_blocks(t, newest, class, &nblocks);
-		if (result == PMH_OK)
-			result = pmh_space_alloc_extent(t, nblocks, &offset);
-		if (result == PMH_OK)
-			publish_region(t, offset, nblocks);
-	}
+	if (pm_load(&pmh_run(t)->values_lost) != 0)
+		result = make_old(t);
+	walk->serial = pm_load(&pmh_run(t)->walk_serial);
 	pmh_unlock(&t->file_lock->grow);
-	return result;
+	PMH_STOP_POINT("value_walk_begun");
+	/* What was allocated in blocks that have become old is in a list after this. */
+	return result == PMH_OK ? await_owners(t) : result;
+}
+
+void
+pmh_value_mark(PmhTable *t, const PmhValueWalk *walk, uint64_t payload)
+{
+	uint64_t	offset = pmh_pointer_offset(payload);
+	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
+
+	if (!walk->marks || room_of(t, block) < PMH_ROOM_SEEN)
+		return;
+	pmh_lock(&t->file_lock->space);
+	if (is_value_kind(pm_load(pmh_space_kind(t, block))))
+	{
+		begin_bits(t, block);
+		if (room_of(t, block) == PMH_ROOM_SEEN)
+			set_bits(block_at(t, block)->mark,
+					 (uint32_t) (offset % PMH_BLOCK_SIZE / PMH_GRAIN),
+					 pmh_class_grains[pmh_pointer_class(payload)], true);
+	}
+	pmh_unlock(&t->file_lock->space);
+}
+
+/* A walk is complete: what of a block of an earlier life is used?  Space lock held. */
+static void
+settle_block(PmhTable *t, uint64_t block)
+{
+	PmhValueBlock *b = block_at(t, block);
+	PmhRun	   *run = pmh_run(t);
+
+	begin_bits(t, block);
+	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
+		pm_store64(&b->used[i], pm_load(&b->used[i]) & pm_load(&b->mark[i]));
+	set_room(t, block, 0);
+	pm_store64(&run->old_blocks, pm_load(&run->old_blocks) - 1);
+	if (is_empty(b))
+		give_block_back(t, block);
+	else
+		note_room(t, block, PMH_MAX_CLASS);
+}
+
+PmhResult
+pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk)
+{
+	uint64_t	block = 0;
+	PmhResult	result;
+
+	if (!walk->marks)
+		return PMH_OK;
+	result = await_owners(t);
+	PMH_STOP_POINT("value_walk_settles");
+	if (result == PMH_OK)
+		result = pmh_map_all(t);
+	if (result != PMH_OK)
+		return result;
+	while ((block = next_value_block(t, block + 1, true)) != 0)
+	{
+		pmh_space_lock(t);
+		/* Not if bits have begun anew after our walk has. */
+		if (walk->serial == pm_load(&pmh_run(t)->walk_serial) &&
+			is_value_kind(pm_load(pmh_space_kind(t, block))) &&
+			room_of(t, block) >= PMH_ROOM_SEEN)
+			settle_block(t, block);
+		pmh_space_unlock(t);
+	}
+	walk->marks = false;
+	return PMH_OK;
 }

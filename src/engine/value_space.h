@@ -14,27 +14,43 @@
 /*
  * Value buffers of pmh_class_bytes(class), where such may be (pmh_class_may_be_at).
  * Contents of a new one are undefined.  PMH_OK or PMH_NEED.  Freeing counts the version
- * of the buffer up first; whatever pointed to it must have been changed and its
+ * of the buffer up first; whatever pointed to it must have been changed, durably, and its
  * version counted up after that change.
  */
 extern PmhResult pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset);
 extern void pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class);
 
-/*
- * For the reclaim, which finds out what is free: give [offset, offset + len) of a
- * region to the free lists; and, when it starts, forget all free lists and the
- * rest of the newest region (so that all space of existing regions is either
- * reachable or found free by the reclaim).  For the latter the caller holds the
- * space lock, from before the reclaim is recorded: what they free from then
- * on is marked, and must not be forgotten.
- */
-extern void pmh_value_free_span(PmhTable *t, uint64_t offset, uint64_t len);
-extern void pmh_value_forget_free(PmhTable *t);
+/* For a shrink: from now on buffers are taken near the start of the file. */
+extern void pmh_value_search_anew(PmhTable *t);
 
-/* There is space in the regions now that is neither in use nor free: for a reclaim. */
+/*
+ * Is little of the value block of this buffer used, and is there perhaps room for it
+ * nearer to the start of the file?
+ */
+extern bool pmh_value_is_sparse(const PmhTable *t, uint64_t offset, uint32_t class);
+
+/* Buffers are neither in a list nor free now: a walk is to find them. */
 extern void pmh_value_lose(PmhTable *t);
 
-/* Provide a value region, unless there is room for a buffer of 'class' again. */
-extern PmhResult pmh_region_provide(PmhTable *t, uint32_t class);
+/*
+ * A walk along all lists, which finds out what is free in value blocks where that is not
+ * known.  Zero-initialise.
+ */
+typedef struct PmhValueWalk
+{
+	bool		marks;			/* it does, and is not through */
+	uint64_t	serial;			/* run.walk_serial when it began */
+} PmhValueWalk;
+
+/*
+ * Begin, before any list is read.  Each buffer that is met in a list is marked; that may
+ * be done under a stripe.  When all lists have been walked: free the rest; this waits for
+ * the holder of each stripe of the file.  A walk may be given up at any point.  PMH_OK;
+ * PMH_CANCELLED: the wait was given up, nothing is freed, and it may be done once more;
+ * or a real error.  For begin and finish no lock may be held.
+ */
+extern PmhResult pmh_value_walk_begin(PmhTable *t, PmhValueWalk *walk);
+extern void pmh_value_mark(PmhTable *t, const PmhValueWalk *walk, uint64_t payload);
+extern PmhResult pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk);
 
 #endif							/* PMH_VALUE_SPACE_H */

@@ -66,11 +66,20 @@ require_segment(uint64_t elem, const PmSite *commit)
 				pmh_elem_units(elem) * PMH_UNIT_SIZE, "the extension of a segment", commit);
 }
 
+/* (The files here are smaller than what the map in the header is for.) */
+static uint64_t
+offset_of_kind(uint64_t block)
+{
+	return PMH_HEADER_MAP_OFFSET + PMH_HEADER_MAP_BLOCKS + block;
+}
+
 static void
 require_buffer(uint64_t payload, const PmSite *commit)
 {
 	require(pmh_pointer_offset(payload), pmh_class_bytes(pmh_pointer_class(payload)),
 			"a value buffer", commit);
+	require(offset_of_kind(pmh_pointer_offset(payload) / PMH_BLOCK_SIZE), 1,
+			"the kind of its block", commit);
 }
 
 /* A directory becomes current.  Bulk load publishes its segments with it. */
@@ -203,8 +212,8 @@ pointer_word(const char *addr, uint64_t word, const PmSite *commit)
  * A segment is unlocked: nothing of the table's file may be left to flush or fence,
  * wherever it is.  (A slot that is not durably free is filled by the next writer, say:
  * a crash may then leave the new entry under the old state.)  Left out is what recovery
- * does without and the recorder does not count as lasting: hints and links of free
- * buffers (volatile_functions), the run area, the space map.  Versions are in shared
+ * does without and the recorder does not count as lasting: hints and the bits of value
+ * blocks (volatile_functions), the run area, the space map.  Versions are in shared
  * memory.
  */
 static void
@@ -273,8 +282,6 @@ dependency_check(void *addr, size_t size, uint64_t value, const PmSite *site)
 		directory_word(value, site);
 	else if (addr == &live()->dirlog.count)
 		log_count(value, site);
-	else if (addr == &live()->value_region)
-		require(pmh_live_number(value) * PMH_BLOCK_SIZE, PMH_LINE, "the header of a value region", site);
 	else if (addr == start)
 		magic(site);
 	else if (strcmp(function, "pmh_directory_store") == 0)

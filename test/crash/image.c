@@ -559,8 +559,7 @@ recover(Image *im)
 static const char *
 check_recovered(Image *im)
 {
-	const PmhRun *run = pmh_run(im->table);
-	bool		known = run->value_space_known != 0;
+	bool		known = pmh_value_space_is_known(im->table);
 	const char *bad = NULL;
 
 	/* After a sweep the check says more, and nothing less. */
@@ -568,7 +567,7 @@ check_recovered(Image *im)
 		bad = check_structure(im);
 	if (bad == NULL)
 		bad = walk_all(im, false);
-	if (bad == NULL && run->value_space_known == 0)
+	if (bad == NULL && !pmh_value_space_is_known(im->table))
 		bad = say("the sweep has not found out what is free");
 	if (bad == NULL && !known)
 		bad = check_structure(im);

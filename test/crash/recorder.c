@@ -77,11 +77,11 @@ static unsigned nsites;
 uint64_t   *site_hits;
 
 /*
- * Functions whose stores recovery does not need: links of free value buffers,
- * where a list may have room, the mark map of a sweep.
+ * Functions whose stores recovery does not need: where a list may have room, which grains
+ * of a value block are used, and what its kind byte tells beside the kind.
  */
 static const char *const volatile_functions[] = {
-	"push_free", "set_fill_hint", "set_mark_bits", "clear_words", "clear_mark_map"
+	"set_fill_hint", "set_bits", "fill_words", "settle_block", "set_room", "mark_value_blocks"
 };
 
 const char *

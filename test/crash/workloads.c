@@ -713,11 +713,11 @@ run_file_growth(void)
 	}
 }
 
-/* Regions for value buffers come one after the other. */
+/* Value blocks come one after the other. */
 static void
-run_value_regions(void)
+run_value_blocks(void)
 {
-	uint64_t	region = 0;
+	uint64_t	blocks = 0;
 	unsigned	changes = 0;
 
 	new_table();
@@ -725,10 +725,10 @@ run_value_regions(void)
 	{
 		const PmhRun *run = pmh_run(crash.table);
 
-		arm(run->region_end - run->region_next < 600 && i % 3 == 0);
+		arm(i % 60 == 0 || changes == 2);
 		op_insert(nth_key(0, 4, i / 900), new_value(), false);
-		changes += pmh_newest_region(crash.table) != region;
-		region = pmh_newest_region(crash.table);
+		changes += run->value_blocks != blocks;
+		blocks = run->value_blocks;
 		arm(false);
 	}
 }
@@ -742,41 +742,43 @@ dead_late(const PmhEntry *entry)
 }
 
 /*
- * After a restart a sweep finds the newest region, or an older one, without a
- * buffer in use; segments get its blocks.
+ * Value blocks are emptied, by the processes that use them, and by a sweep after a
+ * restart; segments get them.
  */
 static void
-run_region_return(void)
+run_block_return(void)
 {
-	for (unsigned newest = 0; newest < 2; newest++)
+	for (unsigned restarted = 0; restarted < 2; restarted++)
 	{
-		uint64_t	first = 0;
 		uint64_t	n = 0;
 
 		recorder_reset();
 		model_clear(&crash.model);
 		new_table();
-		while (first == 0 || pmh_newest_region(crash.table) == first)
+		while (pmh_run(crash.table)->value_blocks < 3)
 		{
 			op_insert(nth_key(0, 4, (uint32_t) n / 900), n + 1, false);
 			n++;
-			if (first == 0)
-				first = pmh_newest_region(crash.table);
 		}
-		/* What came last is in the newest region; or let only that be kept. */
-		last_kept = newest ? n - n % 900 - 900 : n;
-		for (uint64_t i = 0; !newest && i < 900; i++)
-			op_insert(nth_key(0, 5, 1), ++n, false);
-		if (newest)
+		last_kept = n - n % 900 - 900;
+		if (restarted)
+		{
 			op_sweep(dead_late);
+			for (uint64_t i = 31; i <= last_kept; i++)
+				op_delete(nth_key(0, 4, (uint32_t) (i - 1) / 900), i);
+			arm(true);
+			op_restart();
+			op_sweep(NULL);
+		}
 		else
 		{
-			for (uint64_t i = 1; i <= last_kept; i++)
+			for (uint64_t i = 31; i <= n; i++)
+			{
+				arm(i % 900 < 5 || i % 900 > 895);
 				op_delete(nth_key(0, 4, (uint32_t) (i - 1) / 900), i);
+			}
+			arm(true);
 		}
-		arm(true);
-		op_restart();
-		op_sweep(NULL);
 		deepen(3);
 		pmh_close(crash.table);
 		crash.table = NULL;
@@ -816,8 +818,8 @@ run_merge(void)
 }
 
 /*
- * Lists lose most of their values and are rewritten, regions are emptied and
- * returned, whichever place on the list of regions they have.
+ * Lists lose most of their values and are rewritten, value blocks are emptied and given
+ * back.
  */
 static void
 run_list_shrink(void)
@@ -1224,8 +1226,8 @@ const Workload workloads[] = {
 	{"sweep_reclaim", run_sweep_reclaim},
 	{"bulk", run_bulk},
 	{"chain_delete", run_chain_delete},
-	{"value_regions", run_value_regions},
-	{"region_return", run_region_return},
+	{"value_blocks", run_value_blocks},
+	{"block_return", run_block_return},
 	{"list_chain", run_list_chain},
 	{"strategies", run_strategies},
 	{"split_deep", run_split_deep},

@@ -26,6 +26,9 @@
 #include "table.h"
 #include "unit.h"
 
+/* Past the end of any file, and where a buffer may be. */
+#define FAR_AWAY	((UINT64_C(1) << 40) + sizeof(PmhValueBlock))
+
 #define PAIRS	((uint64_t) 60000)
 #define LONG	((uint64_t) 5000)	/* values of key 0: a chain */
 
@@ -184,7 +187,6 @@ damage_header(PmhTable *t)
 	DAMAGE(format->identity[3], (uint8_t) (format->identity[3] ^ 4), "checksum");
 	DAMAGE(format->stash_buckets, 3, "geometry");
 	DAMAGE(live->dirlog.count, 1, "directory log");
-	DAMAGE(live->region_unlink, 1, "log of value regions");
 	DAMAGE(live->dirword, live->dirword | UINT64_C(31) << PMH_DIRWORD_DEPTH_SHIFT,
 		   "directory word");
 	if (pmh_dirword_depth(live->dirword) <= PMH_SMALL_DIR_DEPTH)
@@ -254,10 +256,16 @@ damage_pointers(PmhTable *t)
 	DAMAGE(*state_of(s.b), *state_of(s.b) & ~PMH_STATE_POINTERS, "without telling so");
 	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(1 << 20, 31), "impossible");
 	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(64, PMH_LEAST_CLASS), "impossible");
-	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(1 << 20, 0), "impossible");
-	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer((1 << 20) + PMH_GRAIN, PMH_LEAST_CLASS), "impossible");
-	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(UINT64_C(1) << 40, PMH_LEAST_CLASS), "outside of the file");
-	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(s.place.main, PMH_LEAST_CLASS), "in no value region");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer((1 << 20) + sizeof(PmhValueBlock), 0), "impossible");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer((1 << 20) + sizeof(PmhValueBlock) + PMH_GRAIN,
+															   PMH_LEAST_CLASS), "impossible");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(1 << 20, PMH_LEAST_CLASS), "impossible");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer((1 << 20) - PMH_VALUE_LINE,
+															   PMH_LEAST_CLASS + 2), "impossible");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer((UINT64_C(1) << 40) + sizeof(PmhValueBlock),
+															   PMH_LEAST_CLASS), "outside of the file");
+	DAMAGE(*word_of(&s), no_payload | pmh_make_pointer(s.place.main + sizeof(PmhValueBlock),
+															   PMH_LEAST_CLASS), "in no value block");
 	DAMAGE(*word_of(&s), no_payload | pmh_word_payload(chain.word), "another key");
 
 	pmh_slot_store(s.b, free_slot, s.hash, s.word);
@@ -286,10 +294,10 @@ damage_lists(PmhTable *t)
 		uint64_t	class = pmh_pointer_class(payload ^ UINT64_C(1) << bit);
 
 		if (pmh_class_has_header((uint32_t) class) && class <= PMH_MAX_CLASS)
-			/* (Of another size, or in no region if that reaches past its end.) */
-			DAMAGE(*word_of(&s), *word_of(&s) ^ UINT64_C(1) << bit, "The value buffer");
+			/* (Of another size, or impossible if that reaches past its block.) */
+			DAMAGE(*word_of(&s), *word_of(&s) ^ UINT64_C(1) << bit, "value buffer");
 	}
-	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS), "outside of the file");
+	DAMAGE(header->next, pmh_make_pointer(FAR_AWAY, PMH_CHAIN_CLASS), "outside of the file");
 	DAMAGE(header->next, pmh_make_pointer(UINT64_C(1) << 20, PMH_LEAST_CLASS), "cannot be chained");
 	DAMAGE(header->next, payload, "circle");
 	DAMAGE(line->high0, 0x8001, "too large");
@@ -307,9 +315,13 @@ damage_space(PmhTable *t)
 {
 	PmhRun	   *run = pmh_run(t);
 	PmhLive    *live = pmh_live(t);
-	PmhRegion  *region = pmh_at(t, pmh_newest_region(t) << PMH_BLOCK_SHIFT);
 	Spot		chain = find_spot(t, pointer_to_chain);
 	uint64_t	used = pmh_pointer_offset(pmh_word_payload(chain.word));
+	PmhValueBlock *values = pmh_at(t, used & ~(PMH_BLOCK_SIZE - 1));
+	uint8_t    *kind = pmh_space_kind(t, used >> PMH_BLOCK_SHIFT);
+	uint64_t	grain = used % PMH_BLOCK_SIZE / PMH_GRAIN;
+	uint64_t   *used_word = &values->used[grain / 64];
+	uint64_t   *lost_word = NULL;
 	uint8_t    *used_map = pmh_space_map(t, chain.place.main >> PMH_BLOCK_SHIFT);
 	uint8_t    *free_map = NULL;
 
@@ -322,17 +334,20 @@ damage_space(PmhTable *t)
 	DAMAGE(*used_map, 0, "the space map says it is free");
 	DAMAGE(*free_map, 1, "the space map says it is.");
 	DAMAGE(run->free_units, run->free_units + 1, "free units");
-	DAMAGE(run->free_list[0], used, "free twice");
-	DAMAGE(run->free_list[2], 3, "in no value region");
-	DAMAGE(run->free_list[1], chain.place.main, "in no value region");
-	DAMAGE(run->region_next, run->region_next + PMH_LINE, "neither in use nor free");
-	DAMAGE(run->region_end, run->region_next - PMH_LINE, "impossible");
-	DAMAGE(run->region_next, run->region_next - PMH_VALUE_LINE, "is in use");
-	DAMAGE(region->magic, 1, "value region is damaged");
-	DAMAGE(region->blocks, region->blocks + 1, "value region is damaged");
-	DAMAGE(live->value_region, pmh_seal_region(chain.place.main >> PMH_BLOCK_SHIFT),
-		   "value region is damaged");
-	DAMAGE(live->value_region, live->value_region ^ 1, "newest value region begins");
+	for (unsigned i = 0; i < pmh_blocks(t) && lost_word == NULL; i++)
+	{
+		values = pmh_at(t, (uint64_t) i << PMH_BLOCK_SHIFT);
+		if ((*pmh_space_kind(t, i) & PMH_KIND_MASK) == PMH_KIND_VALUES &&
+			values->used[PMH_GRAIN_WORDS - 1] != UINT64_MAX)
+			lost_word = &values->used[PMH_GRAIN_WORDS - 1];
+	}
+	REQUIRE(lost_word != NULL);
+	DAMAGE(*used_word, *used_word & ~(UINT64_C(1) << grain % 64), "is free which is in use");
+	DAMAGE(*lost_word, UINT64_MAX, "neither in use nor free");
+	DAMAGE(*kind, 0, "in no value block");
+	DAMAGE(*kind, *kind ^ PMH_KIND_VALUES ^ PMH_KIND_MASK, "kind of block");
+	DAMAGE(run->value_blocks, run->value_blocks + 1, "value blocks");
+	DAMAGE(run->old_blocks, run->old_blocks + 1, "value blocks");
 	DAMAGE(live->blocks, live->blocks ^ UINT64_C(1) << 40, "length of the file is damaged");
 }
 
@@ -342,8 +357,8 @@ read_damaged(PmhTable *t)
 {
 	Spot		s = find_spot(t, pointer_to_chain);
 	PmhBufferHeader *header = pmh_buffer_header(t, pmh_word_payload(s.word));
-	uint64_t	next[] = {pmh_word_payload(s.word), pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS),
-	pmh_make_pointer(s.place.main, PMH_CHAIN_CLASS + 1), pmh_make_pointer(1 << 20, 31)};
+	uint64_t	next[] = {pmh_word_payload(s.word), pmh_make_pointer(FAR_AWAY, PMH_CHAIN_CLASS),
+	pmh_make_pointer(s.place.main + sizeof(PmhValueBlock), PMH_CHAIN_CLASS + 1), pmh_make_pointer(1 << 20, 31)};
 	uint64_t	saved = header->next;
 	PmhValues	values = {0};
 	PmhCursor	cursor = {0};
@@ -383,7 +398,7 @@ delete_damaged(PmhTable *t)
 	Spot		s = find_spot(t, pointer_to_chain);
 	uint64_t	payload = pmh_word_payload(s.word);
 	PmhBufferHeader *header = pmh_buffer_header(t, payload);
-	uint64_t	next[] = {pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS), pmh_make_pointer(1 << 20, 31),
+	uint64_t	next[] = {pmh_make_pointer(FAR_AWAY, PMH_CHAIN_CLASS), pmh_make_pointer(1 << 20, 31),
 	pmh_make_pointer(s.place.main, PMH_LEAST_CLASS)};
 	uint64_t	saved = header->next;
 	uint64_t   *value = malloc(pmh_class_capacity(pmh_pointer_class(payload)) * sizeof(uint64_t));
@@ -420,7 +435,7 @@ insert_damaged(PmhTable *t)
 	PmhResult	result;
 
 	REQUIRE(header->next == 0);
-	header->next = pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS);
+	header->next = pmh_make_pointer(FAR_AWAY, PMH_CHAIN_CLASS);
 	do
 		result = pmh_insert(t, s.hash, PAIRS + n, false);
 	while (result == PMH_OK && n++ < capacity);
@@ -452,7 +467,7 @@ unlink_damaged(PmhTable *t)
 	for (uint32_t i = 1; i < pmh_class_lines(pmh_pointer_class(second)); i++)
 		pmh_buffer_line(t, second, i)->state = i == 1;
 	REQUIRE(pmh_line_read(pmh_buffer_line(t, second, 1), 1, value) == 1);
-	header->next = pmh_make_pointer(UINT64_C(1) << 40, PMH_CHAIN_CLASS);
+	header->next = pmh_make_pointer(FAR_AWAY, PMH_CHAIN_CLASS);
 	CHECK(pmh_delete(t, s.hash, value[0]) == PMH_ERR_CORRUPT);
 	CHECK(head->next == saved_head.next && head->list_lines == saved_head.list_lines);
 	memcpy(header, saved, bytes);

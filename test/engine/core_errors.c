@@ -168,6 +168,7 @@ test_live(void)
 	uint64_t	bad;
 	uint64_t	dirword;
 	uint64_t	dir;
+	uint8_t		values = PMH_KIND_VALUES;
 	int			fd;
 
 	make_file(20000);
@@ -185,8 +186,10 @@ test_live(void)
 	REQUIRE(pread(fd, &dirword, 8, PMH_LIVE_OFFSET) == 8);
 	REQUIRE(pread(fd, &bad, 8, (off_t) pmh_dirword_offset(dirword)) == 8);
 	close(fd);
-	bad = pmh_seal_region(pmh_elem_main_block(bad));	/* a segment */
-	patch(PMH_LIVE_OFFSET + offsetof(PmhLive, value_region), &bad, 8);
+	/* The block of a segment is a value block as well. */
+	REQUIRE(pmh_elem_main_block(bad) < PMH_HEADER_MAP_BLOCKS);
+	patch((off_t) (PMH_HEADER_MAP_OFFSET + PMH_HEADER_MAP_BLOCKS + pmh_elem_main_block(bad)),
+		  &values, sizeof(values));
 	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
 
 	make_file(20000);

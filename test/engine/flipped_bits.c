@@ -19,7 +19,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "live.h"
-#include "region.h"
+#include "space.h"
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
@@ -27,7 +27,6 @@
 #define KEYS		((uint64_t) 12000)
 #define LIST_KEYS	((uint64_t) 40)
 #define LIST		((uint64_t) 1000)	/* values of each of these */
-#define ROOM		((uint64_t) 64)	/* blocks */
 #define BLOCK_SHIFT	((uint32_t) __builtin_ctz(PMH_SEGMENT_BUCKETS * PMH_BUCKET_SIZE))
 
 static const char *path;
@@ -72,20 +71,19 @@ make_file(void)
 	close(fd);
 }
 
-/* Blocks of the value regions, from the newest on; and of how many. */
-static unsigned
-regions_of_file(uint64_t *block, unsigned most)
+/* Where the kind of the first value block is. */
+static uint64_t
+offset_of_kind(uint64_t *block)
 {
-	uint64_t	next = pmh_live_number(live()->value_region);
-	unsigned	n = 0;
+	uint64_t	first = PMH_HEADER_MAP_OFFSET + PMH_HEADER_MAP_BLOCKS;
 
-	for (; next != 0 && n < most; n++)
+	for (*block = 0; *block < PMH_HEADER_MAP_BLOCKS; (*block)++)
 	{
-		block[n] = next;
-		next = ((PmhRegion *) (void *) (bytes + (next << BLOCK_SHIFT)))->next;
+		if (((uint8_t) bytes[first + *block] & PMH_KIND_MASK) == PMH_KIND_VALUES)
+			return first + *block;
 	}
-	REQUIRE(next == 0 && n >= 4);
-	return n;
+	REQUIRE(false);
+	return 0;
 }
 
 /* The sound file, with a word of it changed. */
@@ -235,12 +233,38 @@ static void
 test_live_words(void)
 {
 	for (uint64_t instance = 1; instance <= 2; instance++)
-	{
 		flip_each("blocks", PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), instance);
-		flip_each("value region", PMH_LIVE_OFFSET + offsetof(PmhLive, value_region),
-				  instance);
+}
+
+/*
+ * The kind of a block: of a value block it would be free, and of another one it would be in
+ * use twice, or for nothing.  Room in there is found out anew.
+ */
+static void
+test_kinds(void)
+{
+	uint64_t	block;
+	uint64_t	offset = offset_of_kind(&block);
+	uint64_t	word_at = offset & ~UINT64_C(7);
+	uint64_t	word;
+
+	memcpy(&word, bytes + word_at, sizeof(word));
+	for (unsigned bit = 0; bit < 64; bit++)
+	{
+		PmhTable   *t;
+
+		write_file(word_at, word ^ UINT64_C(1) << bit);
+		if ((1 << bit % 8 & PMH_KIND_MASK) != 0)
+		{
+			if (!CHECK(is_refused(2) && unspread(word_at)))
+				fprintf(stderr, "bit %u of kinds\n", bit);
+			continue;
+		}
+		t = fixture_open(path, 2);
+		CHECK(all_right(t));
+		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+		pmh_close(t);
 	}
-	flip_each("region log", PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink), 2);
 }
 
 /* No count makes a valid log of what was logged last. */
@@ -302,62 +326,27 @@ test_writers(void)
 }
 
 /*
- * A live word is not made anew, checksum and all, from a damaged one: what the file is to
- * grow by would be taken from blocks in use, or older regions leave their list.
+ * The length is not made anew, checksum and all, from a damaged one: what the file is to
+ * grow by would be taken from blocks in use.  Nor by what makes the file shorter.
  */
 static void
-test_live_words_in_use(bool region)
+test_length_in_use(void)
 {
-	for (unsigned bit = 0; bit < 64; bit++)
-	{
-		PmhTable   *t;
-		uint64_t   *word;
-		uint64_t	was;
-		PmhResult	result = PMH_OK;
-
-		t = open_sound();
-		if (region)
-		{
-			/* so that there is room for a region, and no growth is in front of it */
-			t->need.blocks = ROOM;
-			t->need.seen = pmh_blocks(t);
-			REQUIRE(pmh_provide(t) == PMH_OK);
-		}
-		word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;
-		was = *word;
-		*word ^= UINT64_C(1) << bit;
-		for (uint64_t i = 0; i < 4 * KEYS && result == PMH_OK; i++)
-			result = pmh_insert(t, fixture_hash(region ? KEYS : KEYS + i), i, false);
-		if (!CHECK(result == PMH_ERR_CORRUPT && *word == (was ^ UINT64_C(1) << bit)))
-			fprintf(stderr, "bit %u of a live word in use: %d\n", bit, (int) result);
-		*word = was;
-		CHECK(all_right(t));
-		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-		pmh_close(t);
-	}
-}
-
-/* Nor by what makes the file shorter, or takes a region off the list: the newest one, too. */
-static void
-test_live_words_given_back(bool region)
-{
-	uint64_t	block[64];
-
-	(void) regions_of_file(block, 64);
 	for (unsigned bit = 0; bit < 64; bit++)
 	{
 		PmhTable   *t = open_sound();
-		uint64_t   *word = region ? &pmh_live(t)->value_region : &pmh_live(t)->blocks;
+		uint64_t   *word = &pmh_live(t)->blocks;
 		uint64_t	was = *word;
 		uint64_t	damaged = was ^ UINT64_C(1) << bit;
+		PmhResult	result = PMH_OK;
 
 		*word = damaged;
-		if (!CHECK(pmh_region_return(t, block[0]) == PMH_ERR_CORRUPT &&
-				   pmh_region_return(t, block[1]) == PMH_ERR_CORRUPT &&
-				   *word == damaged && pmh_live(t)->region_unlink == 0))
-			fprintf(stderr, "bit %u of a live word: a region is given back\n", bit);
+		for (uint64_t i = 0; i < 4 * KEYS && result == PMH_OK; i++)
+			result = pmh_insert(t, fixture_hash(KEYS + i), i, false);
+		if (!CHECK(result == PMH_ERR_CORRUPT && *word == damaged))
+			fprintf(stderr, "bit %u of the length in use: %d\n", bit, (int) result);
 		if (!CHECK(pmh_space_cut(t, 0) != PMH_OK && *word == damaged))
-			fprintf(stderr, "bit %u of a live word: the file is cut\n", bit);
+			fprintf(stderr, "bit %u of the length: the file is cut\n", bit);
 		*word = was;
 		CHECK(all_right(t));
 		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
@@ -463,21 +452,22 @@ test_merge(void)
 
 /*
  * More than a bit: an element that is possible by itself, and names what another segment
- * is in, or what a value region is in.
+ * is in, or a value block.
  */
 static void
 test_claimed_twice(void)
 {
 	uint32_t	depth = pmh_dirword_depth(live()->dirword);
 	uint64_t	main_bits = (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
-	uint64_t	region = pmh_live_number(live()->value_region);
+	uint64_t	values;
 	uint64_t	i = 0;
 
+	(void) offset_of_kind(&values);
 	while (pmh_elem_depth(directory()[i]) != depth)
 		i++;
 	for (unsigned k = 0; k < 2; k++)
 	{
-		uint64_t	block = k == 0 ? pmh_elem_main_block(directory()[i ^ 1]) : region;
+		uint64_t	block = k == 0 ? pmh_elem_main_block(directory()[i ^ 1]) : values;
 
 		write_file(offset_of_element(i),
 				   pmh_elem_seal((directory()[i] & ~main_bits) | block));
@@ -505,80 +495,6 @@ test_log_redone(void)
 	pmh_close(t);
 }
 
-/*
- * A log of value regions that does not fit their list: were it redone, regions in use
- * would leave the list.
- */
-static void
-test_region_log(void)
-{
-	const uint64_t log = PMH_LIVE_OFFSET + offsetof(PmhLive, region_unlink);
-	uint64_t	block[64];
-	unsigned	n = regions_of_file(block, 64);
-
-	for (unsigned before = 0; before < n; before++)
-	{
-		for (unsigned gone = 0; gone < n; gone++)
-		{
-			if (gone == before + 1)
-				continue;
-			write_file(log, block[before] << PMH_UNLINK_BEFORE_SHIFT | block[gone]);
-			if (!CHECK(is_refused(2)))
-				fprintf(stderr, "region %u is taken off after %u\n", gone, before);
-		}
-	}
-}
-
-/* A word of a region's header, and how many there are. */
-#define HEADER_WORDS	(offsetof(PmhRegion, reserved) / sizeof(uint64_t))
-
-/*
- * The region in front of one that is taken off the list gets a new 'next', and a new
- * checksum with that.  It is not made of a header with a flipped bit, whose length may be
- * wrong: by recovery, which redoes the log ...
- */
-static void
-test_header_in_log(void)
-{
-	uint64_t	block[64];
-	unsigned	n = regions_of_file(block, 64);
-	uint64_t	log = block[n - 3] << PMH_UNLINK_BEFORE_SHIFT | block[n - 2];
-	uint64_t   *word = &live()->region_unlink;
-
-	*word = log;
-	for (unsigned i = 0; i < HEADER_WORDS; i++)
-		flip_each("header in front", (block[n - 3] << BLOCK_SHIFT) + i * sizeof(uint64_t), 2);
-	*word = 0;
-}
-
-/* ... nor by the process that takes it off. */
-static void
-test_header_in_use(void)
-{
-	uint64_t	block[64];
-	unsigned	n = regions_of_file(block, 64);
-	PmhTable   *t = open_sound();
-	uint64_t   *header = pmh_at(t, block[n - 3] << BLOCK_SHIFT);
-
-	for (unsigned i = 0; i < HEADER_WORDS; i++)
-	{
-		for (unsigned bit = 0; bit < 64; bit++)
-		{
-			uint64_t	was = header[i];
-			uint64_t	damaged = was ^ UINT64_C(1) << bit;
-
-			header[i] = damaged;
-			if (!CHECK(pmh_region_return(t, block[n - 2]) == PMH_ERR_CORRUPT &&
-					   header[i] == damaged && pmh_live(t)->region_unlink == 0))
-				fprintf(stderr, "bit %u of word %u of the header in front\n", bit, i);
-			header[i] = was;
-		}
-	}
-	CHECK(all_right(t));
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(t);
-}
-
 int
 main(void)
 {
@@ -587,21 +503,16 @@ main(void)
 	TEST(test_elements());
 	TEST(test_depths());
 	TEST(test_live_words());
+	TEST(test_kinds());
 	TEST(test_log());
 	TEST(test_dirword());
 	TEST(test_writers());
-	TEST(test_live_words_in_use(false));
-	TEST(test_live_words_in_use(true));
-	TEST(test_live_words_given_back(false));
-	TEST(test_live_words_given_back(true));
+	TEST(test_length_in_use());
 	TEST(test_walks());
 	TEST(test_fold());
 	TEST(test_merge());
 	TEST(test_claimed_twice());
 	TEST(test_log_redone());
-	TEST(test_region_log());
-	TEST(test_header_in_log());
-	TEST(test_header_in_use());
 	unlink(path);
 	free(bytes);
 	return unit_done("flipped_bits");

@@ -39,6 +39,7 @@
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
+#include "value_space.h"
 
 #define HANDLES		4
 #define STEPS		15			/* of a history */
@@ -153,13 +154,13 @@ double_directory(PmhTable *t)
 		CHECK(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
 }
 
-/* Is the handle at work about to map more, or to change the list of regions? */
+/* Is the handle at work about to map more, or to free what it has found? */
 static bool
 is_decisive(const char *name)
 {
 	return strcmp(name, "map_all_before_length") == 0 ||
 		strcmp(name, "provide_before_map") == 0 ||
-		strcmp(name, "region_return_before_lock") == 0;
+		strcmp(name, "value_walk_settles") == 0;
 }
 
 /*
@@ -337,7 +338,7 @@ do_sweep(PmhTable *t)
 	const PmhEntry *pair;
 
 	if (fixture_random(&seed) % 2 == 0)
-		pm_store64(&pmh_run(t)->value_space_known, 0);	/* as after a crash */
+		pmh_value_lose(t);	/* as after a crash */
 	sweeper_begin(&s, t);
 	while ((pair = sweeper_next(&s)) != NULL)
 	{
@@ -516,26 +517,26 @@ test_cut_beside_growth(void)
 	end_file();
 }
 
-static bool regions_added;
+static bool blocks_added;
 
-/* Lists, until the newest region is where the handle at work has nothing mapped. */
+/* Lists, until the newest value block is where the handle at work has nothing mapped. */
 static void
-add_regions(const char *name)
+add_blocks(const char *name)
 {
 	PmhTable   *t = handle[0];
 
-	if (regions_added || strcmp(name, "region_return_before_lock") != 0)
+	if (blocks_added || strcmp(name, "value_walk_settles") != 0)
 		return;
-	regions_added = true;
+	blocks_added = true;
 	while (next_key < KEYS &&
-		   pmh_newest_region(t) << PMH_BLOCK_SHIFT < handle[1]->file.bound)
+		   pm_load(&pmh_run(t)->newest_block) << PMH_BLOCK_SHIFT < handle[1]->file.bound)
 		add_keys(t, 1);
 	CHECK(next_key < KEYS);
 }
 
-/* Value regions are returned while others make some that are not mapped here. */
+/* Value blocks are given back while others take some that are not mapped here. */
 static void
-test_return_beside_regions(void)
+test_return_beside_blocks(void)
 {
 	PmhSweep	sweep;
 	PmhResult	result;
@@ -548,16 +549,16 @@ test_return_beside_regions(void)
 			REQUIRE(pmh_delete(handle[0], fixture_hash(key), value_of(key, i)) == PMH_OK);
 		present[key] = false;
 	}
-	pm_store64(&pmh_run(handle[0])->value_space_known, 0);
+	pmh_value_lose(handle[0]);
 	REQUIRE(pmh_sweep_begin(handle[1], &sweep) == PMH_OK);
 	base = handle[1]->file.base;
-	script = add_regions;
+	script = add_blocks;
 	at_work = handle[1];
 	while ((result = pmh_sweep_next(handle[1], &sweep)) == PMH_OK)
 		;
 	at_work = NULL;
 	script = NULL;
-	CHECK(result == PMH_DONE && regions_added && handle[1]->file.base != base);
+	CHECK(result == PMH_DONE && blocks_added && handle[1]->file.base != base);
 	pmh_sweep_end(handle[1], &sweep);
 	end_file();
 }
@@ -619,7 +620,7 @@ main(int argc, char **argv)
 	path = fixture_path("short_mappings");
 	seed = argc > 1 ? (uint64_t) time(NULL) : 1;
 	TEST(test_cut_beside_growth());
-	TEST(test_return_beside_regions());
+	TEST(test_return_beside_blocks());
 	TEST(test_drop_beside_growth());
 	for (long i = 0; i < histories; i++)
 	{

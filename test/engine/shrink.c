@@ -252,9 +252,9 @@ test_orphaned(void)
 	pmh_close(t);
 }
 
-/* A region is taken off the list in any order: first, middle, last. */
+/* Value blocks become sparse, and empty, everywhere. */
 static void
-test_regions(void)
+test_sparse_blocks(void)
 {
 	PmhTable   *t = create();
 	uint64_t	lists[4];
@@ -292,52 +292,6 @@ test_regions(void)
 		check(t);
 	}
 	pmh_close(t);
-}
-
-/* A crash between the two stores that take a region off the list. */
-static void
-test_region_log(void)
-{
-	PmhTable   *t = create();
-	PmhLive    *live;
-	PmhRegion  *before;
-	PmhRegion  *region;
-	uint64_t	block;
-	uint64_t	next;
-
-	insert_lists(t);
-	live = pmh_live(t);
-	before = pmh_at(t, pmh_newest_region(t) << PMH_BLOCK_SHIFT);
-	block = before->next;
-	REQUIRE(block != 0);
-	region = pmh_at(t, block << PMH_BLOCK_SHIFT);
-	next = region->next;
-
-	/* Nothing points to it any more but its neighbour, and the log. */
-	sweep_out(t, 0);
-	live->region_unlink = pmh_newest_region(t) << PMH_UNLINK_BEFORE_SHIFT | block;
-	before->next = next;		/* and not its checksum */
-	t = reopen(t);
-	live = pmh_live(t);
-	before = pmh_at(t, pmh_newest_region(t) << PMH_BLOCK_SHIFT);
-	CHECK(live->region_unlink == 0);
-	CHECK(before->next == next);
-	check(t);
-	sweep_out(t, 0);
-	check(t);
-	insert_lists(t);
-	check_lists(t, 1);
-	check(t);
-
-	/* A log that cannot be is damage. */
-	{
-		PmhEnv		env = fixture_env(++instance);
-		PmhError	error;
-
-		pmh_live(t)->region_unlink = UINT64_C(5) << PMH_UNLINK_BEFORE_SHIFT | 1;
-		pmh_close(t);
-		CHECK(pmh_open(path, &env, &t, NULL, &error) == PMH_ERR_CORRUPT);
-	}
 }
 
 /*
@@ -424,8 +378,7 @@ main(void)
 		TEST(test_lists());
 		TEST(test_given_up());
 		TEST(test_orphaned());
-		TEST(test_regions());
-		TEST(test_region_log());
+		TEST(test_sparse_blocks());
 	}
 	force_pmem = false;
 	TEST(test_fill());

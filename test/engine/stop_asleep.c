@@ -30,6 +30,7 @@
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
+#include "value_space.h"
 
 #define FILES			12
 #define OPERATIONS		50		/* on each */
@@ -227,7 +228,7 @@ wait_begins(void)
 static PmhResult
 sweep(void)
 {
-	pm_store64(&pmh_run(self)->value_space_known, 0);
+	pmh_value_lose(self);
 	return sweep_through(self);
 }
 

@@ -3,7 +3,7 @@
  * stop_handles.c
  *	  What handles share, at the moment when it matters: a file that is cut while
  *	  it is opened, or grows while it is cut; the version words of value buffers, which those of other files
- *	  count up as well; the map of a sweep that not all have mapped.
+ *	  count up as well.
  *
  * The engine is compiled with PMH_STOP_POINTS here.  At a named point of one
  * handle others act through a second one.
@@ -30,6 +30,7 @@
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
+#include "value_space.h"
 
 #define BUFFERS			40		/* at least, of the long list */
 #define LIST_VALUES		(BUFFERS * UINT64_C(2600))
@@ -192,100 +193,6 @@ no_limit_stays(bool without_name)
 	if (without_name)
 		REQUIRE(rename(away, path) == 0);
 	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
-	pmh_close(others);
-	pmh_close(t);
-}
-
-/* ---- the mark map ---- */
-
-#define LISTS			UINT64_C(200)
-#define FREED_LISTS		UINT64_C(100)
-#define SHORT_VALUES	UINT64_C(60)
-#define EXTENT_BLOCKS	8
-#define EXTENTS			64
-
-/* Take all of a list out, or put it in. */
-static void
-change_list(PmhTable *t, uint64_t key, bool insert)
-{
-	for (uint64_t i = 0; i < SHORT_VALUES; i++)
-	{
-		if (insert)
-			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
-		else
-			REQUIRE(pmh_delete(t, fixture_hash(key), i) == PMH_OK);
-	}
-}
-
-/* Let space be given out only past what the others have mapped; returns how many. */
-static unsigned
-use_up(PmhTable *t, uint64_t extent[EXTENTS])
-{
-	unsigned	n = 0;
-	PmhResult	result;
-
-	do
-	{
-		REQUIRE(n < EXTENTS);
-		while ((result = pmh_space_alloc_extent(t, EXTENT_BLOCKS, &extent[n])) == PMH_NEED)
-			REQUIRE(pmh_provide(t) == PMH_OK);
-		REQUIRE(result == PMH_OK);
-	} while (extent[n++] < others->file.bound);
-	CHECK(pmh_conclude(t, PMH_OK) == PMH_OK);
-	return n;
-}
-
-/* The bytes of all buffers in the free lists. */
-static uint64_t
-free_value_bytes(const PmhTable *t)
-{
-	uint64_t	bytes = 0;
-
-	for (uint32_t class = 0; class < PMH_CLASSES; class++)
-	{
-		uint64_t	at = pm_load(&pmh_run(t)->free_list[class]);
-
-		for (; at != 0; at = pm_load((uint64_t *) pmh_at(t, at)))
-			bytes += pmh_class_bytes(class);
-	}
-	return bytes;
-}
-
-/*
- * A sweep looks for free value space, and a process frees a buffer that has not
- * mapped the sweep's map: all that the sweep finds is given back nevertheless.
- */
-static void
-freed_where_no_map_is(void)
-{
-	PmhTable   *t = fixture_create(path);
-	uint64_t	extent[EXTENTS];
-	unsigned	n;
-	PmhSweep	sweep;
-
-	for (uint64_t key = 0; key < LISTS; key++)
-		change_list(t, key, true);
-	others = fixture_open(path, 1);
-	for (uint64_t key = 0; key < FREED_LISTS; key++)
-		change_list(t, key, false);
-	pm_store64(&pmh_run(t)->value_space_known, 0);	/* as after a crash */
-	n = use_up(t, extent);
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	CHECK(pm_load(&pmh_run(t)->reclaim_mark) >= others->file.bound);
-	while (n > 0)
-		pmh_space_free_extent(t, extent[--n], EXTENT_BLOCKS);
-	CHECK(free_value_bytes(t) == 0);
-	change_list(others, FREED_LISTS, false);
-	CHECK(pm_load(&pmh_run(t)->reclaim_mark) >= others->file.bound);
-	CHECK(sweep_to_end(t, &sweep, PMH_OK) == PMH_OK);
-	CHECK(free_value_bytes(t) >= FREED_LISTS * SHORT_VALUES * sizeof(uint32_t));
-	CHECK(!pmh_value_space_is_known(t));
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-
-	/* The next one finds what is left. */
-	CHECK(sweep_through(t) == PMH_OK);
-	CHECK(pmh_value_space_is_known(t));
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(others);
 	pmh_close(t);
 }
@@ -471,7 +378,6 @@ main(void)
 	TEST(cut_while_opened());
 	TEST(no_limit_stays(false));
 	TEST(no_limit_stays(true));
-	TEST(freed_where_no_map_is());
 	TEST(versions_of_others("list_before_reading"));
 	TEST(versions_of_others("list_before_validation"));
 	TEST(versions_of_others("list_before_span"));

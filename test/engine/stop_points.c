@@ -425,7 +425,7 @@ static const Work work[] = {
 		"unpoint_after_clear list_before_free value_free_locked"},
 	{"growing lists, then a sweep, after a crash", true, plan_growth_and_sweep,
 		"compact_before_word repoint_before_word value_free_locked "
-		"sweep_next_locked line_clear_before_state "
+		"value_walk_settles line_clear_before_state "
 		"unlink_after_next"},
 	{"shrink", false, plan_shrink,
 		"merge_before_publish merge_before_retire "
@@ -434,8 +434,7 @@ static const Work work[] = {
 		"fold_before_dirword fold_after_dirword rewrite_before_publish "
 		"rewrite_before_retire unlink_before_next unlink_after_next "
 		"repoint_before_word repoint_after_word list_before_free "
-		"value_free_locked unlink_region_logged unlink_region_before_crc "
-		"unlink_region_before_log_clear cut_before_punch"},
+		"value_free_locked value_block_before_free cut_before_punch"},
 	{"shrink after a crash", true, plan_shrink,
 		"merge_before_publish fold_before_dirword "
 		"rewrite_before_publish cut_before_punch"},

@@ -2,8 +2,8 @@
  *
  * value_buffers.c
  *	  Value buffers of all classes: where they may be, where their lines are, and
- *	  that no byte of a region is lost or given out twice, by allocation, by free
- *	  lists, by a reclaim.  Lists in pairs of the odd class.
+ *	  that no byte of a value block is lost or given out twice, by allocation, when
+ *	  it is freed, by a walk.  Lists of the odd class.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,58 +17,42 @@
 #include "layout.h"
 #include "list_write.h"
 #include "live.h"
+#include "space.h"
 #include "sweeps.h"
 #include "table.h"
 #include "table_alone.h"
 #include "unit.h"
 #include "value_space.h"
 
-#define PAIRS			300		/* that the first region has room for */
 #define ODD_KEYS		UINT64_C(3000)
 #define ODD_VALUES		UINT64_C(6)		/* a list of them is of the odd class */
 
 /* ---- figures ---- */
 
-/* Bytes of buffers in the free lists, all of them where such may be. */
+/* Bytes that are used in value blocks. */
 static uint64_t
-free_bytes(PmhTable *t)
+used_bytes(PmhTable *t)
 {
-	uint64_t	bytes = 0;
+	uint64_t	grains = 0;
 
-	for (uint32_t class = 0; class < PMH_CLASSES; class++)
+	for (uint64_t block = 1; block < pmh_blocks(t); block++)
 	{
-		for (uint64_t p = pmh_run(t)->free_list[class]; p != 0;
-			 p = *(const uint64_t *) pmh_at(t, p))
-		{
-			CHECK(pmh_class_may_be_free_at(class, p));
-			bytes += pmh_class_bytes(class);
-		}
+		const PmhValueBlock *b = pmh_at(t, block << PMH_BLOCK_SHIFT);
+
+		if ((*pmh_space_kind(t, block) & PMH_KIND_MASK) != PMH_KIND_VALUES)
+			continue;
+		CHECK((b->used[0] & UINT64_C(0xffff)) == UINT64_C(0xffff));
+		for (unsigned i = 0; i < PMH_GRAIN_WORDS; i++)
+			grains += (unsigned) __builtin_popcountll(b->used[i]);
+		grains -= PMH_HEAD_GRAINS;
 	}
-	return bytes;
+	return grains * PMH_GRAIN;
 }
 
-/* The same with what is left of the newest region. */
 static uint64_t
-unused_bytes(PmhTable *t)
+value_blocks(PmhTable *t)
 {
-	return free_bytes(t) + pmh_run(t)->region_end - pmh_run(t)->region_next;
-}
-
-/* Bytes that buffers may have, in all regions. */
-static uint64_t
-region_bytes(PmhTable *t)
-{
-	uint64_t	bytes = 0;
-	uint64_t	block = pmh_newest_region(t);
-
-	while (block != 0)
-	{
-		const PmhRegion *region = pmh_at(t, block << PMH_BLOCK_SHIFT);
-
-		bytes += (region->blocks << PMH_BLOCK_SHIFT) - PMH_LINE;
-		block = region->next;
-	}
-	return bytes;
+	return pmh_run(t)->value_blocks;
 }
 
 /* ---- buffers alone ---- */
@@ -109,97 +93,134 @@ take(PmhTable *t, uint32_t class)
 	unsigned	needs = 0;
 	PmhResult	result;
 
-	/* A region, and the file for it. */
 	while ((result = pmh_value_alloc(t, class, &offset)) == PMH_NEED && needs++ < 3)
 		REQUIRE(pmh_provide(t) == PMH_OK);
 	REQUIRE(result == PMH_OK);
-	CHECK(pmh_class_may_be_at(class, offset));
+	CHECK(pmh_buffer_may_be_at(class, offset));
 	check_lines(offset, class);
 	return offset;
 }
 
-/* Buffers of the odd class take 48 bytes each, and those that are freed are taken again. */
-static void
-test_pairs(void)
-{
-	PmhTable   *t = create();
-	uint64_t	offset[2 * PAIRS];
-	uint64_t	unused;
+/* What was given out, so that no two have a byte in common. */
+#define MOST_TAKEN		4000
 
-	pm_store64(&pmh_run(t)->region_blocks, 4);
-	(void) take(t, PMH_LEAST_CLASS);	/* one region for all is there */
-	unused = unused_bytes(t);
-	for (uint64_t i = 0; i < 2 * PAIRS; i++)
-	{
-		offset[i] = take(t, PMH_ODD_CLASS);
-		CHECK(unused - unused_bytes(t) == (i + 1) * pmh_class_bytes(PMH_ODD_CLASS));
-		memset(pmh_at(t, offset[i]), 0xff, pmh_class_bytes(PMH_ODD_CLASS));
-	}
-	unused = unused_bytes(t);
-	for (uint64_t i = 0; i < 2 * PAIRS; i += 1 + i % 3)
-		pmh_value_free(t, offset[i], PMH_ODD_CLASS);
-	for (uint64_t i = 0; i < 2 * PAIRS; i += 1 + i % 3)
-		(void) take(t, PMH_ODD_CLASS);
-	CHECK(unused_bytes(t) == unused);
-	pmh_close(t);
+static struct
+{
+	uint64_t	offset;
+	uint32_t	class;
+}			taken[MOST_TAKEN];
+static unsigned ntaken;
+
+static void
+take_another(PmhTable *t, uint32_t class)
+{
+	uint64_t	offset = take(t, class);
+	const unsigned char *byte = pmh_at(t, offset);
+
+	REQUIRE(ntaken < MOST_TAKEN);
+	/* Those that are given out are full of 0xff, and what is free is 0. */
+	for (uint64_t i = 0; i < pmh_class_bytes(class); i++)
+		CHECK(byte[i] == 0);
+	memset(pmh_at(t, offset), 0xff, pmh_class_bytes(class));
+	taken[ntaken].offset = offset;
+	taken[ntaken++].class = class;
 }
 
-/* What is left of a region is too small for two: the buffer comes from another one. */
 static void
-test_end_of_region(void)
+free_one(PmhTable *t, unsigned i)
 {
-	PmhTable   *t = create();
-	const PmhRun *run = pmh_run(t);
+	const unsigned char *byte = pmh_at(t, taken[i].offset);
 
-	(void) take(t, PMH_LEAST_CLASS);
-	while (run->region_end - run->region_next >= pmh_class_bytes(PMH_PAIR_CLASS))
-		(void) take(t, PMH_PAIR_CLASS);
-	CHECK(run->region_end - run->region_next >= pmh_class_bytes(PMH_ODD_CLASS));
-	CHECK(free_bytes(t) == 0);
-	(void) take(t, PMH_ODD_CLASS);
-	pmh_close(t);
+	for (uint64_t k = 0; k < pmh_class_bytes(taken[i].class); k++)
+		CHECK(byte[k] == 0xff);
+	memset(pmh_at(t, taken[i].offset), 0, pmh_class_bytes(taken[i].class));
+	pmh_value_free(t, taken[i].offset, taken[i].class);
+	taken[i] = taken[--ntaken];
 }
 
-/* A span of any length, anywhere, is in the free lists as a whole. */
+/* Buffers of all classes come and go: no byte is given out twice, and none lost. */
 static void
-test_spans(void)
+test_classes(uint32_t most)
 {
 	PmhTable   *t = create();
-	uint64_t	start = take(t, PMH_MAX_CLASS);
+	uint64_t	seed = most;
+	uint64_t	used = 0;
 
-	for (uint64_t from = 0; from < 4; from++)
+	ntaken = 0;
+	for (unsigned i = 0; i < 20000; i++)
 	{
-		for (uint64_t grains = 1; grains <= pmh_class_grains[PMH_MAX_CLASS] - from;
-			 grains += 1 + grains / 60)
+		uint32_t	class = PMH_LEAST_CLASS + (uint32_t) (fixture_random(&seed) % most);
+
+		if (ntaken == MOST_TAKEN || (ntaken > 0 && fixture_random(&seed) % 5 < 2 + i / 5000 % 2))
 		{
-			pmh_value_forget_free(t);
-			pmh_value_free_span(t, start + from * PMH_GRAIN, grains * PMH_GRAIN);
-			CHECK(free_bytes(t) == grains * PMH_GRAIN);
+			unsigned	k = (unsigned) (fixture_random(&seed) % ntaken);
+
+			used -= pmh_class_bytes(taken[k].class);
+			free_one(t, k);
 		}
+		else
+		{
+			take_another(t, class);
+			used += pmh_class_bytes(class);
+		}
+		if (i % 100 == 0)
+			CHECK(used_bytes(t) == used);
 	}
+	while (ntaken > 0)
+		free_one(t, ntaken - 1);
+	CHECK(used_bytes(t) == 0 && value_blocks(t) == 0);
+	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
 }
 
-/* Buffers of all classes, larger ones in pieces: those of each have room. */
+/* Each class fills a block to the end, and what is freed is one piece again. */
 static void
-test_classes(void)
+test_block(void)
+{
+	for (uint32_t class = PMH_LEAST_CLASS; class <= PMH_MAX_CLASS; class++)
+	{
+		PmhTable   *t = create();
+		unsigned	n = (PMH_BLOCK_GRAINS - PMH_HEAD_GRAINS) / pmh_class_grains[class];
+
+		ntaken = 0;
+		for (unsigned i = 0; i < n; i++)
+			take_another(t, class);
+		CHECK(value_blocks(t) == 1);
+		/* Those between two that stay leave a hole each, for no larger one. */
+		for (unsigned i = 0; i + 1 < n; i++)
+		{
+			free_one(t, i);
+			take_another(t, class);
+			CHECK(value_blocks(t) == 1);
+		}
+		while (ntaken > 0)
+			free_one(t, (ntaken - 1) / 2);
+		take_another(t, PMH_MAX_CLASS);
+		CHECK(value_blocks(t) == 1);
+		take_another(t, PMH_MAX_CLASS);
+		CHECK(value_blocks(t) == 2);
+		free_one(t, 0);
+		CHECK(value_blocks(t) == 1);
+		pmh_close(t);
+	}
+}
+
+/* What is free anywhere, and not far, is found before a new block is taken. */
+static void
+test_search(void)
 {
 	PmhTable   *t = create();
-	uint64_t	taken = 0;
+	uint64_t	blocks;
 
-	for (unsigned round = 0; round < 5; round++)
-	{
-		for (uint32_t class = PMH_LEAST_CLASS; class <= PMH_MAX_CLASS; class++)
-		{
-			uint64_t	offset = take(t, class);
-
-			if (round % 2 == 0)
-				pmh_value_free(t, offset, class);
-			else
-				taken += pmh_class_bytes(class);
-			CHECK(region_bytes(t) == unused_bytes(t) + taken);
-		}
-	}
+	ntaken = 0;
+	for (unsigned i = 0; i < 3000; i++)
+		take_another(t, PMH_MAX_CLASS - i % 2 * 12);
+	blocks = value_blocks(t);
+	for (unsigned i = 7; i < ntaken; i += 97)
+		free_one(t, i);
+	for (unsigned i = 0; i < 10; i++)
+		take_another(t, PMH_LEAST_CLASS);
+	CHECK(value_blocks(t) <= blocks);
 	pmh_close(t);
 }
 
@@ -211,7 +232,7 @@ odd_value(uint64_t key, uint64_t i)
 	return key * 16 + i;
 }
 
-/* Lists that fit exactly, neighbours in hash order being neighbours in the region. */
+/* Lists that fit exactly, neighbours in hash order being neighbours in the block. */
 static PmhTable *
 make_odd_lists(void)
 {
@@ -283,7 +304,7 @@ test_reclaim_odd_lists(uint64_t gone)
 	PmhTable   *t = make_odd_lists();
 	uint64_t	ngone = (ODD_KEYS + gone - 1) / gone;
 	PmhStats	stats;
-	uint64_t	unused;
+	uint64_t	blocks;
 
 	for (uint64_t key = 0; key < ODD_KEYS; key += gone)
 	{
@@ -296,13 +317,12 @@ test_reclaim_odd_lists(uint64_t gone)
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.value_space_known);
 	CHECK(stats.list_bytes == (ODD_KEYS - ngone) * pmh_class_bytes(PMH_ODD_CLASS));
-	unused = unused_bytes(t);
-	CHECK(region_bytes(t) == stats.list_bytes + unused);
-
+	CHECK(used_bytes(t) == stats.list_bytes);
+	blocks = value_blocks(t);
 	for (uint64_t i = 0; i < ngone; i++)
 		memset(pmh_at(t, take(t, PMH_ODD_CLASS)), 0xff, pmh_class_bytes(PMH_ODD_CLASS));
-	CHECK(region_bytes(t) == stats.list_bytes + unused_bytes(t) +
-		  ngone * pmh_class_bytes(PMH_ODD_CLASS));
+	CHECK(used_bytes(t) == stats.list_bytes + ngone * pmh_class_bytes(PMH_ODD_CLASS));
+	CHECK(value_blocks(t) == blocks);
 	check_odd_lists(t, ODD_VALUES, gone);
 	pmh_close(t);
 }
@@ -347,11 +367,11 @@ test_retire_damaged(void)
 	uint64_t	before;
 
 	head->next = other.head;
-	before = free_bytes(t);
+	before = used_bytes(t);
 	pmh_list_unmake(t, &own);
-	CHECK(free_bytes(t) == before + pmh_class_bytes(pmh_pointer_class(own.head)));
+	CHECK(used_bytes(t) == before - pmh_class_bytes(pmh_pointer_class(own.head)));
 	pmh_list_unmake(t, &other);
-	CHECK(free_bytes(t) == before + pmh_class_bytes(pmh_pointer_class(own.head)) +
+	CHECK(used_bytes(t) == before - pmh_class_bytes(pmh_pointer_class(own.head)) -
 		  other.bytes);
 	/* The rest of the list is nowhere: the next sweep finds it. */
 	CHECK(!pmh_value_space_is_known(t));
@@ -365,10 +385,11 @@ int
 main(void)
 {
 	path = fixture_path("value_buffers");
-	TEST(test_pairs());
-	TEST(test_end_of_region());
-	TEST(test_spans());
-	TEST(test_classes());
+	TEST(test_classes(8));
+	TEST(test_classes(20));
+	TEST(test_classes(PMH_MAX_CLASS));
+	TEST(test_block());
+	TEST(test_search());
 	TEST(test_grow_odd_lists());
 	TEST(test_reclaim_odd_lists(2));
 	TEST(test_reclaim_odd_lists(3));

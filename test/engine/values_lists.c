@@ -288,7 +288,7 @@ from_array(PmhTable *t, size_t n)
 	else if (n <= 40)
 		CHECK(bytes == (n + PMH_VALUES_PER_LINE - 1) / PMH_VALUES_PER_LINE * PMH_VALUE_LINE);
 	else
-		CHECK(bytes * 100 <= n * (n < 556 ? 835 : n < 1000 ? 703 : n < 10000 ? 676 : 646));
+		CHECK(bytes * 100 <= n * (n < 556 ? 835 : n < 1000 ? 703 : n < 10000 ? 690 : 648));
 	pmh_list_retire(t, payload, 0);
 	pmh_values_free(&values);
 	free(value);

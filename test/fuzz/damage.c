@@ -314,14 +314,13 @@ wrong_header(Damage *d, uint64_t *seed)
 static void
 live_word(Damage *d, uint64_t *seed)
 {
-	static const size_t words[] = {offsetof(PmhLive, dirword), offsetof(PmhLive, blocks),
-	offsetof(PmhLive, value_region)};
-	size_t		word = words[below(seed, 3)];
+	static const size_t words[] = {offsetof(PmhLive, dirword), offsetof(PmhLive, blocks)};
+	size_t		word = words[below(seed, 2)];
 	uint64_t	offset = PMH_LIVE_OFFSET + word;
 
 	make_interesting(d, seed, offset);
 	if (word != offsetof(PmhLive, dirword) && below(seed, 2) == 0)
-		set_word(d, offset, pmh_live_seal(pmh_live_number(word_at(d, offset)), word));
+		set_word(d, offset, pmh_seal_blocks(pmh_live_number(word_at(d, offset))));
 }
 
 /* One bit of what checksum or parity covers, or of what must be 0. */
@@ -330,12 +329,11 @@ flip_guarded_bit(Damage *d, uint64_t *seed)
 {
 	static const size_t words[] = {offsetof(PmhLive, dirword),
 		offsetof(PmhLive, dirlog.count), offsetof(PmhLive, dirlog.crc),
-		offsetof(PmhLive, blocks), offsetof(PmhLive, value_region),
-	offsetof(PmhLive, region_unlink)};
+		offsetof(PmhLive, blocks)};
 	uint64_t	offset;
 
 	if (below(seed, 2) == 0 || !some_spot(d, seed, SPOT_ELEMENT, &offset))
-		offset = PMH_LIVE_OFFSET + words[below(seed, 6)];
+		offset = PMH_LIVE_OFFSET + words[below(seed, 4)];
 	set_word(d, offset, word_at(d, offset) ^ UINT64_C(1) << below(seed, 64));
 }
 
@@ -440,8 +438,9 @@ some_payload(const Damage *d, uint64_t *seed, uint64_t old)
 		case 3:
 			return pmh_make_pointer(pmh_pointer_offset(old), (uint32_t) below(seed, 32));
 		case 4:
-			if (some_spot(d, seed, SPOT_FREE, &offset))
-				return pmh_make_pointer(offset, (uint32_t) below(seed, 9));
+			if (some_spot(d, seed, SPOT_VALUES, &offset))
+				return pmh_make_pointer(offset + below(seed, PMH_BLOCK_GRAINS) * PMH_GRAIN,
+										(uint32_t) below(seed, 9));
 			return 0;
 		default:
 			return interesting(d, seed, old);
@@ -497,25 +496,32 @@ bucket_word(Damage *d, uint64_t *seed)
 		make_interesting(d, seed, offset + (below(seed, 2) == 0 ? 0 : below(seed, 32) * 8));
 }
 
+/* The bits of a value block. */
 static void
-region_header(Damage *d, uint64_t *seed)
+value_bits(Damage *d, uint64_t *seed)
 {
 	uint64_t	offset;
-	PmhRegion	region;
 
-	if (!some_spot(d, seed, SPOT_REGION, &offset) || offset + sizeof(region) > d->size)
+	if (!some_spot(d, seed, SPOT_VALUES, &offset))
 		return;
-	memcpy(&region, d->bytes + offset, sizeof(region));
-	if (below(seed, 2) == 0)
-		region.next = below(seed, 2) == 0 ? offset / d->image->block_size : interesting(d, seed, region.next);
-	else
-		region.blocks = below(seed, 2) == 0 ? below(seed, 8) : interesting(d, seed, region.blocks);
-	region.crc = 0;
+	offset += below(seed, sizeof(PmhValueBlock) / sizeof(uint64_t)) * sizeof(uint64_t);
+	set_word(d, offset, below(seed, 2) == 0 ? 0 : word_at(d, offset) ^ fixture_random(seed));
+}
+
+/* The kind of a block, most often a possible one. */
+static void
+block_kind(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset;
+	uint8_t		byte = (uint8_t) fixture_random(seed);
+
+	if (!some_spot(d, seed, SPOT_KIND, &offset))
+		return;
 	if (below(seed, 4) != 0)
-		region.crc = pmh_crc32c(&region, sizeof(region));
-	say(d, " value region at %llu, %llu blocks, then %llu;", (unsigned long long) offset,
-		(unsigned long long) region.blocks, (unsigned long long) region.next);
-	overwrite(d, offset, &region, sizeof(region));
+		byte = (uint8_t) (below(seed, 3) == 0 ? 0 :
+						  PMH_KIND_VALUES | (byte & PMH_ROOM_MASK));
+	say(d, " kind at %llu: %x;", (unsigned long long) offset, byte);
+	overwrite(d, offset, &byte, 1);
 }
 
 static void
@@ -535,20 +541,6 @@ space_map(Damage *d, uint64_t *seed)
 }
 
 static void
-free_buffer(Damage *d, uint64_t *seed)
-{
-	uint64_t	offset;
-	uint64_t	other;
-
-	if (!some_spot(d, seed, SPOT_FREE, &offset) || !some_spot(d, seed, SPOT_FREE, &other))
-		return;
-	if (below(seed, 2) == 0)
-		set_word(d, offset, other);
-	else
-		make_interesting(d, seed, offset);
-}
-
-static void
 run_word(Damage *d, uint64_t *seed)
 {
 	make_interesting(d, seed, PMH_RUN_OFFSET + below(seed, sizeof(PmhRun) / 8) * 8);
@@ -558,15 +550,16 @@ run_word(Damage *d, uint64_t *seed)
 static void
 run_plausible(Damage *d, uint64_t *seed)
 {
-	static const size_t words[] = {offsetof(PmhRun, reclaim_mark), offsetof(PmhRun, region_next),
-		offsetof(PmhRun, region_end), offsetof(PmhRun, free_list), offsetof(PmhRun, free_list) + 48,
-	offsetof(PmhRun, unit_hint), offsetof(PmhRun, space_hint)};
-	static const uint64_t step[] = {64, 4096, 8192, 16384};
-	uint64_t	unit = step[below(seed, 4)];
+	static const size_t words[] = {offsetof(PmhRun, newest_block), offsetof(PmhRun, value_hint) + 8,
+		offsetof(PmhRun, value_hint) + 48, offsetof(PmhRun, unit_hint),
+	offsetof(PmhRun, space_hint), offsetof(PmhRun, shrink_limit)};
 
-	set_word(d, PMH_RUN_OFFSET + words[below(seed, 7)], below(seed, d->size / unit + 2) * unit);
+	set_word(d, PMH_RUN_OFFSET + words[below(seed, 6)],
+			 below(seed, d->size / d->image->block_size + 2));
 	if (below(seed, 2) == 0)
-		set_word(d, PMH_RUN_OFFSET + offsetof(PmhRun, value_space_known), below(seed, 2));
+		set_word(d, PMH_RUN_OFFSET + offsetof(PmhRun, values_lost), below(seed, 2));
+	if (below(seed, 2) == 0)
+		set_word(d, PMH_RUN_OFFSET + offsetof(PmhRun, old_blocks), below(seed, 2));
 }
 
 /* ---- the choice ---- */
@@ -599,9 +592,9 @@ static const struct
 	{list_header, 8, false},
 	{value_line, 4, false},
 	{bucket_word, 8, false},
-	{region_header, 6, false},
+	{value_bits, 6, false},
+	{block_kind, 8, false},
 	{space_map, 5, false},
-	{free_buffer, 5, false},
 	{run_word, 5, false},
 	{run_plausible, 6, false}
 };

@@ -23,7 +23,7 @@
 typedef enum LineUse
 {
 	USE_NONE = 0,				/* free, map, volatile */
-	USE_HEADER,					/* format header, live words, value region */
+	USE_HEADER,					/* format header, live words */
 	USE_DIRECTORY,				/* elements of the current directory */
 	USE_ENTRIES					/* buckets, value buffers: no checksum */
 } LineUse;
@@ -35,8 +35,8 @@ typedef enum Spot
 	SPOT_POINTER,				/* slot words that are pointers */
 	SPOT_HEADER,				/* headers of value buffers */
 	SPOT_LINE,					/* value lines in use */
-	SPOT_REGION,				/* headers of value regions */
-	SPOT_FREE,					/* free value buffers */
+	SPOT_VALUES,				/* value blocks: their bits */
+	SPOT_KIND,					/* bytes that tell the kind of a block */
 	SPOT_MAP,					/* bytes of the space map */
 	SPOT_KINDS
 } Spot;

@@ -242,19 +242,18 @@ leave_sweep(PmhTable *t)
 {
 	PmhSweep	sweep;
 
-	pmh_run(t)->value_space_known = 0;
+	pmh_value_lose(t);
 	must(t, pmh_sweep_begin(t, &sweep));
 	for (int i = 0; i < 3; i++)
 		must(t, pmh_sweep_next(t, &sweep));
 	pmh_sweep_end(NULL, &sweep);
 }
 
-/* As after a crash and recovery: what is free in value regions is not known. */
+/* As after a crash and recovery: what is free in value blocks is not known. */
 static void
 leave_unknown(PmhTable *t)
 {
-	pmh_value_forget_free(t);
-	pmh_run(t)->value_space_known = 0;
+	pmh_value_lose(t);
 }
 
 typedef struct Kind
@@ -372,23 +371,13 @@ map_space(PmhTable *t, Image *image)
 {
 	uint64_t	blocks = pmh_blocks(t);
 
-	for (uint64_t block = pmh_newest_region(t); block != 0;)
+	for (uint64_t block = 0; block < blocks; block++)
 	{
-		const PmhRegion *region = pmh_at(t, block << PMH_BLOCK_SHIFT);
+		uint8_t    *kind = pmh_space_kind(t, block);
 
-		add_offset(&image->spot[SPOT_REGION], block << PMH_BLOCK_SHIFT);
-		set_use(image, block << PMH_BLOCK_SHIFT, PMH_LINE, USE_HEADER);
-		block = region->next;
-	}
-	for (unsigned class = 0; class < PMH_CLASSES; class++)
-	{
-		uint64_t	offset = pmh_run(t)->free_list[class];
-
-		while (offset != 0)
-		{
-			add_offset(&image->spot[SPOT_FREE], offset);
-			offset = *(uint64_t *) pmh_at(t, offset);
-		}
+		add_offset(&image->spot[SPOT_KIND], (uint64_t) ((char *) kind - t->file.base));
+		if ((*kind & PMH_KIND_MASK) == PMH_KIND_VALUES)
+			add_offset(&image->spot[SPOT_VALUES], block << PMH_BLOCK_SHIFT);
 	}
 	for (uint64_t block = 0; block < blocks; block++)
 		add_offset(&image->spot[SPOT_MAP],

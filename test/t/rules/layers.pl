@@ -29,12 +29,9 @@ my %users_of_pm = map { $_ => 1 } ('undo.c', 'undo_journal.c', 'standby_file.c')
 my %halves = map { $_ => 1 } (
 	'directory file_size',		# more space, more elements: pmh_provide
 	'fail pm',					# why a call failed; is the page lost?
-	'file_size value_space',	# ... more value regions
 	'list_read lookup',			# a list from its slot; the slot of a list again
 	'list_rewrite list_write',
 	'map pm',					# the file, and what of it is mapped
-	'reclaim value_space',		# what is freed while a sweep marks
-	'recover region',
 	'segment segment_resize');	# no room: a larger one; a larger one: deal out
 
 # Text without comments.
@@ -330,7 +327,7 @@ cmp_ok(scalar(split ' ', slurp_file("$top/src/README")), '<=', 12_000, 'src/READ
 
 # Lines that each layer may have.  A budget follows the code down and is never raised:
 # what has to come in finds what can go.
-my %budget = (engine => 19_704, cluster => 22_165, am => 13_240, join => 2_426);
+my %budget = (engine => 18_576, cluster => 22_165, am => 13_240, join => 2_426);
 my %size;
 $size{ $_ =~ s{/.*}{}r } += @{ $lines{$_} } foreach keys %lines;
 foreach my $layer (sort keys %budget)
