@@ -2,11 +2,11 @@
 -- Joins by groups of keys (src/join).  Plans are shown where they matter; answers
 -- are compared with those of sequential scans.
 --
-CREATE TABLE outr (id int4, k int4, k8 int8, t text);
+CREATE TABLE outr (id int4, k int4, k8 int8, t text) WITH (autovacuum_enabled = off);
 INSERT INTO outr
 	SELECT i, CASE WHEN i % 7 = 0 THEN NULL ELSE i % 40 END, i % 40, 't' || i % 40
 	FROM generate_series(1, 200) i;
-CREATE TABLE inr (id int4, k int4, t text, v int4);
+CREATE TABLE inr (id int4, k int4, t text, v int4) WITH (autovacuum_enabled = off);
 INSERT INTO inr
 	SELECT i, CASE WHEN i % 11 = 0 THEN NULL ELSE i % 60 END, 't' || i % 60, i
 	FROM generate_series(1, 600) i;
