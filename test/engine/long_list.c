@@ -29,7 +29,7 @@
 #else
 #define MOST_US		10000.0		/* sanitizers are slow */
 #endif
-#define TRIES		3
+#define TRIES		10
 
 /* Four times the list may take so many times as long; sixteen would be the square. */
 #define MOST_TIMES	8.0
