@@ -94,7 +94,7 @@ sub first_segment
 {
 	my ($file) = @_;
 	my $bytes = slurp_file($file, 0);
-	my $directory = (unpack('Q<', substr($bytes, 512, 8)) & ((1 << 42) - 1)) * 64;
+	my $directory = (unpack('Q<', substr($bytes, 256, 8)) & ((1 << 42) - 1)) * 64;
 
 	my $element = unpack('Q<', substr($bytes, $directory, 8));
 
@@ -114,7 +114,7 @@ sub file_damage
 		[ 'no magic number', $damaged, sub { patch_file($_[0], 0, "\0" x 8) } ],
 		[ 'unknown format version', 'it was made by another version of pmhash', sub { patch_file($_[0], 8, "\x63") } ],
 		[ 'damaged identity', $damaged, sub { patch_file($_[0], 100, "\x63") } ],
-		[ 'damaged live words', $damaged, sub { patch_file($_[0], 512, "\xff" x 8) } ],
+		[ 'damaged live words', $damaged, sub { patch_file($_[0], 256, "\xff" x 8) } ],
 		[ 'truncated file', $damaged, sub { truncate($_[0], 20000) } ],
 		[ 'empty file', $damaged, sub { truncate($_[0], 0) } ],
 		[ 'missing file', 'it does not exist', sub { unlink($_[0]) } ],

@@ -56,7 +56,7 @@ sub put
 sub directory
 {
 	my ($file) = @_;
-	my $word = get($file, 'Q<', 512);
+	my $word = get($file, 'Q<', 256);
 	return (($word & ((1 << 42) - 1)) * 64, 1 << (($word >> 42) & 31));
 }
 

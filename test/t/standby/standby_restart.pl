@@ -282,9 +282,9 @@ CONF
 		my ($path, $at, $bit) = @_;
 
 		open(my $file, '+<:raw', $path) or die "$path: $!";
-		sysseek($file, 256 + $at, 0);
+		sysseek($file, 960 + $at, 0);
 		sysread($file, my $bytes, 8) == 8 or die;
-		sysseek($file, 256 + $at, 0);
+		sysseek($file, 960 + $at, 0);
 		syswrite($file, pack('Q<', unpack('Q<', $bytes) ^ (1 << $bit))) == 8 or die;
 		close($file);
 		return;

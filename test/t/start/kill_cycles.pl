@@ -48,8 +48,11 @@ crash($node);
 foreach my $file (index_files(pool($node)))
 {
 	open(my $out, '+<:raw', $file) or die "$file: $!";
-	seek($out, 1024 + 64, 0) or die;
-	print $out "\0" x (2048 - 1024 - 64);
+	foreach my $volatile ([ 512 + 64, 960 ], [ 1024, 1536 ])
+	{
+		seek($out, $volatile->[0], 0) or die;
+		print $out "\0" x ($volatile->[1] - $volatile->[0]);
+	}
 	close($out) or die;
 }
 $node->start;
