@@ -302,7 +302,7 @@ SQL
 		my $before = value_bytes();
 		$node->safe_psql('postgres', 'VACUUM v');
 		is(looks($position), 1, "$how: VACUUM looks");
-		insert($how eq 'fast' ? 10_000 : 20_000, $keys / 4, 20);
+		insert($how eq 'fast' ? 10_000 : 20_000, $keys / 10, 20);
 		cmp_ok(value_bytes(), '<=', $before, "$how: new lists are where old ones were");
 		$node->safe_psql('postgres', 'VACUUM v');
 		is(looks($position), 1, "$how: once");
