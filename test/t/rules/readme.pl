@@ -119,7 +119,7 @@ cmp_ok($n, '>=', 20, 'there are examples');
 
 # what comments say
 like($output{'Lists of keys, index-only scans, dead rows'}, qr/Index Only Scan/, 'index-only scan');
-my ($before, $after) = $output{'After mass deletes'} =~ /pmhash.size.*?(\d+)\n.*pmhash.size.*?(\d+)\n/s;
+my ($before, $after) = $output{'After mass deletes'} =~ /\bsize\b.*?(\d+)\n.*\bsize\b.*?(\d+)\n/s;
 cmp_ok($after, '<', $before / 2, 'a shrunk index');
 like($output{'Alerts'}, qr/^\(0 rows\)\n.*^\(0 rows\)/ms, 'no alert');
 like(slurp_file($node->logfile) . slurp_file($node->basedir . '/log'),
