@@ -21,7 +21,6 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "port/pg_bitutils.h"
 #include "port/pg_crc32c.h"
 
 #include "cluster/base/durable.h"
@@ -63,7 +62,7 @@ static uint64
 of_lsn(XLogRecPtr lsn)
 {
 	Assert(lsn % 8 == 0);
-	return lsn | (pg_popcount64(lsn) & 7);
+	return lsn | (__builtin_popcountll(lsn) & 7);
 }
 
 static XLogRecPtr
