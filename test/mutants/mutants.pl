@@ -169,19 +169,17 @@ my %likely = (
 	'directory.c' => 'strategies,split_deep,merge',
 	'drain.c' => 'list_drain,chain_delete',
 	'file_life.c' => 'create',
-	'file_size.c' => 'file_growth,region_return',
+	'file_size.c' => 'file_growth,block_return',
 	'group.c' => 'group_insert,group_delete',
 	'list_rewrite.c' => 'list_drain,list_shrink,relocate',
 	'list_write.c' => 'compaction,list_growth,list_loaded,list_chain,list_drain',
 	'recover.c' => 'recovery,redo',
-	'region.c' => 'region_return,list_shrink',
 	'segment.c' => 'strategies,merge,reduce,relocate',
 	'segment_build.c' => 'strategies,merge,reduce',
 	'segment_resize.c' => 'strategies,merge,reduce,relocate',
 	'shrink_lists.c' => 'list_shrink,relocate',
-	'space.c' => 'value_regions,file_growth',
-	'sweep_remove.c' => 'sweep,sweep_list',
-	'value_space.c' => 'value_regions,region_return,list_shrink');
+	'space.c' => 'value_blocks,file_growth',
+	'value_space.c' => 'value_blocks,block_return,list_shrink');
 
 # "KIND FUNCTION NUMBER  reason" by "KIND_FUNCTION_NUMBER"
 sub read_needless

@@ -17,15 +17,6 @@
 
 /* ---- standby_redo.c ---- */
 extern void pmhash_standby_redo_init(void);
-extern void pmhash_standby_deal_safely(void (*deal) (XLogReaderState *record),
-									   XLogReaderState *record);
-
-/* ---- standby_gone.c ---- */
-extern void pmhash_standby_note_named(XLogReaderState *record);
-extern void pmhash_standby_file_gone(const PmhashWalRecord *gone, XLogRecPtr end);
-
-/* ---- standby_database.c ---- */
-extern void pmhash_standby_database_init(void);
 
 /* ---- standby_handles.c ---- */
 extern PmhTable *pmhash_standby_open_table(const PmhashStandbyRow *row, char *reason);

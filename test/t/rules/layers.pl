@@ -21,9 +21,9 @@ my %may = (
 	am => { cluster => 'all', engine => [ 'table.h', 'sort.h', 'stop_point.h' ] },
 	join => { am => 'all', cluster => 'all' });
 
-# pm.h is for what writes persistent memory itself, which is the undo journal and the
-# stop of a standby's files; more files must not come to it unseen.
-my %users_of_pm = map { $_ => 1 } ('undo.c', 'undo_journal.c', 'standby_file.c');
+# pm.h is for what writes persistent memory itself, which is the undo journal; more files
+# must not come to it unseen.
+my %users_of_pm = map { $_ => 1 } ('undo.c', 'undo_journal.c');
 
 # Files of the engine that call each other, as two halves of one operation.
 my %halves = map { $_ => 1 } (
@@ -327,7 +327,7 @@ cmp_ok(scalar(split ' ', slurp_file("$top/src/README")), '<=', 12_000, 'src/READ
 
 # Lines that each layer may have.  A budget follows the code down and is never raised:
 # what has to come in finds what can go.
-my %budget = (engine => 18_576, cluster => 22_164, am => 13_240, join => 2_426);
+my %budget = (engine => 18_576, cluster => 22_155, am => 13_240, join => 2_426);
 my %size;
 $size{ $_ =~ s{/.*}{}r } += @{ $lines{$_} } foreach keys %lines;
 foreach my $layer (sort keys %budget)
