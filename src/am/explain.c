@@ -40,6 +40,7 @@
 
 #include "am/am.h"
 #include "am/keys.h"
+#include "cluster/base/versions.h"
 #include "cluster/open/open.h"
 
 PG_FUNCTION_INFO_V1(pmhash_explain);
@@ -204,7 +205,7 @@ plan_with_it_alone(Query *query, const char *text, Oid index)
 	pmhash_only_index = index;
 	PG_TRY();
 	{
-		plan = pg_plan_query(copyObject(query), text, 0, NULL);
+		plan = pmhash_plan_query(copyObject(query), text);
 	}
 	PG_FINALLY();
 	{
@@ -254,7 +255,7 @@ explain_condition(Relation heap, Relation index, const char *condition, char **w
 		*why = why_not_served(index, query);
 		return false;
 	}
-	chosen = pg_plan_query(query, text, 0, NULL);
+	chosen = pmhash_plan_query(query, text);
 	if (conditions_by(chosen->planTree, RelationGetRelid(index)) < 0 &&
 		!IsA(chosen->planTree, CustomScan))
 		*why = !enable_indexscan && !enable_bitmapscan ?

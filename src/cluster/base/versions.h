@@ -136,7 +136,11 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	XLogFindNextRecord(reader, start, reason)
 #define pmhash_shared_hash(name, rows, info, flags) \
 	ShmemInitHash(name, rows, info, flags)
+#define pmhash_plan_query(query, text) \
+	pg_plan_query(query, text, 0, NULL, NULL)
 #else
+#define pmhash_plan_query(query, text) \
+	pg_plan_query(query, text, 0, NULL)
 #define pg_fallthrough					__attribute__((fallthrough))
 #define NodeInstrumentation				Instrumentation
 #define pmhash_index_fetch_begin(heap) \
