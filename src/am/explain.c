@@ -15,8 +15,6 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "catalog/index.h"
-#include "catalog/pg_type.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -42,6 +40,7 @@
 #include "am/keys.h"
 #include "cluster/base/versions.h"
 #include "cluster/open/open.h"
+#include "cluster/views/views.h"
 
 PG_FUNCTION_INFO_V1(pmhash_explain);
 
@@ -284,26 +283,6 @@ why_hidden(Relation index)
 	return NULL;
 }
 
-/* The state that pmhash.indexes shows; NULL: it has been dropped. */
-static char *
-state_of(Oid index)
-{
-	MemoryContext context = CurrentMemoryContext;
-	Oid			type = REGCLASSOID;
-	Datum		argument = ObjectIdGetDatum(index);
-	char	   *state = NULL;
-
-	SPI_connect();
-	if (SPI_execute_with_args("SELECT state FROM pmhash.files() WHERE index OPERATOR(pg_catalog.=) $1",
-							  1, &type, &argument, NULL, false, 1) != SPI_OK_SELECT)
-		elog(ERROR, "could not read pmhash.files");
-	if (SPI_processed == 1)
-		state = MemoryContextStrdup(context, SPI_getvalue(SPI_tuptable->vals[0],
-														  SPI_tuptable->tupdesc, 1));
-	SPI_finish();
-	return state;
-}
-
 /*
  * pmhash.explain(index regclass, condition text, OUT usable boolean, OUT reason text)
  *
@@ -336,7 +315,7 @@ pmhash_explain(PG_FUNCTION_ARGS)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, RelationGetRelationName(heap));
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "unexpected result type of pmhash.explain");
-	state = state_of(RelationGetRelid(index));
+	state = pmhash_shown_state(oid);
 	if (state != NULL && strcmp(state, "valid") != 0 && strcmp(state, "empty") != 0)
 		reason = psprintf("the state of the index is \"%s\"", state);
 	else

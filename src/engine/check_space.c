@@ -107,8 +107,8 @@ pmh_check_value_blocks(PmhCheck *c)
 }
 
 /*
- * Does a value block say of its grains what we have found?  *lost: bytes that it says are
- * used, and that are in no list.
+ * Do the bitmaps of a value block agree with the lists?  *lost: bytes that are marked as
+ * used and belong to no list.
  */
 static void
 check_grains(PmhCheck *c, uint64_t block, uint64_t *lost)

@@ -553,7 +553,7 @@ note_redo(XLogRecPtr redo)
 	control = pmhash_shared->control;
 	control.seen_redo = redo;
 	if (!pmhash_pool_is_present())
-		;						/* not in what stands there instead */
+		;						/* do not write to another directory at this path */
 	else if (pmhash_pool_write_control(&control, reason))
 		pmhash_shared->control = control;
 	else

@@ -31,7 +31,7 @@
 #include "cluster/queue/rebuild_table.h"
 #include "cluster/queue/requests.h"
 #include "cluster/trust/trust.h"
-#include "cluster/views/standby_view.h"
+#include "cluster/views/views.h"
 #include "cluster/wal/stub.h"
 #define FILES_COLUMNS	5
 
@@ -263,9 +263,15 @@ is_not_cancelled(int sqlstate)
 static const char *
 why_not_ready(void)
 {
-	ErrorData  *error = pmhash_try(make_pool_ready, NULL, is_not_cancelled);
+	ErrorData  *error;
 
-	return error == NULL ? NULL : error->message;
+	if (!pmhash_service_available())
+		return NULL;
+	error = pmhash_try(make_pool_ready, NULL, is_not_cancelled);
+	if (error != NULL)
+		return error->message;
+	pmhash_notice_for_launcher();
+	return NULL;
 }
 
 /* The row of an index while that is so. */
@@ -280,6 +286,24 @@ not_ready_row(Oid relid, const char *why, Datum *values, bool *nulls)
 }
 
 /*
+ * pmhash_shown_state
+ *		The state of an index as pmhash.files shows it; NULL if it has been dropped.
+ */
+char *
+pmhash_shown_state(Oid relid)
+{
+	const char *why = why_not_ready();
+	Datum		values[FILES_COLUMNS];
+	bool		nulls[FILES_COLUMNS];
+
+	if (why != NULL)
+		not_ready_row(relid, why, values, nulls);
+	else if (!file_row(relid, values, nulls))
+		return NULL;
+	return TextDatumGetCString(values[4]);
+}
+
+/*
  * pmhash.files(out index regclass, out file text, out durability text, out
  * bytes bigint, out state text): the pmhash indexes of this database.  state
  * is "valid", or why queries do without the index.  file is for the index's owner and
@@ -289,16 +313,11 @@ Datum
 pmhash_files(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	const char *why = NULL;
+	const char *why;
 	ListCell   *lc;
 
 	pmhash_materialized(fcinfo);
-	if (pmhash_service_available())
-	{
-		why = why_not_ready();
-		if (why == NULL)
-			pmhash_notice_for_launcher();
-	}
+	why = why_not_ready();
 	foreach(lc, pmhash_list_indexes(true))
 	{
 		Datum		values[FILES_COLUMNS];

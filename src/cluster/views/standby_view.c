@@ -19,7 +19,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/queue/requests.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/views/standby_view.h"
+#include "cluster/views/views.h"
 
 #define STANDBY_COLUMNS 8
 

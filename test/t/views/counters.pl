@@ -58,7 +58,7 @@ CONF
 	my $since = sql('SELECT stats_reset FROM pmhash.stat');
 	$node->restart;
 	is(sql("SELECT i.lookups, s.lookups, s.stats_reset > '$since' FROM pmhash.stat_indexes i, pmhash.stat s"),
-		'0|0|t', 'a restart: begun anew, and it says so');
+		'0|0|t', 'a restart: counters and stats_reset begin anew');
 
 	# a session that is killed takes all with it, and the server goes on
 	look_up(5, 'a');
