@@ -32,27 +32,14 @@
 #include "space.h"
 #include "table.h"
 
-/* Segments the estimate looks at. */
+/* A sample has segments at 2^SAMPLE_BITS points at equal distances in the space of hashes. */
 #define SAMPLE_BITS		6
-
-/* What one segment has, lists included. */
-typedef struct SegmentCount
-{
-	uint64_t	slots;
-	uint64_t	used_slots;
-	uint64_t	plain;
-	uint64_t	elsewhere;
-	uint64_t	stash;
-	uint64_t	lists;
-	uint64_t	list_entries;
-	uint64_t	list_bytes;
-} SegmentCount;
 
 /* Count a list from its first buffer on; what has been counted counts when it is through. */
 static PmhResult
 count_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 {
-	SegmentCount *count = arg;
+	PmhFill    *fill = arg;
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListCircle circle = {0};
 	uint64_t	entries = 0;
@@ -72,9 +59,9 @@ count_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 		entries += n;
 		bytes += pmh_class_bytes(pmh_pointer_class(payload));
 	}
-	count->lists++;
-	count->list_entries += entries;
-	count->list_bytes += bytes;
+	fill->lists += fill->weight;
+	fill->list_entries += fill->weight * (double) entries;
+	fill->list_bytes += fill->weight * (double) bytes;
 	return PMH_OK;
 }
 
@@ -85,7 +72,7 @@ count_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 static PmhResult
 guess_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 {
-	SegmentCount *count = arg;
+	PmhFill    *fill = arg;
 	uint64_t	value[PMH_STEP_MAX];
 	uint32_t	class = pmh_pointer_class(pos.payload);
 	uint64_t	bytes = pmh_class_bytes(class);
@@ -100,31 +87,32 @@ guess_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 		return result;
 	if (pos.payload == 0 || list_bytes < bytes)
 		list_bytes = bytes;
-	count->lists++;
-	count->list_entries += n +
-		(list_bytes - bytes) / PMH_VALUE_LINE * PMH_VALUES_PER_LINE;
-	count->list_bytes += list_bytes;
+	fill->lists += fill->weight;
+	fill->list_entries += fill->weight * (double)
+		(n + (list_bytes - bytes) / PMH_VALUE_LINE * PMH_VALUES_PER_LINE);
+	fill->list_bytes += fill->weight * (double) list_bytes;
 	return PMH_OK;
 }
 
 /*
- * Entries with a hash below 'from' are left out: they have been counted, in the
- * first half of a split whose second half the directory does not name yet, or in
- * a segment that has been merged with its buddy since.
+ * Count a bucket of a copy.  Entries with a hash below 'from' are left out: they have been
+ * counted, in the first half of a split whose second half the directory does not name yet,
+ * or in a segment that has been merged with its buddy since.
  */
 static PmhResult
 count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
-			 uint32_t bucket, uint64_t from, PmhVisitList how, SegmentCount *count)
+			 uint32_t bucket, uint64_t from, PmhVisitList how, PmhFill *fill)
 {
 	uint32_t	hashing = snap->place.hashing;
+	double		weight = fill->weight;
 	uint32_t	plain;
 	uint32_t	pointers;
 	PmhResult	result = PMH_OK;
 
 	pmh_bucket_kinds(b, &plain, &pointers);
-	count->slots += PMH_SLOTS;
-	count->used_slots += pmh_state_count(pmh_bucket_state(b));
-	for (uint32_t m = plain | pointers; m != 0; m &= m - 1)
+	fill->slots += weight * PMH_SLOTS;
+	fill->used_slots += weight * pmh_state_count(pmh_bucket_state(b));
+	for (uint32_t m = plain | pointers; m != 0 && result == PMH_OK; m &= m - 1)
 	{
 		unsigned	slot = (unsigned) __builtin_ctz(m);
 		uint64_t	word = pmh_slot_load_word(b, slot);
@@ -132,110 +120,69 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
 
 		if (hash < from)
 			continue;
-		count->plain += !pmh_word_is_pointer(word);
-		count->elsewhere += pmh_home_bucket(hash, hashing) != bucket;
-		count->stash += bucket >= hashing;
-		if (result == PMH_OK && pmh_word_is_pointer(word))
+		fill->plain += pmh_word_is_pointer(word) ? 0 : weight;
+		fill->elsewhere += pmh_home_bucket(hash, hashing) != bucket ? weight : 0;
+		fill->stash += bucket >= hashing ? weight : 0;
+		if (pmh_word_is_pointer(word))
 			result = pmh_list_visit(t, snap, bucket, hash, pmh_word_payload(word),
-									UINT_MAX, how, count);
+									UINT_MAX, how, fill);
 	}
 	return result;
 }
 
 /*
- * Count the segment of a hash, as far as its entries are not below 'from';
- * *elem tells about it.  PMH_CANCELLED if the caller's hook says so: a table may have
- * a million.
+ * Count all segments, or a sample of them.  PMH_CANCELLED if the caller's hook says so:
+ * a table may have a million.
+ *
+ * The points of a sample meet a segment with a probability of 2^-depth, and so each one met
+ * stands for 2^depth.  A segment that several of them meet is counted once (its lists may
+ * be very long), and is all there is between them.
  */
 static PmhResult
-count_segment(PmhTable *t, uint64_t hash, uint64_t from,
-			  PmhBucket *copy, PmhVisitList how, uint64_t *elem, SegmentCount *count)
+count(PmhTable *t, bool sample, PmhVisitList how, PmhFill *fill)
 {
-	PmhSnapshot snap;
-	PmhResult	result;
-
-	if (pmh_wait_cancelled())
-		return pmh_fail_cancelled(t);
-	result = pmh_segment_read(t, hash, &snap, copy);
-	memset(count, 0, sizeof(*count));
-	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
-		result = count_bucket(t, &snap, &copy[b], b, from, how, count);
-	*elem = snap.place.elem;
-	return result;
-}
-
-/* Count a segment by its strategy.  An element has room for one that is none. */
-static PmhResult
-count_strategy(PmhTable *t, PmhStats *stats, uint64_t elem)
-{
-	switch (pmh_elem_strategy(elem))
-	{
-		case PMH_SINGLE:
-			stats->segments_single++;
-			return PMH_OK;
-		case PMH_TWO_CHOICE:
-			stats->segments_two_choice++;
-			return PMH_OK;
-		case PMH_STASH:
-			stats->segments_stash++;
-			return PMH_OK;
-	}
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-					"A directory element has an impossible strategy.");
-}
-
-static void
-add_segment(PmhStats *stats, uint64_t elem, const SegmentCount *count)
-{
-	uint32_t	depth = pmh_elem_depth(elem);
-
-	stats->segments++;
-	if (stats->segments == 1 || depth < stats->min_depth)
-		stats->min_depth = depth;
-	if (depth > stats->max_depth)
-		stats->max_depth = depth;
-	stats->entries += count->plain + count->list_entries;
-	stats->slots += count->slots;
-	stats->used_slots += count->used_slots;
-	stats->entries_elsewhere += count->elsewhere;
-	stats->entries_stash += count->stash;
-	stats->lists += count->lists;
-	stats->list_entries += count->list_entries;
-	stats->list_bytes += count->list_bytes;
-}
-
-static void *
-segment_copy(PmhTable *t)
-{
-	void	   *copy = malloc(PMH_MAX_SEGMENT_BYTES);
-
-	if (copy == NULL)
-		(void) pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory for a copy of a segment.");
-	return copy;
-}
-
-/* Walk all segments. */
-static PmhResult
-walk(PmhTable *t, PmhVisitList how, PmhStats *stats)
-{
-	PmhBucket  *copy = segment_copy(t);
+	PmhBucket  *copy = malloc(PMH_MAX_SEGMENT_BYTES);
 	PmhPosition at = {0};
-	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
+	PmhResult	result = PMH_OK;
 
+	memset(fill, 0, sizeof(*fill));
+	fill->min_depth = PMH_MAX_DEPTH;
+	if (copy == NULL)
+		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+						"There is no memory for a copy of a segment.");
 	while (result == PMH_OK && !at.through)
 	{
-		SegmentCount count;
-		uint64_t	elem;
+		PmhSnapshot snap;
+		uint64_t	from = at.next;
+		uint32_t	depth;
+		PmhStrategy strategy;
 
-		result = count_segment(t, at.next, at.next, copy, how, &elem, &count);
+		result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) :
+			pmh_segment_read(t, at.next, &snap, copy);
 		if (result != PMH_OK)
 			break;
-		result = count_strategy(t, stats, elem);
-		if (result != PMH_OK)
+		depth = pmh_elem_depth(snap.place.elem);
+		strategy = pmh_elem_strategy(snap.place.elem);
+		if (!pmh_strategy_exists(strategy))
+		{
+			result = pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+							  "A directory element has an impossible strategy.");
 			break;
-		add_segment(stats, elem, &count);
-		pmh_position_advance(&at, pmh_elem_depth(elem));
+		}
+		fill->min_depth = depth < fill->min_depth ? depth : fill->min_depth;
+		fill->max_depth = depth > fill->max_depth ? depth : fill->max_depth;
+		fill->weight = 1;
+		if (sample && depth > SAMPLE_BITS)
+		{
+			fill->weight = (double) (UINT64_C(1) << (depth - SAMPLE_BITS));
+			from = 0;
+			depth = SAMPLE_BITS;
+		}
+		fill->segments += fill->weight;
+		fill->of_strategy[strategy] += fill->weight;
+		for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
+			result = count_bucket(t, &snap, &copy[b], b, from, how, fill);
+		pmh_position_advance(&at, depth);
 	}
 	free(copy);
 	return result;
@@ -247,18 +194,33 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	const PmhRun *run;
 	uint64_t	blocks;
 	uint64_t	free_units;
+	PmhFill		fill;
 	PmhResult	result;
 
 	memset(stats, 0, sizeof(*stats));
-	result = pmh_conclude(table, walk(table, count_list, stats));
+	result = pmh_conclude(table, count(table, false, count_list, &fill));
 	if (result != PMH_OK)
 		return result;
+	stats->segments = (uint64_t) fill.segments;
+	stats->segments_single = (uint64_t) fill.of_strategy[PMH_SINGLE];
+	stats->segments_two_choice = (uint64_t) fill.of_strategy[PMH_TWO_CHOICE];
+	stats->segments_stash = (uint64_t) fill.of_strategy[PMH_STASH];
+	stats->min_depth = fill.min_depth;
+	stats->max_depth = fill.max_depth;
+	stats->entries = (uint64_t) (fill.plain + fill.list_entries);
+	stats->slots = (uint64_t) fill.slots;
+	stats->used_slots = (uint64_t) fill.used_slots;
+	stats->load_factor = fill.used_slots / fill.slots;
+	stats->entries_elsewhere = (uint64_t) fill.elsewhere;
+	stats->entries_stash = (uint64_t) fill.stash;
+	stats->lists = (uint64_t) fill.lists;
+	stats->list_entries = (uint64_t) fill.list_entries;
+	stats->list_bytes = (uint64_t) fill.list_bytes;
 	run = pmh_run(table);
 	pmh_space_figures(table, &blocks, &free_units);
 	stats->value_bytes = pm_load(&run->value_blocks) << PMH_BLOCK_SHIFT;
 	stats->file_bytes = blocks << PMH_BLOCK_SHIFT;
 	stats->used_bytes = stats->file_bytes - free_units * PMH_UNIT_SIZE;
-	stats->load_factor = (double) stats->used_slots / (double) stats->slots;
 	stats->global_depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword));
 	stats->splits = pm_load(&run->splits);
 	stats->grows = pm_load(&run->grows);
@@ -270,105 +232,19 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	return PMH_OK;
 }
 
-/*
- * Points at equal distances in the space of hashes meet a segment with a
- * probability of 2^-depth, and so each one met stands for 2^depth.  A segment that
- * several of them meet is counted once (its lists may be very long), and is all there
- * is between them.
- */
-static double
-stands_for(uint64_t elem)
-{
-	uint32_t	depth = pmh_elem_depth(elem);
-
-	return depth < SAMPLE_BITS ? 1 :
-		(double) (UINT64_C(1) << depth) / (1 << SAMPLE_BITS);
-}
-
-/* The point after this one that is not in the same segment. */
-static uint64_t
-next_point(uint64_t point, uint64_t elem)
-{
-	uint32_t	depth = pmh_elem_depth(elem);
-	uint32_t	shared = depth < SAMPLE_BITS ? SAMPLE_BITS - depth : 0;
-
-	return ((point >> shared) + 1) << shared;
-}
-
-/* Add what a segment has, as many times as it stands for. */
-static void
-add_weighted(PmhFill *fill, double weight, const SegmentCount *count)
-{
-	fill->segments += weight;
-	fill->slots += weight * (double) count->slots;
-	fill->used_slots += weight * (double) count->used_slots;
-	fill->entries += weight * (double) (count->plain + count->list_entries);
-	fill->lists += weight * (double) count->lists;
-	fill->list_entries += weight * (double) count->list_entries;
-	fill->list_bytes += weight * (double) count->list_bytes;
-}
-
-/* Count the segments at equal distances, for all. */
-static PmhResult
-sample(PmhTable *t, PmhVisitList how, PmhFill *fill)
-{
-	PmhBucket  *copy = segment_copy(t);
-	uint64_t	point = 0;
-	PmhResult	result = copy == NULL ? PMH_ERR_NO_MEMORY : PMH_OK;
-
-	while (result == PMH_OK && point < 1 << SAMPLE_BITS)
-	{
-		SegmentCount count;
-		uint64_t	elem;
-
-		result = count_segment(t, point << (64 - SAMPLE_BITS), 0, copy, how,
-							   &elem, &count);
-		if (result != PMH_OK)
-			break;
-		add_weighted(fill, stands_for(elem), &count);
-		point = next_point(point, elem);
-	}
-	free(copy);
-	return result;
-}
-
-/* A sample of a large table; all of a small one. */
-static PmhResult
-estimate(PmhTable *t, PmhVisitList how, PmhFill *fill)
-{
-	uint32_t	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
-	PmhStats	stats;
-	PmhResult	result;
-
-	memset(fill, 0, sizeof(*fill));
-	if (depth > SAMPLE_BITS)
-		return sample(t, how, fill);
-	memset(&stats, 0, sizeof(stats));
-	result = walk(t, how, &stats);
-	fill->segments = (double) stats.segments;
-	fill->slots = (double) stats.slots;
-	fill->used_slots = (double) stats.used_slots;
-	fill->entries = (double) stats.entries;
-	fill->lists = (double) stats.lists;
-	fill->list_entries = (double) stats.list_entries;
-	fill->list_bytes = (double) stats.list_bytes;
-	return result;
-}
-
 PmhResult
 pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 {
 	PmhFill		fill;
-	PmhResult	result;
+	PmhResult	result = count(table, true, guess_list, &fill);
 
 	*file_bytes = pmh_blocks(table) << PMH_BLOCK_SHIFT;
-	result = estimate(table, guess_list, &fill);
-	*entries = (uint64_t) fill.entries;
+	*entries = (uint64_t) (fill.plain + fill.list_entries);
 	return pmh_conclude(table, result);
 }
 
 PmhResult
 pmh_estimate_fill(PmhTable *t, PmhFill *fill)
 {
-	return estimate(t, count_list, fill);
+	return count(t, true, count_list, fill);
 }

@@ -9,18 +9,24 @@
 #define PMH_FIGURES_H
 
 #include "error.h"
-#include "table.h"
+#include "layout.h"
 
-/* How full the table is, by a sample of segments. */
+/* What a table has: counted, or by a sample of segments. */
 typedef struct PmhFill
 {
 	double		segments;
+	double		of_strategy[PMH_STASH + 1];
 	double		slots;
 	double		used_slots;
-	double		entries;		/* in slots and lists */
+	double		plain;			/* entries in slots */
+	double		elsewhere;		/* entries and pointers that are not in their home bucket */
+	double		stash;			/* of these, in stash buckets */
 	double		lists;
 	double		list_entries;
 	double		list_bytes;
+	double		weight;			/* of the segment that is being counted */
+	uint32_t	min_depth;
+	uint32_t	max_depth;
 } PmhFill;
 
 /* Estimate it.  PMH_OK or a real error. */
