@@ -11,7 +11,7 @@
  * autovacuum or wait for a VACUUM.  So anything may be going on, and three things
  * are checked:
  *
- *	1. The structure of the file (pmh_check_until).  What only shows while there
+ *	1. The structure of the file (pmh_check).  What only shows while there
  *	   are no writers, that is the space map and the free lists, is left out.
  *
  *	2. Every row that a snapshot sees and that is to be indexed has exactly one
@@ -759,8 +759,7 @@ check_structure(CheckState *state)
 
 	for (;;)
 	{
-		result = pmh_check_until(state->file->table, false, note_structure,
-								 must_stop, state);
+		result = pmh_check(state->file->table, false, note_structure, must_stop, state);
 		if (result != PMH_DONE)
 			break;
 		CHECK_FOR_INTERRUPTS();

@@ -16,7 +16,6 @@
 
 #include "bucket.h"
 #include "buffer.h"
-#include "check.h"
 #include "crc.h"
 #include "cursor.h"
 #include "directory.h"
@@ -46,8 +45,28 @@
 /* So often at most does the check begin with a list that changes. */
 #define MOST_WALKS		10
 
-void
-pmh_check_finding(PmhCheck *c, uint64_t offset, const char *text, ...)
+typedef struct PmhCheck
+{
+	PmhTable   *t;
+	bool		exclusive;
+	PmhReport	report;
+	PmhStop		stop;			/* or NULL */
+	void	   *arg;
+	uint64_t	findings;
+	uint64_t	blocks;			/* live.blocks when we began */
+	uint8_t    *units;			/* per block: units something claims; if exclusive */
+	uint64_t   *grains;			/* bit per grain: claimed by a value buffer; likewise */
+	PmhBucket  *copy;			/* of a segment */
+	uint64_t   *keys;			/* hashes of pointer slots of a segment */
+	size_t		nkeys;
+} PmhCheck;
+
+/* Report something found; text: a printf format for a sentence. */
+static void finding(PmhCheck *c, uint64_t offset, const char *text, ...)
+			__attribute__((format(printf, 3, 4)));
+
+static void
+finding(PmhCheck *c, uint64_t offset, const char *text, ...)
 {
 	char		sentence[256];
 	va_list		args;
@@ -60,13 +79,60 @@ pmh_check_finding(PmhCheck *c, uint64_t offset, const char *text, ...)
 		c->report(c->arg, offset, sentence);
 }
 
-PmhResult
-pmh_check_absorb(PmhCheck *c, PmhResult result)
+/* What a function of the engine found damaged is a finding, not a failure. */
+static PmhResult
+absorb(PmhCheck *c, PmhResult result)
 {
 	if (result != PMH_ERR_CORRUPT)
 		return result;
-	pmh_check_finding(c, c->t->error.offset, "%s", c->t->error.detail);
+	finding(c, c->t->error.offset, "%s", c->t->error.detail);
 	return PMH_OK;
+}
+
+/* ---- what claims space ---- */
+
+/* Claim units of a block for something; complain if they are claimed already. */
+static void
+claim_units(PmhCheck *c, uint64_t block, uint32_t mask, const char *what)
+{
+	if (block >= c->blocks)
+	{
+		finding(c, block << PMH_BLOCK_SHIFT, "%s lies beyond the end of the file.", what);
+		return;
+	}
+	if ((c->units[block] & mask) != 0)
+		finding(c, block << PMH_BLOCK_SHIFT,
+				"%s lies in block %llu, where something else is as well.", what,
+				(unsigned long long) block);
+	c->units[block] |= (uint8_t) mask;
+}
+
+/* Does an offset, that a buffer may have, lie in a value block? */
+static bool
+in_value_block(const PmhCheck *c, uint64_t offset)
+{
+	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
+
+	return block < c->blocks &&
+		(pm_load(pmh_space_kind(c->t, block)) & PMH_KIND_MASK) == PMH_KIND_VALUES;
+}
+
+/* Claim the bytes of a buffer; false if some of them are claimed already. */
+static bool
+claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len)
+{
+	uint64_t	end = (offset + len) / PMH_GRAIN;
+	bool		free = true;
+
+	PMH_ASSERT(offset % PMH_GRAIN == 0 && end <= c->blocks * (PMH_BLOCK_SIZE / PMH_GRAIN));
+	for (uint64_t grain = offset / PMH_GRAIN; grain < end; grain++)
+	{
+		uint64_t	bit = UINT64_C(1) << (grain % 64);
+
+		free = free && (c->grains[grain / 64] & bit) == 0;
+		c->grains[grain / 64] |= bit;
+	}
+	return free;
 }
 
 /* ---- header ---- */
@@ -81,18 +147,15 @@ check_format(PmhCheck *c)
 	crc = format.crc;
 	format.crc = 0;
 	if (format.magic != PMH_MAGIC)
-		pmh_check_finding(c, PMH_FORMAT_OFFSET, "The magic number is wrong.");
+		finding(c, PMH_FORMAT_OFFSET, "The magic number is wrong.");
 	if (format.version != PMH_FORMAT_VERSION)
-		pmh_check_finding(c, PMH_FORMAT_OFFSET,
-						  "The format version is %u.", format.version);
+		finding(c, PMH_FORMAT_OFFSET, "The format version is %u.", format.version);
 	if (crc != pmh_crc32c(&format, sizeof(format)))
-		pmh_check_finding(c, PMH_FORMAT_OFFSET,
-						  "The checksum of the format header does not match.");
+		finding(c, PMH_FORMAT_OFFSET, "The checksum of the format header does not match.");
 	if (format.segment_buckets != PMH_SEGMENT_BUCKETS ||
 		format.bucket_size != PMH_BUCKET_SIZE || format.slots != PMH_SLOTS ||
 		format.stash_buckets != PMH_STASH_BUCKETS || format.file_id != c->t->file_id)
-		pmh_check_finding(c, PMH_FORMAT_OFFSET,
-						  "The geometry or the identity has changed.");
+		finding(c, PMH_FORMAT_OFFSET, "The geometry or the identity has changed.");
 }
 
 /* Live words; false if the directory cannot be read at all. */
@@ -118,27 +181,27 @@ check_live(PmhCheck *c)
 	size = pmh_directory_size(depth);
 
 	if (c->exclusive && pm_load(&live->dirlog.count) != 0)
-		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
-				"The directory log is not empty.");
+		finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog), "The directory log is not empty.");
 	if (depth > PMH_MAX_DEPTH || offset % PMH_LINE != 0 ||
 		offset < PMH_SMALL_DIR_OFFSET(0) ||
 		offset + size > blocks << PMH_BLOCK_SHIFT)
 	{
-		pmh_check_finding(c, PMH_LIVE_OFFSET, "The directory word is impossible.");
+		finding(c, PMH_LIVE_OFFSET, "The directory word is impossible.");
 		return false;
 	}
 	if (depth > PMH_SMALL_DIR_DEPTH)
 	{
 		if (offset % PMH_BLOCK_SIZE != 0)
-			pmh_check_finding(c, PMH_LIVE_OFFSET,
-							  "The directory does not begin with a block.");
+			finding(c, PMH_LIVE_OFFSET, "The directory does not begin with a block.");
 		if (c->exclusive)
-			pmh_check_claim_extent(c, offset >> PMH_BLOCK_SHIFT,
-					  (size + PMH_BLOCK_SIZE - 1) >> PMH_BLOCK_SHIFT,
-					  "The directory");
+		{
+			for (uint64_t block = offset >> PMH_BLOCK_SHIFT;
+				 block << PMH_BLOCK_SHIFT < offset + size; block++)
+				claim_units(c, block, PMH_BLOCK_USED, "The directory");
+		}
 	}
 	else if (offset != PMH_SMALL_DIR_OFFSET(0) && offset != PMH_SMALL_DIR_OFFSET(1))
-		pmh_check_finding(c, PMH_LIVE_OFFSET, "The small directory is not in its place.");
+		finding(c, PMH_LIVE_OFFSET, "The small directory is not in its place.");
 	return true;
 }
 
@@ -151,15 +214,15 @@ claim_segment(PmhCheck *c, uint64_t elem)
 	uint64_t	ext = pmh_elem_ext_unit(elem);
 
 	if (pmh_elem_has_main(elem))
-		pmh_check_claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
+		claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
 	if (units > 0)
 	{
 		uint32_t	mask = ((1u << units) - 1) << (ext % PMH_UNITS_PER_BLOCK);
 
-		pmh_check_claim_units(c, ext / PMH_UNITS_PER_BLOCK, mask & 0xff,
+		claim_units(c, ext / PMH_UNITS_PER_BLOCK, mask & 0xff,
 					"The extension of a segment");
 		if (mask >> PMH_UNITS_PER_BLOCK != 0)
-			pmh_check_claim_units(c, ext / PMH_UNITS_PER_BLOCK + 1,
+			claim_units(c, ext / PMH_UNITS_PER_BLOCK + 1,
 						mask >> PMH_UNITS_PER_BLOCK,
 						"The extension of a segment");
 	}
@@ -197,9 +260,8 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 
 		if (local > depth)
 		{
-			pmh_check_finding(c, offset,
-							  "Directory element %llu has an impossible depth.",
-							  (unsigned long long) (first + i));
+			finding(c, offset, "Directory element %llu has an impossible depth.",
+					(unsigned long long) (first + i));
 			i++;
 			continue;
 		}
@@ -207,20 +269,18 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 		start = (first + i) & ~(group - 1);
 		end = start + group < first + n ? start + group : first + n;
 		if (!pmh_elem_sane(elem[i], start, depth, piece->blocks))
-			pmh_check_finding(c, offset, "Directory element %llu is impossible.",
+			finding(c, offset, "Directory element %llu is impossible.",
 					(unsigned long long) (first + i));
 		else if (start < first + i && i > 0)
-			pmh_check_finding(c, offset,
-							  "Directory element %llu does not begin a segment.",
-							  (unsigned long long) (first + i));
+			finding(c, offset, "Directory element %llu does not begin a segment.",
+					(unsigned long long) (first + i));
 		else if (c->exclusive && start == first + i)
 			claim_segment(c, elem[i]);
 		for (i++; first + i < end && elem[i] == elem[i - 1]; i++)
 			;
 		if (first + i < end)
-			pmh_check_finding(c, dir_offset + (first + i) * sizeof(uint64_t),
-					"Directory element %llu differs from its neighbour of the same "
-					"segment.",
+			finding(c, dir_offset + (first + i) * sizeof(uint64_t),
+					"Directory element %llu differs from its neighbour of the same segment.",
 					(unsigned long long) (first + i));
 	}
 }
@@ -274,7 +334,7 @@ check_directory(PmhCheck *c)
 		PmhResult	result = read_directory_piece(c, first, &piece);
 
 		if (result != PMH_OK)
-			return pmh_check_absorb(c, result);
+			return absorb(c, result);
 		PMH_STOP_POINT("check_before_elements");
 		if (piece.n == 0)
 			return PMH_OK;
@@ -291,17 +351,16 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 	uint32_t	class = pmh_pointer_class(payload);
 	uint64_t	offset = pmh_pointer_offset(payload);
 
-	if (!pmh_check_claim_bytes(c, offset, pmh_class_bytes(class)))
-		pmh_check_finding(c, offset, "The value buffer at offset %llu is used twice.",
+	if (!claim_bytes(c, offset, pmh_class_bytes(class)))
+		finding(c, offset, "The value buffer at offset %llu is used twice.",
 				(unsigned long long) offset);
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 	{
 		const PmhValueLine *line = pmh_buffer_line(c->t, payload, i);
 
 		if ((line->state & PMH_LINE_OCCUPIED & ~pmh_line_cells(payload, i)) != 0)
-			pmh_check_finding(c, pmh_line_offset(payload, i),
-					"A line of the value buffer at offset %llu tells of more values than "
-					"it holds.",
+			finding(c, pmh_line_offset(payload, i),
+					"A line of the value buffer at offset %llu tells of more values than it holds.",
 					(unsigned long long) offset);
 		for (uint32_t left = line->state & pmh_line_cells(payload, i); left != 0;
 			 left &= left - 1)
@@ -309,7 +368,7 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 			unsigned	cell = (unsigned) __builtin_ctz(left);
 
 			if (pmh_line_value(line, cell) > PMH_VALUE_MAX)
-				pmh_check_finding(c, pmh_line_offset(payload, i),
+				finding(c, pmh_line_offset(payload, i),
 						"A value in the value buffer at offset %llu is too large.",
 						(unsigned long long) offset);
 		}
@@ -331,11 +390,10 @@ check_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 		uint32_t	n;
 		PmhResult	result;
 
-		if (c->exclusive && !pmh_check_in_value_block(c, offset))
+		if (c->exclusive && !in_value_block(c, offset))
 		{
-			pmh_check_finding(c, offset,
-							  "The value buffer at offset %llu is in no value block.",
-							  (unsigned long long) offset);
+			finding(c, offset, "The value buffer at offset %llu is in no value block.",
+					(unsigned long long) offset);
 			return PMH_OK;
 		}
 		if (pmh_list_is_circle(t, &circle, &pos))
@@ -344,7 +402,7 @@ check_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
 		if (result != PMH_OK)
 			return result;
 		if (n == 0)
-			pmh_check_finding(c, offset, "The value buffer at offset %llu is empty.",
+			finding(c, offset, "The value buffer at offset %llu is empty.",
 					(unsigned long long) offset);
 		if (c->exclusive)
 			check_buffer_alone(c, payload);
@@ -399,19 +457,6 @@ misplaced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t 
 		"in its second bucket without its home telling so";
 }
 
-/* Note that a key has a pointer slot; false if it has one already. */
-static bool
-note_pointer(PmhCheck *c, uint64_t hash)
-{
-	for (size_t i = 0; i < c->nkeys; i++)
-	{
-		if (c->keys[i] == hash)
-			return false;
-	}
-	c->keys[c->nkeys++] = hash;
-	return true;
-}
-
 static PmhResult
 check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 {
@@ -423,20 +468,22 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	PmhResult	result;
 
 	if (wrong != NULL)
-		pmh_check_finding(c, offset,
-						  "Slot %u of the bucket at offset %llu holds an entry %s.",
-						  slot, (unsigned long long) offset, wrong);
+		finding(c, offset, "Slot %u of the bucket at offset %llu holds an entry %s.", slot,
+				(unsigned long long) offset, wrong);
 	if (!pmh_word_is_pointer(word))
 		return PMH_OK;
 	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)
-		pmh_check_finding(c, offset,
-						  "The bucket at offset %llu holds a pointer without telling so.",
-						  (unsigned long long) offset);
-	if (!note_pointer(c, hash))
-		pmh_check_finding(c, offset,
-						  "Slot %u of the bucket at offset %llu is the second pointer "
-						  "of its key.",
-						  slot, (unsigned long long) offset);
+		finding(c, offset, "The bucket at offset %llu holds a pointer without telling so.",
+				(unsigned long long) offset);
+	for (size_t i = 0; i < c->nkeys; i++)
+	{
+		if (c->keys[i] == hash)
+			finding(c, offset,
+					"Slot %u of the bucket at offset %llu is the second pointer of its key.",
+					slot, (unsigned long long) offset);
+	}
+	PMH_ASSERT(c->nkeys < MAX_POINTERS);
+	c->keys[c->nkeys++] = hash;
 
 	/*
 	 * A list whose buffers leave it time and again before it has been walked has a writer
@@ -444,7 +491,7 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	 */
 	result = pmh_list_visit(c->t, snap, bucket, hash, pmh_word_payload(word), MOST_WALKS,
 							check_list, c);
-	return result == PMH_RETRY ? PMH_OK : pmh_check_absorb(c, result);
+	return result == PMH_RETRY ? PMH_OK : absorb(c, result);
 }
 
 /* Check the segment at a position, and go on to the one after it. */
@@ -462,7 +509,7 @@ check_segment(PmhCheck *c, PmhPosition *at)
 		depth = pmh_elem_depth(snap.place.elem);
 	pmh_position_advance(at, depth);
 	if (result != PMH_OK)
-		return pmh_check_absorb(c, result);
+		return absorb(c, result);
 	c->nkeys = 0;
 	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
 	{
@@ -489,6 +536,122 @@ check_segments(PmhCheck *c)
 	return result;
 }
 
+/* ---- space ---- */
+
+/* Claim the value blocks. */
+static void
+check_value_blocks(PmhCheck *c)
+{
+	uint64_t	all = 0;
+	uint64_t	old = 0;
+
+	for (uint64_t block = 0; block < c->blocks; block++)
+	{
+		uint8_t		kind = pm_load(pmh_space_kind(c->t, block));
+
+		if ((kind & PMH_KIND_MASK) == PMH_KIND_VALUES)
+		{
+			claim_units(c, block, PMH_BLOCK_USED, "A value block");
+			all++;
+			old += (kind & PMH_ROOM_MASK) >= PMH_ROOM_SEEN;
+		}
+		else if (kind != 0)
+			finding(c, block << PMH_BLOCK_SHIFT,
+					"The kind of block %llu is damaged in the space map.",
+					(unsigned long long) block);
+	}
+	if (all != pm_load(&pmh_run(c->t)->value_blocks) ||
+		old != pm_load(&pmh_run(c->t)->old_blocks))
+		finding(c, PMH_RUN_OFFSET,
+				"There are %llu value blocks, %llu of an earlier server life; the header says something else.",
+				(unsigned long long) all, (unsigned long long) old);
+}
+
+/*
+ * Do the bitmaps of a value block agree with the lists?  *lost: bytes that are marked as
+ * used and belong to no list.
+ */
+static void
+check_grains(PmhCheck *c, uint64_t block, uint64_t *lost)
+{
+	const PmhValueBlock *b = pmh_at(c->t, block << PMH_BLOCK_SHIFT);
+	const uint64_t *found = &c->grains[block * PMH_GRAIN_WORDS];
+	unsigned	room = pm_load(pmh_space_kind(c->t, block)) & PMH_ROOM_MASK;
+	uint64_t	in_use = 0;
+
+	if (room == PMH_ROOM_OLD)
+		return;
+	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
+	{
+		uint64_t	head = i == 0 ? (UINT64_C(1) << PMH_HEAD_GRAINS) - 1 : 0;
+		uint64_t	used = pm_load(&b->used[i]);
+
+		in_use |= (found[i] | head) & ~used;
+		if (room < PMH_ROOM_SEEN)
+			*lost += PMH_GRAIN *
+				(uint64_t) __builtin_popcountll(used & ~(found[i] | head));
+	}
+	if (in_use != 0)
+		finding(c, block << PMH_BLOCK_SHIFT,
+				"Value block %llu says that something is free which is in use.",
+				(unsigned long long) block);
+}
+
+static void
+check_all_grains(PmhCheck *c)
+{
+	uint64_t	lost = 0;
+	uint64_t	where = 0;
+
+	for (uint64_t block = 1; block < c->blocks; block++)
+	{
+		if (!in_value_block(c, block << PMH_BLOCK_SHIFT))
+			continue;
+		check_grains(c, block, &lost);
+		if (lost > 0 && where == 0)
+			where = block;
+	}
+	if (lost > 0 && pm_load(&pmh_run(c->t)->values_lost) == 0)
+		finding(c, where << PMH_BLOCK_SHIFT,
+				"%llu bytes of value blocks are neither in use nor free.",
+				(unsigned long long) lost);
+}
+
+/* Does the space map say what we have found? */
+static void
+check_space_map(PmhCheck *c)
+{
+	uint64_t	free_units = 0;
+
+	for (uint64_t block = 0; block < c->blocks; block++)
+	{
+		uint8_t		claimed = c->units[block];
+		uint8_t		used = pm_load(pmh_space_map(c->t, block));
+
+		if (pmh_space_reserved(block) != 0)
+		{
+			if ((claimed & pmh_space_reserved(block)) != 0)
+				finding(c, block << PMH_BLOCK_SHIFT,
+						"Block %llu belongs to the space map and to something else.",
+						(unsigned long long) block);
+			claimed |= pmh_space_reserved(block);
+		}
+		if ((claimed & ~used) != 0)
+			finding(c, block << PMH_BLOCK_SHIFT,
+					"Block %llu is in use, the space map says it is free.",
+					(unsigned long long) block);
+		if ((used & ~claimed) != 0)
+			finding(c, block << PMH_BLOCK_SHIFT,
+					"Block %llu is not in use, the space map says it is.",
+					(unsigned long long) block);
+		free_units += PMH_UNITS_PER_BLOCK - (unsigned) __builtin_popcount(used);
+	}
+	if (free_units != pm_load(&pmh_run(c->t)->free_units))
+		finding(c, PMH_RUN_OFFSET, "The space map has %llu free units, the header says %llu.",
+				(unsigned long long) free_units,
+				(unsigned long long) pm_load(&pmh_run(c->t)->free_units));
+}
+
 /* ---- putting it together ---- */
 
 static PmhResult
@@ -500,8 +663,8 @@ begin(PmhCheck *c)
 
 	result = pmh_map_all(t);
 	if (result == PMH_ERR_CORRUPT)
-		pmh_check_finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
-						  "The length of the file is damaged in its header.");
+		finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
+				"The length of the file is damaged in its header.");
 	if (result != PMH_OK)
 		return result;
 	/* The file may be longer, if the system went down while it grew. */
@@ -521,34 +684,18 @@ begin(PmhCheck *c)
 	return PMH_OK;
 }
 
-static void
-end(PmhCheck *c)
-{
-	free(c->copy);
-	free(c->keys);
-	free(c->units);
-	free(c->grains);
-}
-
 PmhResult
-pmh_check(PmhTable *table, bool exclusive, PmhReport report, void *arg)
+pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop, void *arg)
 {
-	return pmh_check_until(table, exclusive, report, NULL, arg);
-}
-
-PmhResult
-pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
-				void *arg)
-{
-	PmhCheck		c = {.t = table, .exclusive = exclusive, .report = report,
-	.stop = stop, .arg = arg};
+	PmhCheck	c = {.t = table, .exclusive = exclusive, .report = report,
+		.stop = stop, .arg = arg};
 	PmhResult	result = begin(&c);
 
 	if (result == PMH_OK)
 	{
 		check_format(&c);
 		if (exclusive)
-			pmh_check_value_blocks(&c);
+			check_value_blocks(&c);
 		if (check_live(&c))
 		{
 			result = check_directory(&c);
@@ -556,48 +703,33 @@ pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 				result = check_segments(&c);
 		}
 		if (result == PMH_OK && exclusive)
-			pmh_check_space(&c);
+		{
+			check_all_grains(&c);
+			check_space_map(&c);
+		}
 	}
-	end(&c);
+	free(c.copy);
+	free(c.keys);
+	free(c.units);
+	free(c.grains);
 	result = pmh_conclude(table, result);
-	if (result != PMH_OK)
-		return result;
-	if (c.findings > 0)
+	if (result == PMH_OK && c.findings > 0)
 		return pmh_fail(table, PMH_ERR_CORRUPT, 0, 0,
 						"The check has found %llu faults.",
 						(unsigned long long) c.findings);
-	return PMH_OK;
-}
-
-/* Give a list, a buffer at a time.  PMH_RETRY: a buffer has left it. */
-static PmhResult
-give_list(PmhTable *t, uint64_t hash, const PmhProbe *probe, const PmhPieces *pieces)
-{
-	uint64_t	value[PMH_STEP_MAX];
-	PmhListPosition pos = pmh_list_at(t, probe->list, probe->list_version);
-	PmhListCircle circle = {0};
-
-	while (pos.payload != 0)
-	{
-		uint32_t	n = 0;
-		PmhResult	result;
-
-		if (pmh_list_is_circle(t, &circle, &pos))
-			return pmh_list_circle(t, probe->list);
-		result = pmh_list_whole(t, hash, &pos, value, &n);
-		if (result != PMH_OK)
-			return result;
-		pieces->give(pieces->arg, value, n);
-	}
-	return PMH_OK;
+	return result;
 }
 
 /*
- * Give the plain entries, then the list; PMH_RETRY if it has changed meanwhile.
+ * Give the plain entries, then the list, a buffer at a time; PMH_RETRY if that has changed
+ * meanwhile.
  */
 static PmhResult
 give_repeats(PmhTable *t, uint64_t hash, const PmhPieces *pieces)
 {
+	uint64_t	value[PMH_STEP_MAX];
+	PmhListCircle circle = {0};
+	PmhListPosition pos;
 	PmhProbe	probe;
 	PmhResult	result = pmh_probe(t, hash, &probe);
 
@@ -605,7 +737,19 @@ give_repeats(PmhTable *t, uint64_t hash, const PmhPieces *pieces)
 		return result;
 	if (probe.n > 0)
 		pieces->give(pieces->arg, probe.value, probe.n);
-	return give_list(t, hash, &probe, pieces);
+	pos = pmh_list_at(t, probe.list, probe.list_version);
+	while (pos.payload != 0)
+	{
+		uint32_t	n = 0;
+
+		if (pmh_list_is_circle(t, &circle, &pos))
+			return pmh_list_circle(t, probe.list);
+		result = pmh_list_whole(t, hash, &pos, value, &n);
+		if (result != PMH_OK)
+			return result;
+		pieces->give(pieces->arg, value, n);
+	}
+	return PMH_OK;
 }
 
 PmhResult

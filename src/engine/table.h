@@ -586,19 +586,13 @@ extern PmhResult pmh_estimate(PmhTable *table, uint64_t *entries,
  * Check the structure: header, directory, every bucket, every list, the free
  * map against what is reachable.  report() gets one complete sentence per
  * finding; the result is PMH_ERR_CORRUPT if there was any.  Needs no writer
- * at work for the free map part (exclusive), else passes that over.
+ * at work for the free map part (exclusive), else passes that over.  stop(arg), unless
+ * that is NULL, is called before each segment; if it says so the result is PMH_DONE.
  */
 typedef void (*PmhReport) (void *arg, uint64_t offset, const char *finding);
-extern PmhResult pmh_check(PmhTable *table, bool exclusive, PmhReport report,
-						   void *arg);
-
-/*
- * The same for callers that may be called off: stop(arg) is called before each
- * segment, and if it says so the result is PMH_DONE.
- */
 typedef bool (*PmhStop) (void *arg);
-extern PmhResult pmh_check_until(PmhTable *table, bool exclusive,
-								 PmhReport report, PmhStop stop, void *arg);
+extern PmhResult pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
+						   void *arg);
 
 /*
  * All values of hash as pmh_lookup gives them, but in no order, piece by piece, with no

@@ -90,7 +90,7 @@ static const char *
 check_structure(Image *im)
 {
 	bool		any = false;
-	PmhResult	result = pmh_check(im->table, true, keep_finding, &any);
+	PmhResult	result = pmh_check(im->table, true, keep_finding, NULL, &any);
 
 	if (any)
 		return wrong;

@@ -55,7 +55,7 @@ found(PmhTable *t, const char *words)
 {
 	Expected	e = {words, 0, 0};
 
-	CHECK(pmh_check(t, true, expect, &e) == PMH_ERR_CORRUPT);
+	CHECK(pmh_check(t, true, expect, NULL, &e) == PMH_ERR_CORRUPT);
 	if (!CHECK(e.matching > 0))
 		fprintf(stderr, "no finding with \"%s\" among %d\n", words, e.all);
 }
@@ -532,8 +532,8 @@ directory_elsewhere(PmhTable *t)
 static void
 check_sound(PmhTable *t)
 {
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
-	CHECK(pmh_check(t, false, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK(pmh_check(t, false, fixture_report, NULL, NULL) == PMH_OK);
 }
 
 int

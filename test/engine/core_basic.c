@@ -92,7 +92,7 @@ check_structure(PmhTable *t, const Model *m)
 {
 	PmhStats	stats;
 
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == m->pairs);
 }

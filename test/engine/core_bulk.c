@@ -141,7 +141,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	load(t, entry, n, expected, fill);
 	check_found(t, entry, n);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == n);
 	printf("%s, %lu entries: %.2f bytes each, %.2f of the slots used in %lu segments (%lu/%lu/%lu)\n",
@@ -168,7 +168,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 		REQUIRE(pmh_delete(t, entry[i].hash, entry[i].value) == PMH_OK);
 	qsort(entry + more, n, sizeof(PmhEntry), fixture_compare_entries);
 	check_found(t, entry + more, n);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 	unlink(path);
 	free(entry);
@@ -196,7 +196,7 @@ run_abandon(void)
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == 0);
 	CHECK(stats.segments == 1);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	REQUIRE(pmh_insert(t, 1, 2, false) == PMH_OK);
 	pmh_close(t);
 	unlink(path);

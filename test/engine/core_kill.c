@@ -102,7 +102,7 @@ verify(uint64_t instance, uint64_t from)
 
 	pmh_locks_init(env.locks, FIXTURE_STRIPES);
 	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 
 	/* The model follows the child; the interrupted operation may be in or not. */
 	for (uint64_t i = from; i < *done; i++)

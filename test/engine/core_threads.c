@@ -193,7 +193,7 @@ test_concurrent(void)
 	workers_stop(reader, READERS, reading);
 	for (unsigned i = 0; i < WRITERS; i++)
 		check_writer(t, i);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 }
 
@@ -284,7 +284,7 @@ test_after_kill(void)
 	pmh_locks_init(env.locks, FIXTURE_STRIPES);
 	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
 	CHECK(recovered);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	for (int i = 0; i < 20000; i++)
 		read_some(t, &seed, &values);
 	for (unsigned i = 1; i < WRITERS; i++)

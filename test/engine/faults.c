@@ -259,7 +259,7 @@ static PmhResult
 do_check(PmhTable *t, uint64_t *seed)
 {
 	(void) seed;
-	return pmh_check(t, false, NULL, NULL);
+	return pmh_check(t, false, NULL, NULL, NULL);
 }
 
 /* Fills the table that is there: allowed as long as no process looks at it. */

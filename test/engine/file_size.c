@@ -48,13 +48,13 @@ finish(PmhTable *t, uint64_t n, uint64_t keys)
 	}
 	CHECK(found == n);
 	pmh_values_free(&values);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 	bytes = fixture_file_size(path);
 
 	/* What recovery finds is the same. */
 	t = fixture_open(path, 2);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 	CHECK(fixture_file_size(path) == bytes);
 	return bytes;

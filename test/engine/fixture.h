@@ -249,7 +249,7 @@ fixture_report(void *arg, uint64_t offset, const char *finding)
 static inline PmhResult
 fixture_check(PmhTable *t)
 {
-	return pmh_check(t, false, fixture_report, NULL);
+	return pmh_check(t, false, fixture_report, NULL, NULL);
 }
 
 /* Begin a shrink, and leave it at that. */

@@ -262,7 +262,7 @@ test_kinds(void)
 		}
 		t = fixture_open(path, 2);
 		CHECK(all_right(t));
-		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+		CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 		pmh_close(t);
 	}
 }
@@ -320,7 +320,7 @@ test_writers(void)
 		CHECK(pmh_delete(t, hash, LIST_KEYS + 1) == PMH_ERR_CORRUPT);
 		dir[i] = elem;
 		CHECK(all_right(t));
-		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+		CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 		pmh_close(t);
 	}
 }
@@ -349,7 +349,7 @@ test_length_in_use(void)
 			fprintf(stderr, "bit %u of the length: the file is cut\n", bit);
 		*word = was;
 		CHECK(all_right(t));
-		CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+		CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 		pmh_close(t);
 	}
 }

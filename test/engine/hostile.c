@@ -356,7 +356,7 @@ sweep_all(PmhTable *t, const Pattern *p, uint64_t from, uint64_t below)
 static void
 is_sound(PmhTable *t)
 {
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 }
 
 static void

@@ -198,7 +198,7 @@ test_sweep(bool repeats)
 	CHECK(pmh_stats(t, &stats) == PMH_OK && stats.entries == VALUES - sum);
 	if (!CHECK(most <= (repeats ? MOST_BYTES - MEMORY / 2 * 3 : MOST_BYTES) + (1 << 20)))
 		fprintf(stderr, "  %zu bytes for %zu values\n", most, (size_t) VALUES);
-	CHECK(pmh_check(t, true, NULL, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, NULL, NULL, NULL) == PMH_OK);
 	free(dead);
 	end(t);
 }
@@ -295,7 +295,7 @@ test_changes(size_t memory)
 	}
 	CHECK(twice == 0);
 	CHECK(missed == 0);
-	CHECK(pmh_check(t, true, NULL, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, NULL, NULL, NULL) == PMH_OK);
 	pmh_cursor_free(&cursor);
 	end(t);
 }

@@ -96,7 +96,7 @@ static void
 end(PmhTable *t)
 {
 	check_size(t);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 }
 

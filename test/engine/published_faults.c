@@ -81,7 +81,7 @@ has_keys(PmhTable *t, uint64_t n)
 static void
 sound(PmhTable *t)
 {
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 }
 
 static uint32_t

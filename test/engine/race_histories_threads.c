@@ -1016,7 +1016,7 @@ check_table(PmhStats *sum)
 	PmhTable   *t = open_table();
 	PmhStats	stats;
 
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	sum->splits += stats.splits;
 	sum->grows += stats.grows;

@@ -366,7 +366,7 @@ do_figures(PmhTable *t)
 
 	CHECK(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(pmh_estimate(t, &entries, &bytes) == PMH_OK);
-	CHECK(pmh_check(t, false, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, false, fixture_report, NULL, NULL) == PMH_OK);
 }
 
 static PmhTable *
@@ -442,7 +442,7 @@ end_file(void)
 		for (uint64_t key = 0; key < next_key; key++)
 			expect_key(handle[i], key);
 	}
-	CHECK(pmh_check(handle[0], true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(handle[0], true, fixture_report, NULL, NULL) == PMH_OK);
 	for (unsigned i = 0; i < HANDLES; i++)
 		pmh_close(handle[i]);
 	unlink(path);

@@ -247,7 +247,7 @@ check_keys(void)
 	}
 	pmh_values_free(&values);
 	if (!CHECK(wrong == 0) ||
-		!CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK))
+		!CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK))
 	{
 		fprintf(stderr, "  seed %llu: %llu values are wrong: %s\n",
 				(unsigned long long) file_seed, (unsigned long long) wrong,

@@ -524,7 +524,7 @@ static void
 check_all(Found *found)
 {
 	(void) found;
-	(void) ok(self, pmh_check(self, false, fixture_report, NULL), PMH_OK);
+	(void) ok(self, pmh_check(self, false, fixture_report, NULL, NULL), PMH_OK);
 }
 
 /* Values of our own go in, and out again in steps, with pauses between these. */
@@ -662,7 +662,7 @@ main(int argc, char **argv)
 		for (unsigned i = 0; i < OPERATIONS; i++)
 			one_operation(&found);
 		doing = "check at the end";
-		(void) ok(others, pmh_check(others, true, fixture_report, NULL), PMH_OK);
+		(void) ok(others, pmh_check(others, true, fixture_report, NULL, NULL), PMH_OK);
 		pmh_close(self);
 		pmh_close(others);
 	}

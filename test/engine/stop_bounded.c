@@ -407,7 +407,7 @@ shrink_beside_others(void)
 	CHECK(result == PMH_DONE && shrink.bytes_after < shrink.bytes_before * 3 / 4);
 	noisy = false;
 	pmh_shrink_end(t, &shrink);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 }
 
@@ -580,7 +580,7 @@ wait_is_given_up(PmhTable *t, uint64_t *lock, PmhResult (*call) (PmhTable *t))
 	be_left_alone();
 	pmh_unlock(lock);
 	CHECK(fixture_no_lock_held() && call(t) == PMH_OK);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 }
 
 static PmhResult
@@ -703,7 +703,7 @@ list_is_loaded_once(void)
 	births = pm_load(&pmh_run(t)->births) - births;
 	CHECK(fixture_count_by_cursor(t, fixture_hash(0), 0, &n) == PMH_OK && n == LOADED);
 	CHECK(readings >= BUFFERS && births == readings);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 }
 
@@ -722,7 +722,7 @@ load_is_given_up(unsigned at)
 	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
 	CHECK(pmh_sweep_next(t, &sweep) == PMH_DONE && sweep.n == 0);
 	pmh_sweep_end(t, &sweep);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	CHECK(pm_load(&pmh_run(t)->value_blocks) == 0);
 	pmh_close(t);
 }
@@ -748,7 +748,7 @@ has_been_loaded(PmhTable *t)
 		wrong += found != (LOADED - key + loaded_keys - 1) / loaded_keys;
 	}
 	CHECK(wrong == 0);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_cursor_free(&cursor);
 }
 

@@ -132,7 +132,7 @@ shrink_table(void)
 static void
 close_table(const char *path)
 {
-	CHECK(pmh_check(idle, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(idle, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(idle);
 	pmh_close(table);
 	unlink(path);
@@ -207,7 +207,7 @@ cut_by_next_start(const char *path)
 	CHECK(fixture_file_size(path) ==
 		  pmh_whole_pages(pmh_blocks(t) << PMH_BLOCK_SHIFT));
 	CHECK(allocated(path) <= fixture_file_size(path) + 64 * 1024);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 	unlink(path);
 }

@@ -79,7 +79,7 @@ main(void)
 	for (uint64_t i = 0; i < n; i++)
 		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
 	statistics(t);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(other);
 	pmh_close(t);
 	unlink(path);

@@ -92,7 +92,7 @@ test_writer(const char *path)
 	for (uint64_t k = 0; k < KEYS; k++)
 		CHECK(pmh_lookup(t, fixture_hash(k), &values) == PMH_OK && values.n == 1 &&
 			  values.value[0] == k);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_values_free(&values);
 	pmh_close(folder);
 	pmh_close(t);
@@ -132,7 +132,7 @@ test_check(const char *path, unsigned pieces)
 	fold_now = true;
 	CHECK(fixture_check(t) == PMH_OK);
 	CHECK(folded == 1 && depth() == DEEP);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(folder);
 	pmh_close(t);
 }

@@ -199,7 +199,7 @@ round_trip(const char *path, uint32_t n)
 	there = double_at == 0;
 	CHECK(!there || pm_load(&pmh_live(writer)->dirword) == seen);
 	double_at = 0;
-	CHECK(pmh_check(writer, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(writer, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(reader);
 	pmh_close(writer);
 	unlink(path);

@@ -118,7 +118,7 @@ cut_while_opened(void)
 	CHECK(t->file.bound == length && others->file.bound == length);
 	for (uint64_t i = 0; i < 20000; i++)
 		REQUIRE(pmh_insert(i % 2 == 0 ? t : others, fixture_hash(i), i, false) == PMH_OK);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(others);
 	pmh_close(t);
 }
@@ -192,7 +192,7 @@ no_limit_stays(bool without_name)
 	CHECK(pm_load(&pmh_run(t)->shrink_limit) == 0);
 	if (without_name)
 		REQUIRE(rename(away, path) == 0);
-	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(others);
 	pmh_close(t);
 }
@@ -254,7 +254,7 @@ read_statistics(PmhTable *t)
 static PmhResult
 check_alone(PmhTable *t)
 {
-	return pmh_check(t, true, fixture_report, NULL);
+	return pmh_check(t, true, fixture_report, NULL, NULL);
 }
 
 /* All buffers of the list are read, and none much more often than it is spoilt. */
@@ -307,7 +307,7 @@ damage_beside_others(void)
 	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
 	pm_store64(&last_header(t)->hash, 1);
 	spoil("list_before_reading", 2);
-	CHECK(pmh_check(t, false, NULL, NULL) == PMH_ERR_CORRUPT);
+	CHECK(pmh_check(t, false, NULL, NULL, NULL) == PMH_ERR_CORRUPT);
 	spoil_at = NULL;
 	pmh_close(t);
 }
@@ -367,7 +367,7 @@ nothing_holds(void)
 	given_up(t, read_statistics_any);
 	given_up(t, fixture_begin_shrink);
 	given_up(t, fixture_check);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 }
 

@@ -204,7 +204,7 @@ main(void)
 	PmhTable   *t = make_table(path, hash, SHORT_LIST);
 
 	few = sweep_some_out(t, hash);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 	t = make_table(path, hash, LONG_LIST);
 	many = sweep_some_out(t, hash);
@@ -212,9 +212,9 @@ main(void)
 		fprintf(stderr, "  sweep: %llu and %llu loads under one lock\n",
 				(unsigned long long) few, (unsigned long long) many);
 	take_out(t, hash, LONG_LIST);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	shrink(t, hash, LONG_LIST);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 	unlink(path);
 	return unit_done("stop_holds");

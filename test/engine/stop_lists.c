@@ -58,7 +58,7 @@ pmh_stop_point(const char *name)
 static void
 close_sound(void)
 {
-	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(others);
 }
 
@@ -268,7 +268,7 @@ circle_is_found(void)
 	CHECK(pmh_delete(others, hash, CHAIN_VALUES) == PMH_ERR_CORRUPT);
 	CHECK(pmh_delete_group(others, &absent, 1, &removed) == PMH_ERR_CORRUPT);
 	CHECK(pmh_stats(others, &stats) == PMH_ERR_CORRUPT);
-	CHECK(pmh_check(others, false, NULL, NULL) == PMH_ERR_CORRUPT);
+	CHECK(pmh_check(others, false, NULL, NULL, NULL) == PMH_ERR_CORRUPT);
 
 	/* A shrink looks first whether it pays, which would end with the circle. */
 	pm_store64(&pmh_buffer_header(others, last)->next, 0);

@@ -849,7 +849,7 @@ let_go_on(PmhTable *t)
 	await_writer();
 	set_model(noperations);
 	read_all(t);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 }
 
 /*
@@ -866,7 +866,7 @@ let_crash(uint32_t current)
 	REQUIRE(waitpid(writer, NULL, 0) == writer);
 	t = reopen_after_crash();
 	read_all(t);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 
 	do_operation(t, &operation[current], true);
 	for (uint32_t i = current + 1; i < noperations; i++)
@@ -874,7 +874,7 @@ let_crash(uint32_t current)
 	set_model(noperations);
 	take_out_dead(t, NULL);
 	read_all(t);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.value_space_known);
 	pmh_close(t);

@@ -79,7 +79,7 @@ make_table(bool force_pmem)
 static void
 close_sound(PmhTable *t)
 {
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 }
 
@@ -290,7 +290,7 @@ check_all(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	(void) hash;
 	(void) value;
-	return pmh_check(t, false, fixture_report, NULL);
+	return pmh_check(t, false, fixture_report, NULL, NULL);
 }
 
 /* One pair, as many are deleted: in a walk along the list. */

@@ -136,7 +136,7 @@ await(pid_t pid)
 static void
 close_sound(void)
 {
-	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(others);
 }
 
@@ -282,7 +282,7 @@ wait_is_given_up(void)
 	make_lists(true);
 	walk_and_writer(sweep_given_up, "sweep_before_list", insert_one_more);
 	CHECK(!pmh_value_space_is_known(others));
-	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
 	CHECK(sweep_through(others) == PMH_OK);
 	CHECK(pmh_value_space_is_known(others));
 	close_sound();

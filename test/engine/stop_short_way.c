@@ -261,7 +261,7 @@ end(void)
 			take(key);
 		check_key(others, key);
 	}
-	CHECK(pmh_check(others, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(self);
 	pmh_close(others);
 }

@@ -197,7 +197,7 @@ static void
 check_nothing_lost(PmhTable *t)
 {
 	CHECK(known(t));
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	check_values(t);
 }
 
@@ -243,7 +243,7 @@ main(void)
 	/* The check sees what is lost: else it would prove nothing below. */
 	leaked = leak_buffers(t);
 	before = used_bytes(t);
-	CHECK(pmh_check(t, true, findings, &found) == PMH_ERR_CORRUPT);
+	CHECK(pmh_check(t, true, findings, NULL, &found) == PMH_ERR_CORRUPT);
 	CHECK(found == 1);
 	pmh_close(t);
 

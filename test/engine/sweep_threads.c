@@ -353,7 +353,7 @@ test_sweeps(PmhTable *t, uint8_t *seen, uint64_t ids)
 
 	(void) sweep_once(t, seen, ids, true);
 	check_seen(seen, 0, ids, true);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == ids - removed);
 	return ids - removed;
@@ -388,7 +388,7 @@ test_shrinks(PmhTable *t, uint8_t *seen, uint64_t ids, uint64_t staying)
 			cursor_once(t, &cursor, key, seen, true, 50);
 		REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 		CHECK(stats.entries >= staying);
-		CHECK(pmh_check(t, false, fixture_report, NULL) == PMH_OK);
+		CHECK(pmh_check(t, false, fixture_report, NULL, NULL) == PMH_OK);
 		REQUIRE(round < 100 * ROUNDS);
 	}
 	workers_stop(worker, SHRINKERS, stage);
@@ -397,7 +397,7 @@ test_shrinks(PmhTable *t, uint8_t *seen, uint64_t ids, uint64_t staying)
 	(void) sweep_once(t, seen, ids, false);
 	check_seen(seen, 0, ids, true);
 	look_up_once(t, true);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == staying);
 	CHECK(stats.merges > 0);

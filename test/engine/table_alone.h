@@ -67,7 +67,7 @@ file_bytes(PmhTable *t)
 static inline void
 check(PmhTable *t)
 {
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 }
 
 /* Shrink to the end; returns false if it does not pay. */

@@ -169,7 +169,7 @@ test_classes(uint32_t most)
 	while (ntaken > 0)
 		free_one(t, ntaken - 1);
 	CHECK(used_bytes(t) == 0 && value_blocks(t) == 0);
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 }
 
@@ -377,7 +377,7 @@ test_retire_damaged(void)
 	CHECK(!pmh_value_space_is_known(t));
 	reclaim(t);
 	CHECK(pmh_value_space_is_known(t));
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 }
 

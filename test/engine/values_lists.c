@@ -158,7 +158,7 @@ check_table(PmhTable *t, uint64_t entries)
 {
 	PmhStats	stats;
 
-	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == entries);
 }

@@ -90,7 +90,7 @@ check(PmhTable *t, Seen *seen)
 		uint64_t	before = seen->findings;
 
 		step(exclusive ? "check, alone" : "check");
-		result = pmh_check(t, exclusive, note_finding, seen);
+		result = pmh_check(t, exclusive, note_finding, NULL, seen);
 		if (result == PMH_ERR_CORRUPT && seen->findings == before)
 			seen->findings++;
 		else if (result != PMH_OK && result != PMH_ERR_CORRUPT)
