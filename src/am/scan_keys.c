@@ -404,7 +404,7 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 	array->nbig = array->next_big = 0;
 	array->collecting = SIZE_MAX;
 	array->overflowed = false;
-	result = pmh_lookup_group_short(so->file->table, array->group_hashes, n,
+	result = pmh_lookup_group(so->file->table, array->group_hashes, n,
 									collect_value, so);
 	if (result != PMH_OK)
 	{

@@ -313,79 +313,75 @@ pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
 }
 
 /*
- * Add what a probe has found, plain values and list, to *values.  PMH_RETRY too:
- * nothing was added.
+ * The values that a probe has found, plain ones and the list; PMH_RETRY too.  If 'brief'
+ * a list has to be one buffer of less than 4 KiB, else *values is PMH_VALUE_MANY alone.
+ * (The first buffer of a long list may be small: bulk load makes such, and VACUUM.)
  */
-static inline PmhResult __attribute__((always_inline))
-add_probed(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
+static PmhResult
+collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, bool brief, PmhValues *values)
 {
-	size_t		before = values->n;
+	PmhListPosition pos = {probe->list, probe->list_version, 0, 0, 0};
+	uint32_t	class = pmh_pointer_class(probe->list);
+	uint32_t	room = 0;
 	PmhResult	result;
 
-	if (values->capacity - before < probe->n)
+	PMH_ASSERT(probe->n <= PMH_PROBE_MAX);
+	brief = brief && probe->list != 0;
+	if (brief && class < PMH_CHAIN_CLASS)
+		room = pmh_class_capacity(class) + 1 + PMH_VALUES_PER_LINE;
+	values->n = 0;
+	result = pmh_values_reserve(t, values, probe->n + room + 1);
+	if (result != PMH_OK)
+		return result;
+	memcpy(values->value, probe->value, probe->n * sizeof(uint64_t));
+	values->n = probe->n;
+	if (brief && class < PMH_CHAIN_CLASS)
 	{
-		result = pmh_values_reserve(t, values, probe->n);
+		uint32_t	n;
+
+		result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1,
+							   values->value + probe->n, &n);
+		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+			result = PMH_RETRY;
 		if (result != PMH_OK)
 			return result;
+		values->n += n;
 	}
-	for (uint32_t i = 0; i < probe->n; i++)
-		values->value[before + i] = probe->value[i];
-	values->n = before + probe->n;
-	if (probe->list != 0)
+	else if (!brief && probe->list != 0)
 	{
 		result = pmh_list_read(t, hash, probe->list, probe->list_version, values);
 		if (result != PMH_OK)
-		{
-			values->n = before;
 			return result;
-		}
 	}
+	if (brief && pos.payload != 0)
+	{
+		values->value[0] = PMH_VALUE_MANY;
+		values->n = 1;
+	}
+	pmh_values_finish(values);
 	return PMH_OK;
 }
 
-/* Complete a look-up that has looked at the buckets.  PMH_RETRY too. */
-static PmhResult
-collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
-{
-	PmhResult	result;
-
-	values->n = 0;
-	result = add_probed(t, hash, probe, values);
-	if (result == PMH_OK && values->n > 1)
-		pmh_values_finish(values);
-	return result;
-}
-
-/* A look-up from the start. */
+/* A look-up that goes on from a look at the home, or (h is NULL) from the start. */
 static PmhResult __attribute__((noinline))
-look_up(PmhTable *t, uint64_t hash, PmhValues *values)
-{
-	PmhProbe	probe;
-	PmhResult	result;
-
-	do
-	{
-		result = pmh_probe(t, hash, &probe);
-		if (result == PMH_OK)
-			result = collect(t, hash, &probe, values);
-	} while (result == PMH_RETRY);
-	return pmh_conclude(t, result);
-}
-
-/* One that has found its home and looked at it. */
-static PmhResult __attribute__((noinline))
-look_further(PmhTable *t, uint64_t hash, const PmhHome *h, const Sight *sight,
+look_further(PmhTable *t, uint64_t hash, const PmhHome *h, const Sight *sight, bool brief,
 			 PmhValues *values)
 {
 	PmhProbe	probe;
 	Others		others;
-	PmhResult	result = probe_slots(t, hash, h, sight, &others, &probe);
+	PmhResult	result = h == NULL ? PMH_RETRY :
+		probe_slots(t, hash, h, sight, &others, &probe);
 
-	if (likely(result == PMH_OK))
-		result = collect(t, hash, &probe, values);
-	if (unlikely(result == PMH_RETRY || result == PMH_NEED))
-		return look_up(t, hash, values);
-	return pmh_conclude(t, result);
+	for (;;)
+	{
+		if (likely(result == PMH_OK))
+			result = collect(t, hash, &probe, brief, values);
+		if (likely(result != PMH_RETRY && result != PMH_NEED))
+			return pmh_conclude(t, result);
+		result = pmh_probe(t, hash, &probe);
+		if (result != PMH_OK)
+			return pmh_conclude(t, result);
+	}
 }
 
 PmhResult
@@ -397,7 +393,7 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 	int			n;
 
 	if (unlikely(!find_and_look(table, hash, &home, &sight)))
-		return look_up(table, hash, values);
+		return look_further(table, hash, NULL, NULL, false, values);
 	n = probe_simple(hash, &home, &sight, &value);
 	if (unlikely(n < 0 || (n > 0 && values->capacity == 0)))
 	{
@@ -406,7 +402,7 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 			home.version};
 		Sight		s = {sight.version, sight.state, sight.mask};
 
-		return look_further(table, hash, &h, &s, values);
+		return look_further(table, hash, &h, &s, false, values);
 	}
 	if (n > 0)
 		values->value[0] = value;
@@ -459,82 +455,10 @@ continue_probing(const PmhTable *t, uint64_t hash, Probing *p)
 		pmh_ask_further(t, hash, &p->home, p->sight.mask);
 }
 
-/* PMH_VALUE_MANY alone. */
-static PmhResult
-say_many(PmhTable *t, PmhValues *values)
-{
-	PmhResult	result = pmh_values_reserve(t, values, 1);
-
-	if (result == PMH_OK)
-		values->value[values->n++] = PMH_VALUE_MANY;
-	return result;
-}
-
-/*
- * As collect, if the list is one buffer of less than 4 KiB; else *values is
- * PMH_VALUE_MANY alone.  (The first buffer of a long list may be small: bulk load
- * makes such, and VACUUM.)
- */
-static PmhResult
-collect_short(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
-{
-	PmhListPosition pos = {probe->list, probe->list_version, 0, 0, 0};
-	uint32_t	capacity;
-	uint32_t	n;
-	PmhResult	result;
-
-	if (probe->list == 0)
-		return collect(t, hash, probe, values);
-	values->n = 0;
-	if (pmh_pointer_class(probe->list) >= PMH_CHAIN_CLASS)
-		return say_many(t, values);
-	capacity = pmh_class_capacity(pmh_pointer_class(probe->list));
-	result = pmh_values_reserve(t, values, probe->n + capacity + 1 + PMH_VALUES_PER_LINE);
-	if (result != PMH_OK)
-		return result;
-	memcpy(values->value, probe->value, probe->n * sizeof(uint64_t));
-	result =
-		pmh_list_step(t, hash, &pos, capacity + 1, values->value + probe->n, &n);
-	if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
-		result = PMH_RETRY;
-	if (result != PMH_OK)
-		return result;
-	if (pos.payload != 0)
-		return say_many(t, values);
-	values->n = probe->n + n;
-	pmh_values_finish(values);
-	return PMH_OK;
-}
-
-/*
- * A look-up that leaves long lists alone.  Goes on from p, or from the start if p
- * is NULL.
- */
-static PmhResult __attribute__((noinline))
-look_short(PmhTable *t, uint64_t hash, const Probing *p, PmhValues *values)
-{
-	PmhProbe	probe;
-	Others		others;
-	PmhResult	result = PMH_RETRY;
-
-	if (p != NULL)
-		result = probe_slots(t, hash, &p->home, &p->sight, &others, &probe);
-	for (;;)
-	{
-		if (result == PMH_OK)
-			result = collect_short(t, hash, &probe, values);
-		if (result != PMH_RETRY && result != PMH_NEED)
-			return pmh_conclude(t, result);
-		result = pmh_probe(t, hash, &probe);
-		if (result != PMH_OK)
-			return pmh_conclude(t, result);
-	}
-}
-
 /* Last stage: hand the values of a key out. */
 static inline PmhResult
 finish_probing(PmhTable *t, uint64_t hash, const Probing *p, size_t key,
-			   bool whole, PmhValues *values, PmhFound found, void *arg)
+			   PmhValues *values, PmhFound found, void *arg)
 {
 	bool		seen = p->seen && likely(p->home.base == t->file.base);
 	uint64_t	value;
@@ -547,12 +471,7 @@ finish_probing(PmhTable *t, uint64_t hash, const Probing *p, size_t key,
 			found(arg, key, value);
 		return PMH_OK;
 	}
-	if (!whole)
-		result = look_short(t, hash, seen ? p : NULL, values);
-	else if (seen)
-		result = look_further(t, hash, &p->home, &p->sight, values);
-	else
-		result = look_up(t, hash, values);
+	result = look_further(t, hash, seen ? &p->home : NULL, &p->sight, true, values);
 	for (size_t i = 0; result == PMH_OK && i < values->n; i++)
 		found(arg, key, values->value[i]);
 	return result;
@@ -564,9 +483,9 @@ finish_probing(PmhTable *t, uint64_t hash, const Probing *p, size_t key,
  * should be little between it and the next one.  While the lines of a batch are
  * on their way the one before it is finished.
  */
-static inline PmhResult __attribute__((always_inline))
-lookup_group(PmhTable *table, const uint64_t *hashes, size_t n, bool whole,
-			 PmhFound found, void *arg)
+PmhResult
+pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n, PmhFound found,
+				 void *arg)
 {
 	PmhValues	values = {0};
 	Probing		probing[2 * BATCH];
@@ -589,24 +508,10 @@ lookup_group(PmhTable *table, const uint64_t *hashes, size_t n, bool whole,
 			pmh_prefetch_element(table, hashes[i]);
 		for (size_t i = from - BATCH; i < last && result == PMH_OK; i++)
 			result = finish_probing(table, hashes[i], &probing[i % (2 * BATCH)], i,
-									whole, &values, found, arg);
+									&values, found, arg);
 		for (size_t i = from; i < end; i++)
 			continue_probing(table, hashes[i], &probing[i % (2 * BATCH)]);
 	}
 	pmh_values_free(&values);
 	return pmh_conclude(table, result);
-}
-
-PmhResult
-pmh_lookup_group(PmhTable *table, const uint64_t *hashes, size_t n,
-				 PmhFound found, void *arg)
-{
-	return lookup_group(table, hashes, n, true, found, arg);
-}
-
-PmhResult
-pmh_lookup_group_short(PmhTable *table, const uint64_t *hashes, size_t n,
-					   PmhFound found, void *arg)
-{
-	return lookup_group(table, hashes, n, false, found, arg);
 }

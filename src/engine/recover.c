@@ -152,45 +152,32 @@ stride_directory(PmhTable *t)
 
 /* ---- the space map ---- */
 
-/* Mark units of a block as used; corrupt if one of them already is. */
+/* Mark n units from 'unit' on as used; corrupt if one of them already is, or there is none. */
 static PmhResult
-mark_units(PmhTable *t, uint64_t block, uint32_t mask)
+mark_units(PmhTable *t, uint64_t unit, uint64_t n)
 {
-	uint8_t    *map = pmh_space_map(t, block);
+	uint64_t	all = pmh_blocks(t) * PMH_UNITS_PER_BLOCK;
+	uint64_t	next;
 
-	if ((*map & mask) != 0)
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
-						"Two structures claim the same space.");
-	pm_store8(map, (uint8_t) (*map | mask));
-	pm_store64(&pmh_run(t)->free_units,
-			   pmh_run(t)->free_units - pmh_mask_count(mask));
-	return PMH_OK;
-}
-
-/* Mark an extension, which may reach into the next block. */
-static PmhResult
-mark_extension(PmhTable *t, uint64_t first, uint32_t units)
-{
-	uint64_t	block = first / PMH_UNITS_PER_BLOCK;
-	uint32_t	mask = ((1u << units) - 1) << (first % PMH_UNITS_PER_BLOCK);
-	PmhResult	result = mark_units(t, block, mask & 0xff);
-
-	if (result == PMH_OK && mask >> PMH_UNITS_PER_BLOCK != 0)
-		result = mark_units(t, block + 1, mask >> PMH_UNITS_PER_BLOCK);
-	return result;
-}
-
-static PmhResult
-mark_blocks(PmhTable *t, uint64_t block, uint64_t nblocks)
-{
-	PmhResult	result = PMH_OK;
-
-	if (block >= pmh_blocks(t) || nblocks > pmh_blocks(t) - block)
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
+	PMH_ASSERT(n > 0);
+	if (unit >= all || n > all - unit)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, unit << PMH_UNIT_SHIFT,
 						"A structure reaches beyond the end of the file.");
-	for (uint64_t i = 0; i < nblocks && result == PMH_OK; i++)
-		result = mark_units(t, block + i, 0xff);
-	return result;
+	for (uint64_t end = unit + n; unit < end; unit = next)
+	{
+		uint64_t	block = unit / PMH_UNITS_PER_BLOCK;
+		uint8_t    *map = pmh_space_map(t, block);
+		uint32_t	mask;
+
+		next = (block + 1) * PMH_UNITS_PER_BLOCK < end ? (block + 1) * PMH_UNITS_PER_BLOCK : end;
+		mask = ((1u << (next - unit)) - 1) << unit % PMH_UNITS_PER_BLOCK;
+		if ((*map & mask) != 0)
+			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
+							"Two structures claim the same space.");
+		pm_store8(map, (uint8_t) (*map | mask));
+	}
+	pm_store64(&pmh_run(t)->free_units, pmh_run(t)->free_units - n);
+	return PMH_OK;
 }
 
 /*
@@ -248,12 +235,12 @@ mark_segments(PmhTable *t)
 		 i += UINT64_C(1) << (depth - pmh_elem_depth(dir[i])))
 	{
 		uint32_t	units = pmh_elem_units(dir[i]);
-		uint64_t	ext = pmh_elem_ext_unit(dir[i]);
 
 		if (pmh_elem_has_main(dir[i]))
-			result = mark_blocks(t, pmh_elem_main_block(dir[i]), 1);
+			result = mark_units(t, pmh_elem_main_block(dir[i]) * PMH_UNITS_PER_BLOCK,
+								PMH_UNITS_PER_BLOCK);
 		if (result == PMH_OK && units > 0)
-			result = mark_extension(t, ext, units);
+			result = mark_units(t, pmh_elem_ext_unit(dir[i]), units);
 	}
 	return result;
 }
@@ -283,7 +270,7 @@ mark_value_blocks(PmhTable *t)
 							(unsigned long long) block);
 		else
 		{
-			result = mark_units(t, block, PMH_BLOCK_USED);
+			result = mark_units(t, block * PMH_UNITS_PER_BLOCK, PMH_UNITS_PER_BLOCK);
 			pm_store8(kind, PMH_KIND_VALUES | PMH_ROOM_OLD);
 			run->value_blocks++;
 		}
@@ -306,7 +293,8 @@ rebuild_run(PmhTable *t)
 	run->births = t->instance << PMH_BIRTH_RUN_SHIFT;
 	clear_map(t);
 	if (depth > PMH_SMALL_DIR_DEPTH)
-		result = mark_blocks(t, dir >> PMH_BLOCK_SHIFT, pmh_directory_blocks(depth));
+		result = mark_units(t, dir >> PMH_UNIT_SHIFT,
+							pmh_directory_blocks(depth) * PMH_UNITS_PER_BLOCK);
 	if (result == PMH_OK)
 		result = mark_segments(t);
 	if (result == PMH_OK)

@@ -353,21 +353,16 @@ extern PmhResult pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values);
  * key is the position in hashes[].  Values of one key come together,
  * ascending; keys come in the order given.  found() must not longjmp and must
  * not call the engine.
- */
-typedef void (*PmhFound) (void *arg, size_t key, uint64_t value);
-extern PmhResult pmh_lookup_group(PmhTable *table, const uint64_t *hashes,
-								  size_t n, PmhFound found, void *arg);
-
-/*
- * The same for callers that read long lists by cursor: of a key whose list is more
- * than one buffer of less than 4 KiB (up to 555 values) at most that much is read,
- * and found() is called for it once, with PMH_VALUE_MANY.  So the work for a key
- * is bounded.
+ *
+ * The work for a key is bounded: of one whose list is more than a buffer of less than
+ * 4 KiB (up to 555 values) at most that much is read, and found() is called for it once,
+ * with PMH_VALUE_MANY.  Its values are read by pmh_lookup or a cursor.
  */
 #define PMH_VALUE_MANY		UINT64_MAX
 
-extern PmhResult pmh_lookup_group_short(PmhTable *table, const uint64_t *hashes,
-										size_t n, PmhFound found, void *arg);
+typedef void (*PmhFound) (void *arg, size_t key, uint64_t value);
+extern PmhResult pmh_lookup_group(PmhTable *table, const uint64_t *hashes,
+								  size_t n, PmhFound found, void *arg);
 
 /*
  * A cursor hands the values of one hash out in batches.  Values present when

@@ -323,7 +323,7 @@ look_up(PmhashJoinState *js)
 	js->epoch = pmhash_removal_epoch(js->file);
 	js->stopped = js->outer != NULL ? js->nhashes : 0;
 	if (js->outer != NULL)
-		result = pmh_lookup_group_short(js->file->table, js->hash, js->nhashes,
+		result = pmh_lookup_group(js->file->table, js->hash, js->nhashes,
 										collect_value, js);
 	if (result != PMH_OK)
 		pmhash_engine_error(js->index, js->file, result);

@@ -214,11 +214,6 @@ run_groups(const char *path, bool flushed, uint64_t keys)
 		}
 		CHECK(pmh_lookup_group(t, hash, n, compare_found, &expect) == PMH_OK);
 		CHECK(expect.n == values);
-		memset(&expect, 0, sizeof(expect));
-		expect.key = key;
-		expect.model = &m;
-		CHECK(pmh_lookup_group_short(t, hash, n, compare_found, &expect) == PMH_OK);
-		CHECK(expect.n == values);
 
 		/* Delete pairs, some of them absent. */
 		for (size_t i = 0; i < n / 2; i++)
@@ -243,7 +238,7 @@ run_groups(const char *path, bool flushed, uint64_t keys)
 	free(m.set);
 }
 
-/* What pmh_lookup_group_short has said of each key: values, or so many. */
+/* What pmh_lookup_group has said of each key: values, or so many. */
 #define SHORT_KEYS	200
 #define SHORT_MOST	310			/* values of a list that is always read */
 #define LONG_LEAST	640			/* and of one that never is */
@@ -294,7 +289,7 @@ bulk_short(const char *path, const uint64_t *hash)
 	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
 	memset(&said, 0, sizeof(said));
-	CHECK(pmh_lookup_group_short(t, hash, SHORT_KEYS, note_said, &said) == PMH_OK);
+	CHECK(pmh_lookup_group(t, hash, SHORT_KEYS, note_said, &said) == PMH_OK);
 	for (size_t i = 0; i < SHORT_KEYS; i++)
 	{
 		n = i * i / 4;
@@ -328,7 +323,7 @@ run_short(const char *path)
 			REQUIRE(pmh_insert(t, hash[i], v, false) == PMH_OK);
 	}
 	memset(&said, 0, sizeof(said));
-	CHECK(pmh_lookup_group_short(t, hash, SHORT_KEYS, note_said, &said) == PMH_OK);
+	CHECK(pmh_lookup_group(t, hash, SHORT_KEYS, note_said, &said) == PMH_OK);
 	for (size_t i = 0; i < SHORT_KEYS; i++)
 	{
 		size_t		n = i * i / 4;

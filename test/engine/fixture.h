@@ -178,6 +178,55 @@ fixture_lookup_repeats(PmhTable *t, uint64_t hash, PmhValues *values)
 	return pmh_lookup_repeats(t, hash, &pieces);
 }
 
+/* What a group look-up has found, to be handed on afterwards. */
+typedef struct FixtureGroup
+{
+	size_t	   *key;
+	uint64_t   *value;
+	size_t		n;
+} FixtureGroup;
+
+static inline void
+fixture_note_found(void *arg, size_t key, uint64_t value)
+{
+	FixtureGroup *group = arg;
+
+	if ((group->n & (group->n + 1)) == 0)
+	{
+		group->key = realloc(group->key, (2 * group->n + 2) * sizeof(size_t));
+		group->value = realloc(group->value, (2 * group->n + 2) * sizeof(uint64_t));
+		if (group->key == NULL || group->value == NULL)
+			abort();
+	}
+	group->key[group->n] = key;
+	group->value[group->n++] = value;
+}
+
+/* pmh_lookup_group, and pmh_lookup for the keys with long lists. */
+static inline PmhResult
+fixture_lookup_group(PmhTable *t, const uint64_t *hashes, size_t n, PmhFound found, void *arg)
+{
+	FixtureGroup group = {0};
+	PmhValues	values = {0};
+	PmhResult	result = pmh_lookup_group(t, hashes, n, fixture_note_found, &group);
+
+	for (size_t i = 0; result == PMH_OK && i < group.n; i++)
+	{
+		if (group.value[i] != PMH_VALUE_MANY)
+		{
+			found(arg, group.key[i], group.value[i]);
+			continue;
+		}
+		result = pmh_lookup(t, hashes[group.key[i]], &values);
+		for (size_t v = 0; result == PMH_OK && v < values.n; v++)
+			found(arg, group.key[i], values.value[v]);
+	}
+	pmh_values_free(&values);
+	free(group.key);
+	free(group.value);
+	return result;
+}
+
 static inline void
 fixture_shift_addresses(void)
 {

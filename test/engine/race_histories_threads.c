@@ -366,7 +366,7 @@ hot_lookup_group(Self *self)
 	Found		found[HOT_KEYS] = {{0}};
 	uint64_t	begin = now();
 
-	REQUIRE(pmh_lookup_group(self->t, hot_hash, HOT_KEYS, found_in_group, found) == PMH_OK);
+	REQUIRE(fixture_lookup_group(self->t, hot_hash, HOT_KEYS, found_in_group, found) == PMH_OK);
 	for (unsigned key = 0; key < HOT_KEYS; key++)
 		record_read(self, begin, GROUP, key, &found[key]);
 }

@@ -106,6 +106,7 @@ typedef struct Sums
 	uint64_t	lookup;
 	uint64_t	group;
 	const uint64_t *hashes;
+	uint64_t   *of_key;			/* of look-ups one by one */
 } Sums;
 
 static bool
@@ -163,7 +164,8 @@ group_found(void *arg, size_t key, uint64_t value)
 {
 	Sums	   *sums = arg;
 
-	sums->group += pair_sum(sums->hashes[key], value);
+	sums->group += value == PMH_VALUE_MANY ? sums->of_key[key] :
+		pair_sum(sums->hashes[key], value);
 }
 
 static void
@@ -191,7 +193,8 @@ look_up(PmhTable *t, const PmhEntry *pair, size_t n, Seen *seen)
 	PmhPieces	pieces = {no_repeats, count_repeats, &repeats};
 	uint64_t	errors = seen->errors;
 
-	if (hashes == NULL)
+	sums.of_key = calloc(n + 1, sizeof(uint64_t));
+	if (hashes == NULL || sums.of_key == NULL)
 		abort();
 	for (size_t from = 0, to; from < n; from = to)
 	{
@@ -204,7 +207,8 @@ look_up(PmhTable *t, const PmhEntry *pair, size_t n, Seen *seen)
 			if (!same_values(&values, pair + from, to - from))
 				not_as_it_should(seen, pair[from].hash, values.n, to - from);
 			for (size_t i = 0; i < values.n; i++)
-				sums.lookup += pair_sum(pair[from].hash, values.value[i]);
+				sums.of_key[keys - 1] += pair_sum(pair[from].hash, values.value[i]);
+			sums.lookup += sums.of_key[keys - 1];
 		}
 		if (keys % CURSOR_EVERY == 0)
 			read_by_cursor(t, pair + from, to - from, seen);
@@ -223,6 +227,7 @@ look_up(PmhTable *t, const PmhEntry *pair, size_t n, Seen *seen)
 	}
 	pmh_values_free(&values);
 	free(hashes);
+	free(sums.of_key);
 }
 
 static void
