@@ -4,19 +4,18 @@
  *	  Fill an empty table from entries that come ordered by their top hash
  *	  bits.
  *
- * A partition is cut into segment ranges by further hash bits, where they stand.
- * Where a range fits a segment it is built in private memory at the load
- * wanted and written once, sequentially; ranges that hold little (many
- * entries of one key have become a list) are put together with their
- * neighbours, ranges that hold too much are cut once more.  The directory is
- * made from their elements at the end and published by one store of dirword.
+ * A partition is cut into segment ranges by further hash bits, where they stand.  Where a
+ * range fits a segment it is built in private memory at the load wanted and written once,
+ * sequentially.  Many entries of one key become a list: before a partition is cut if there
+ * are many such keys, so that few segments hold what is left, else in the ranges that have
+ * any.  The directory is made from the segments' elements at the end and published by one
+ * store of dirword.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "bulkload.h"
 #include "directory.h"
 #include "element.h"
 #include "error.h"
@@ -24,11 +23,14 @@
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
+#include "list_write.h"
 #include "live.h"
+#include "lock.h"
 #include "place.h"
 #include "pm.h"
 #include "segment_build.h"
 #include "segment_resize.h"
+#include "sort.h"
 #include "space.h"
 #include "table.h"
 #include "value_space.h"
@@ -43,15 +45,63 @@
 #define EXTENSION_BLOCKS	16
 #define FEW_SEGMENTS_DEPTH	4
 
-PmhResult
-pmh_bulk_no_memory(PmhBulk *bulk)
+/*
+ * Values of one key from this number on become a list.  (Three take as much space in
+ * slots of their own, and one look less.)
+ */
+#define LIST_MIN		4
+
+/* Values that are copied until it is asked whether to go on. */
+#define AT_ONCE			32768
+
+/* A pair with this flag has a list's pointer payload for its value. */
+#define IS_LIST				PMH_WORD_POINTER
+
+/* A segment that has been written. */
+typedef struct BulkSegment
+{
+	uint64_t	prefix;			/* as many hash bits as the element's depth */
+	uint64_t	elem;
+} BulkSegment;
+
+struct PmhBulk
+{
+	PmhTable   *table;
+	uint32_t	depth;			/* of a segment range, as given to the caller */
+	uint32_t	fill;			/* most that a segment is loaded, percent */
+	uint32_t	most;			/* entries of the largest segment at that load */
+	uint64_t	expected;		/* keys */
+	BulkSegment *segment;	/* the segments so far, in any order */
+	size_t		nsegments;
+	size_t		segment_room;
+	uint64_t   *values;			/* of one key */
+	size_t		values_room;
+	uint32_t   *seen;			/* hash set of one range: position + 1 */
+	uint32_t	seen_size;		/* a power of two */
+	uint64_t	ext_next;		/* rest of the extent for extensions, in units */
+	uint64_t	ext_end;
+};
+
+/* A range of hashes and its entries. */
+typedef struct Range
+{
+	PmhEntry   *entry;
+	size_t		n;
+	uint32_t	depth;
+	uint64_t	prefix;			/* of 'depth' bits */
+	bool		listed;			/* they are sorted, and make_lists has been here */
+} Range;
+
+static PmhResult
+no_memory(PmhBulk *bulk)
 {
 	return pmh_fail(bulk->table, PMH_ERR_NO_MEMORY, 0, 0,
 					"There is no memory for the bulk load.");
 }
 
-bool
-pmh_bulk_reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
+/* Room for n more things in an array that doubles. */
+static bool
+reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
 {
 	size_t		want = *room < 1024 ? 1024 : *room;
 	void	   *larger;
@@ -126,15 +176,15 @@ static PmhResult
 write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t prefix)
 {
 	PmhTable   *t = bulk->table;
-	PmhBulkSegment    *segment;
+	BulkSegment *segment;
 	uint32_t	units = build->size % PMH_UNITS_PER_BLOCK;
 	uint64_t	main_offset = 0;
 	uint64_t	ext_unit = 0;
 	PmhResult	result = PMH_OK;
 
-	if (!pmh_bulk_reserve((void **) &bulk->segment, bulk->nsegments, 1,
-				 &bulk->segment_room, sizeof(PmhBulkSegment)))
-		return pmh_bulk_no_memory(bulk);
+	if (!reserve((void **) &bulk->segment, bulk->nsegments, 1,
+				 &bulk->segment_room, sizeof(BulkSegment)))
+		return no_memory(bulk);
 	if (build->size >= PMH_UNITS_PER_BLOCK)
 		result = pmh_provide_extent(t, 1, &main_offset);
 	if (result == PMH_OK && units > 0)
@@ -158,7 +208,7 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 
 /* Build a segment of this size; false if the range does not fit. */
 static bool
-fits_segment(PmhBulk *bulk, const PmhBulkRange *range, uint32_t size)
+fits_segment(PmhBulk *bulk, const Range *range, uint32_t size)
 {
 	PmhTable   *t = bulk->table;
 	PmhBuild   *build = t->build[0];
@@ -179,68 +229,144 @@ fits_segment(PmhBulk *bulk, const PmhBulkRange *range, uint32_t size)
 	return pmh_build_overflow(build, t->overflow[0], noverflow);
 }
 
-/* ---- ranges ---- */
+/* ---- keys with many values ---- */
 
-/* Cut a range in two by the next bit. */
-static void
-halve(const PmhBulkRange *range, PmhBulkRange half[2])
+/* Has any hash of the range more than one entry?  Exact. */
+static bool
+has_duplicates(PmhBulk *bulk, const Range *range)
 {
-	uint32_t	shift = 63 - range->depth;
-	size_t		low = 0;
-	size_t		high = range->n;
+	uint32_t	mask = bulk->seen_size - 1;
 
-	while (low < high)
+	memset(bulk->seen, 0, bulk->seen_size * sizeof(uint32_t));
+	for (size_t i = 0; i < range->n; i++)
 	{
-		PmhEntry	e = range->entry[low];
+		uint64_t	hash = range->entry[i].hash;
+		uint32_t	at = (uint32_t) (hash >> 8) & mask;
 
-		if ((e.hash >> shift & 1) == 0)
-			low++;
-		else
+		while (bulk->seen[at] != 0)
 		{
-			range->entry[low] = range->entry[--high];
-			range->entry[high] = e;
+			if (range->entry[bulk->seen[at] - 1].hash == hash)
+				return true;
+			at = (at + 1) & mask;
 		}
+		bulk->seen[at] = (uint32_t) (i + 1);
 	}
-	for (unsigned i = 0; i < 2; i++)
-	{
-		half[i].entry = range->entry + (i == 0 ? 0 : low);
-		half[i].n = i == 0 ? low : range->n - low;
-		half[i].depth = range->depth + 1;
-		half[i].prefix = range->prefix << 1 | i;
-		half[i].written = false;
-		half[i].listed = range->listed;
-	}
+	return false;
 }
 
-PmhResult
-pmh_bulk_write_range(PmhBulk *bulk, PmhBulkRange *range)
+/*
+ * Make a list of the values of n entries of one hash.  The file may have to grow for it
+ * many times: what is made of it stays, and each time it is asked whether to go on.
+ */
+static PmhResult
+make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 {
-	PmhBulkRange		half[2];
+	PmhTable   *t = bulk->table;
+	PmhListMade made = {0};
 	PmhResult	result;
 
-	range->written = true;
-	if (range->n <= bulk->most)
+	if (!reserve((void **) &bulk->values, 0, n, &bulk->values_room, sizeof(uint64_t)))
+		return no_memory(bulk);
+	for (size_t i = 0; i < n; i++)
 	{
-		for (uint32_t size = 1; size <= PMH_MAX_SIZE; size++)
-		{
-			uint64_t	slots = pmh_build_slots(size);
-
-			if (size > PMH_SMALL_SIZE && size < PMH_UNITS_PER_BLOCK)
-				continue;
-			if (range->n * 100 <= slots * bulk->fill &&
-				fits_segment(bulk, range, size))
-				return write_segment(bulk, bulk->table->build[0],
-									 range->depth, range->prefix);
-		}
+		if (i % AT_ONCE == AT_ONCE - 1 && pmh_wait_cancelled())
+			return pmh_fail_cancelled(t);
+		PMH_ASSERT(entry[i].hash == entry->hash);
+		bulk->values[i] = entry[i].value;
 	}
-	if (range->depth == PMH_MAX_DEPTH)
-		return pmh_fail(bulk->table, PMH_ERR_TOO_LARGE, 0, 0,
-						"What is to be loaded does not fit a segment of the greatest "
-						"depth.");
-	halve(range, half);
-	result = pmh_bulk_write_range(bulk, &half[0]);
-	if (result == PMH_OK)
-		result = pmh_bulk_write_range(bulk, &half[1]);
+	while ((result = pmh_list_make(t, entry->hash, bulk->values, n, 0,
+								   &made)) == PMH_NEED)
+	{
+		result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) : pmh_provide(t);
+		if (result != PMH_OK)
+			break;
+	}
+	if (result != PMH_OK)
+		pmh_list_unmake(t, &made);
+	*payload = made.head;
+	return result;
+}
+
+/* Let every hash with LIST_MIN entries and more become one entry with a list. */
+static PmhResult
+make_lists(PmhBulk *bulk, Range *range)
+{
+	PmhEntry   *entry = range->entry;
+	size_t		kept = 0;
+	size_t		n;
+
+	if (!pmh_sort_entries(entry, range->n, pmh_wait_cancelled))
+		return pmh_fail_cancelled(bulk->table);
+	for (size_t i = 0; i < range->n; i += n)
+	{
+		for (n = 1; i + n < range->n && entry[i + n].hash == entry[i].hash; n++)
+			;
+		if (n >= LIST_MIN)
+		{
+			uint64_t	payload = 0;
+			PmhResult	result = make_list(bulk, &entry[i], n, &payload);
+
+			if (result != PMH_OK)
+				return result;
+			entry[kept].hash = entry[i].hash;
+			entry[kept++].value = payload | IS_LIST;
+			continue;
+		}
+		for (size_t k = 0; k < n; k++)
+			entry[kept++] = entry[i + k];
+	}
+	range->n = kept;
+	range->listed = true;
+	return PMH_OK;
+}
+
+/* ---- ranges ---- */
+
+/* Write a range: in one segment if it fits, else part by part. */
+static PmhResult
+write_range(PmhBulk *bulk, Range *range)
+{
+	size_t		start[PMH_DEAL_DIGITS + 1];
+	uint32_t	bits = 1;
+	PmhResult	result = PMH_OK;
+
+	if (pmh_wait_cancelled())
+		return pmh_fail_cancelled(bulk->table);
+	if (range->n == 0)
+		return PMH_OK;			/* fill_gaps sees to it */
+	if (!range->listed &&
+		(range->n <= bulk->most ? has_duplicates(bulk, range) : range->depth >= bulk->depth))
+		result = make_lists(bulk, range);
+	for (uint32_t size = 1; result == PMH_OK && size <= PMH_MAX_SIZE &&
+		 range->n <= bulk->most; size++)
+	{
+		if (size > PMH_SMALL_SIZE && size < PMH_UNITS_PER_BLOCK)
+			continue;
+		if (range->n * 100 <= (uint64_t) pmh_build_slots(size) * bulk->fill &&
+			fits_segment(bulk, range, size))
+			return write_segment(bulk, bulk->table->build[0], range->depth, range->prefix);
+	}
+	if (result == PMH_OK && range->depth == PMH_MAX_DEPTH)
+		result = pmh_fail(bulk->table, PMH_ERR_TOO_LARGE, 0, 0,
+						  "What is to be loaded does not fit a segment of the greatest "
+						  "depth.");
+	if (result != PMH_OK)
+		return result;
+
+	/* In as many parts as there will be segments; in halves beyond the depth foreseen. */
+	while (bits < PMH_DEAL_BITS && range->depth + bits < bulk->depth &&
+		   range->n >> bits > bulk->most)
+		bits++;
+	if (!pmh_deal_entries(range->entry, range->n, 64 - range->depth - bits, bits, start,
+						  pmh_wait_cancelled))
+		return pmh_fail_cancelled(bulk->table);
+	for (uint32_t d = 0; result == PMH_OK && d < UINT32_C(1) << bits; d++)
+	{
+		Range		part = {range->entry + start[d], start[d + 1] - start[d],
+			range->depth + bits, range->prefix << bits | d, range->listed};
+
+		result = write_range(bulk, &part);
+	}
 	return result;
 }
 
@@ -281,6 +407,7 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 	b->table = table;
 	b->fill = fill < PMH_MAX_FILL ? fill : PMH_MAX_FILL;
 	b->most = pmh_build_slots(PMH_MAX_SIZE) * b->fill / 100;
+	b->expected = expected;
 	b->depth = choose_depth(expected, b->most);
 	b->seen_size = 2;
 	while (b->seen_size < 2 * b->most)
@@ -302,15 +429,17 @@ PmhResult
 pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 				   PmhEntry *entries, size_t n)
 {
-	PmhBulkRange range = {.entry = entries, .n = n, .depth = partition_bits,
-		.prefix = partition};
-	PmhResult	result = pmh_workspace_take(bulk->table);
+	PmhTable   *t = bulk->table;
+	Range		range = {entries, n, partition_bits, partition, false};
+	PmhResult	result = pmh_workspace_take(t);
 
+	PMH_ASSERT(partition_bits <= bulk->depth && partition >> partition_bits == 0);
+	/* More than a tenth more entries than keys: it may be that few of them are left. */
+	if (result == PMH_OK && n - n / 10 > bulk->expected >> partition_bits)
+		result = make_lists(bulk, &range);
 	if (result == PMH_OK)
-		result = pmh_bulk_build_range(bulk, &range);
-	if (result == PMH_OK && !range.written)
-		result = pmh_bulk_write_range(bulk, &range);
-	return pmh_conclude(bulk->table, result);
+		result = write_range(bulk, &range);
+	return pmh_conclude(t, result);
 }
 
 /* Depth of the directory that the segments need. */
@@ -429,7 +558,7 @@ pmh_bulk_finish(PmhBulk *bulk)
 	PmhResult	result;
 
 	if (dir == NULL)
-		result = pmh_bulk_no_memory(bulk);
+		result = no_memory(bulk);
 	else
 	{
 		enter_segments(bulk, 0, dir, depth);

@@ -312,7 +312,7 @@ look_up_all(PmhTable *t, const Pattern *p, uint64_t from)
 			note(&single, hash[i], values.value[k]);
 	}
 	group.hash = hash;
-	REQUIRE(pmh_lookup_group(t, hash, n, found, &group) == PMH_OK);
+	REQUIRE(fixture_lookup_group(t, hash, n, found, &group) == PMH_OK);
 	for (size_t i = 0; i < n; i++)
 	{
 		PmhResult	result;
