@@ -243,9 +243,11 @@ pmhash_standby_databases(bool to_sweep)
 List *
 pmhash_standby_due_databases(int64 *next)
 {
+	static Oid	due[PMHASH_STANDBY_FILES];
 	PmhashStandby *standby = pmhash_shared->standby;
 	int64		now = pmhash_clock_ms();
 	List	   *databases = NIL;
+	int			n = 0;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
@@ -259,10 +261,12 @@ pmhash_standby_due_databases(int64 *next)
 		else
 		{
 			row->next_try = 0;
-			databases = list_append_unique_oid(databases, row->database);
+			due[n++] = row->database;
 		}
 	}
 	LWLockRelease(pmhash_standby_lock);
+	while (n > 0)
+		databases = list_append_unique_oid(databases, due[--n]);
 	return databases;
 }
 

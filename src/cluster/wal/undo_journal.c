@@ -396,21 +396,6 @@ reserve_record(PmhashFile *file, uint64 position)
 }
 
 /*
- * Records are overwritten when the ring has come round, and then WAL must have
- * been flushed.  In a long statement that is not done until then; so have the
- * WAL writer do it meanwhile, each time another piece of the ring is full. n
- * records were written, the first of them at 'position'.
- */
-static void
-hasten_flush(uint64 position, int n, XLogRecPtr lsn)
-{
-	uint64		piece = Max(pmhash_shared->journal_records / HASTENINGS, 1);
-
-	if (position / piece != (position + n) / piece && lsn > flushed_lsn)
-		XLogSetAsyncXactLSN(lsn);
-}
-
-/*
  * Store a record, the checksum last, and start writing the line back.  The old checksum
  * goes first: a record that a crash has torn has none, and one that is wrong is damage
  * (take_records).
@@ -421,7 +406,7 @@ write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
 	const uint64 *source = (const uint64 *) from;
 	uint64	   *target = (uint64 *) to;
 
-	Assert(from->crc != 0 && from->file_id != 0 && from->lsn != InvalidXLogRecPtr);
+	Assert(from->file_id != 0 && from->lsn != InvalidXLogRecPtr);
 	pm_store32(&to->crc, 0);
 	for (size_t i = 0; i < sizeof(*from) / sizeof(uint64); i++)
 		pm_store64(&target[i], source[i]);
@@ -486,6 +471,7 @@ void
 pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 {
 	PmhashJournalRecord record;
+	uint64		piece = Max(pmhash_shared->journal_records / HASTENINGS, 1);
 	XLogRecPtr	lsn;
 	uint64		position;
 
@@ -523,7 +509,14 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	}
 	require_journal();
 	last_noted = lsn;
-	hasten_flush(position, n, lsn);
+
+	/*
+	 * Records are overwritten when the ring has come round, and then WAL must have been
+	 * flushed.  In a long statement that is not done until then; so have the WAL writer do
+	 * it meanwhile, each time another piece of the ring is full.
+	 */
+	if (position / piece != (position + n) / piece && lsn > flushed_lsn)
+		XLogSetAsyncXactLSN(lsn);
 }
 
 /* ---- undo ---- */
