@@ -85,8 +85,7 @@ typedef struct PmhashStandby
 {
 	bool		active;			/* this run is, or was, a standby's with a pool */
 	bool		newer;			/* the primary writes what we do not know */
-	pg_atomic_uint64 changes;	/* steps whenever a file stops or begins being LIVE,
-								 * or a row gets another file */
+	pg_atomic_uint64 changes;	/* steps with each change of a status */
 	pg_atomic_uint64 applied;	/* the end of the last record of RM_XLOG_ID that LIVE
 								 * files have, here or in the life before */
 	TimeLineID	applied_timeline;
