@@ -147,7 +147,7 @@ static PmhTable *
 open_table(const PmhashStandbyRow *row, char *reason)
 {
 	Handle	   *handle = &handles[row - pmhash_shared->standby->row];
-	PmhEnv		env = pmhash_engine_env();
+	PmhEnv		env;
 	char		path[MAXPGPATH];
 	PmhashIdentity id;
 	PmhashReason doubt;
@@ -164,6 +164,7 @@ open_table(const PmhashStandbyRow *row, char *reason)
 		pmhash_mapping_use(&mappings, &handle->mapping);
 		return handle->mapping.table;
 	}
+	env = pmhash_engine_env();
 	pmhash_file_path(path, row->database, row->file_id);
 	do
 		result = pmh_open(path, &env, &table, NULL, &error);
