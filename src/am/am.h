@@ -18,7 +18,7 @@
 #include "utils/snapshot.h"
 
 #include "cluster/cluster.h"
-#include "cluster/replay/standby_build.h"
+#include "cluster/replay/replay.h"
 
 /* ---- callbacks, a file each ---- */
 

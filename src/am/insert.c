@@ -60,7 +60,7 @@
  * - workers of logical replication, at once, for tables of a subscription that have
  *		no key, from PostgreSQL 18 on (scan_table.c): such entries are not queued.
  *		A table may get into a subscription while its entries wait, which takes no
- *		lock that we hold up.  So queues are counted (queue_count.c), and as long as
+ *		lock that we hold up.  So queues are counted (removal.c), and as long as
  *		there are any the workers read the table;
  * - CREATE INDEX CONCURRENTLY and VACUUM of others, for rows of transactions
  *		that are over: as commit.

@@ -25,6 +25,7 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -37,7 +38,7 @@
 #include "cluster/base/durable.h"
 #include "cluster/base/heap_table.h"
 #include "cluster/queue/give_way.h"
-#include "cluster/replay/standby_delta.h"
+#include "cluster/replay/replay.h"
 
 /*
  * The scan of a table from which a standby builds the file of an index.
@@ -77,19 +78,36 @@
  * for older snapshots.
  */
 
-/* A scan, from slice to slice. */
-typedef struct PmhashStandbyScan
+/* Operations or entries read at a time. */
+#define BATCH			4096
+
+/* Operations of a partition after which those that do not count any more go: 8 MB. */
+#define CHUNK			(1 << 18)
+
+/* ms, for which locks are held at a time: so long does replay of DDL wait for us. */
+#define SLICE			200
+
+/* What outlives transactions; see PmhashFiller. */
+typedef struct PmhashStandbyFill
 {
 	const PmhashStandbyBuild *build;
+	MemoryContext context;		/* all of this */
+	size_t		memory;			/* bytes that a spool may take */
+	int			fillfactor;
+
+	/* the scan, from slice to slice */
 	TransactionId n0;
 	PmhashBuildScan rows;		/* keys: of the slice; entries: found so far */
 	BlockNumber next;
 	BlockNumber end;			/* InvalidBlockNumber: not begun */
 	TransactionId usable_xmin;	/* InvalidTransactionId: any */
-} PmhashStandbyScan;
 
-/* ms, for which locks are held at a time: so long does replay of DDL wait for us. */
-#define SLICE			200
+	PmhashSpool *found;			/* by the scan */
+	PmhashSpool *delta;			/* values with PMHASH_DELTA_DELETE */
+	PmhashSpool *folded;
+	uint64		folded_n;
+	uint64		operations;		/* of the delta that have been folded */
+} PmhashStandbyFill;
 
 /* A chain that is taken. */
 typedef struct Chain
@@ -102,7 +120,7 @@ typedef struct Chain
 /* What a slice has of a page, and what lasts as long as the slice. */
 typedef struct Slice
 {
-	PmhashStandbyScan *scan;
+	PmhashStandbyFill *fill;
 	Relation	heap;
 	Relation	index;
 	IndexInfo  *info;
@@ -122,13 +140,13 @@ typedef struct Slice
 
 /* Rows deleted by this transaction, which has committed, have been left out. */
 static void
-leave_out(PmhashStandbyScan *scan, TransactionId deleter)
+leave_out(PmhashStandbyFill *fill, TransactionId deleter)
 {
 	Assert(TransactionIdIsNormal(deleter));
 	TransactionIdAdvance(deleter);
-	if (!TransactionIdIsValid(scan->usable_xmin) ||
-		TransactionIdFollows(deleter, scan->usable_xmin))
-		scan->usable_xmin = deleter;
+	if (!TransactionIdIsValid(fill->usable_xmin) ||
+		TransactionIdFollows(deleter, fill->usable_xmin))
+		fill->usable_xmin = deleter;
 }
 
 /*
@@ -156,8 +174,8 @@ judge_chain(Slice *slice, Buffer buffer, Chain *chain)
 		chain->last = member[i];
 		chain->deleter = state == HEAPTUPLE_RECENTLY_DEAD ? deleter : InvalidTransactionId;
 		if (state == HEAPTUPLE_RECENTLY_DEAD &&
-			TransactionIdPrecedes(deleter, slice->scan->n0))
-			leave_out(slice->scan, deleter);
+			TransactionIdPrecedes(deleter, slice->fill->n0))
+			leave_out(slice->fill, deleter);
 		else
 			alive = true;
 	}
@@ -176,7 +194,7 @@ is_old_root(Slice *slice, Buffer buffer, OffsetNumber offset)
 	pmhash_tuple_on_page(slice->heap, BufferGetPage(buffer), slice->block, offset, &tuple);
 	xmin = HeapTupleHeaderGetXmin(tuple.t_data);
 	if (TransactionIdIsNormal(xmin) &&
-		TransactionIdFollowsOrEquals(xmin, slice->scan->n0))
+		TransactionIdFollowsOrEquals(xmin, slice->fill->n0))
 		return false;
 	return HeapTupleSatisfiesVacuumHorizon(&tuple, buffer, &deleter) != HEAPTUPLE_DEAD;
 }
@@ -224,7 +242,7 @@ spool_chain(Slice *slice, const Chain *chain)
 	pmhash_tuple_on_page(slice->heap, slice->copy.data, slice->block, chain->last, &tuple);
 	if (TransactionIdIsValid(chain->deleter) && HeapTupleHasExternal(&tuple))
 	{
-		leave_out(slice->scan, chain->deleter);
+		leave_out(slice->fill, chain->deleter);
 		return;
 	}
 	ExecStoreHeapTuple(&tuple, slice->slot, false);
@@ -234,7 +252,7 @@ spool_chain(Slice *slice, const Chain *chain)
 	FormIndexDatum(slice->info, slice->slot, slice->estate, values, isnull);
 	ItemPointerSetOffsetNumber(&tuple.t_self, chain->root);
 	pmhash_spool_row(slice->index, &tuple.t_self, values, isnull, true,
-					 &slice->scan->rows);
+					 &slice->fill->rows);
 }
 
 static void
@@ -258,114 +276,6 @@ scan_page(Slice *slice, BlockNumber block)
 
 /* ---- slices ---- */
 
-static void
-begin_slice(Slice *slice, PmhashStandbyScan *scan, Relation heap, Relation index)
-{
-	BlockNumber blocks = RelationGetNumberOfBlocks(heap);
-
-	slice->scan = scan;
-	slice->heap = heap;
-	slice->index = index;
-	slice->info = BuildIndexInfo(index);
-	slice->estate = CreateExecutorState();
-	slice->predicate = ExecPrepareQual(slice->info->ii_Predicate, slice->estate);
-	slice->slot = MakeSingleTupleTableSlot(RelationGetDescr(heap), &TTSOpsHeapTuple);
-	slice->strategy = GetAccessStrategy(BAS_BULKREAD);
-	scan->rows.keys = pmhash_keys_make(index, scan->build->of.seed);
-
-	/* Pages that are added later have rows of transactions from N0 on, only. */
-	scan->end = Min(scan->end, blocks);
-}
-
-static void
-end_slice(Slice *slice)
-{
-	ExecDropSingleTupleTableSlot(slice->slot);
-	FreeExecutorState(slice->estate);
-	FreeAccessStrategy(slice->strategy);
-	slice->scan->rows.keys = NULL;	/* it went with the transaction */
-}
-
-/* Pages until the slice is over, or the table; false if the build is over. */
-static bool
-scan_pages(Slice *slice)
-{
-	PmhashStandbyScan *scan = slice->scan;
-	int64		begun = pmhash_clock_ms();
-
-	while (scan->next < scan->end && !pmhash_clock_past(begun, SLICE))
-	{
-		pmhash_give_way();
-		if (!pmhash_standby_building(scan->build))
-			return false;
-		scan_page(slice, scan->next++);
-	}
-	return true;
-}
-
-/*
- * Scan for a while.  True when the table has been scanned.
- *
- * In a transaction, with AccessShareLock on both relations, which are to be unlocked
- * after each slice.  In the rights of the table's owner, from before the index's
- * expressions are read; see reindex_index (index.c).  ERROR if the build is over, or what
- * an expression raises.
- */
-static bool
-standby_scan_slice(PmhashStandbyScan *scan, Relation heap, Relation index)
-{
-	Slice	   *slice;
-	PmhashCaller caller;
-	bool		going_on;
-
-	if (!pmhash_is_heap_table(heap))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("table \"%s\" is no heap", RelationGetRelationName(heap))));
-	slice = palloc0(sizeof(Slice));
-	pmhash_be_owner(heap, &caller);
-
-	/*
-	 * With a snapshot for functions that run before there is a row: those that are
-	 * IMMUTABLE, of constants, run where expressions are simplified.
-	 */
-	PushActiveSnapshot(GetLatestSnapshot());
-	begin_slice(slice, scan, heap, index);
-	PopActiveSnapshot();
-	going_on = scan_pages(slice);
-	end_slice(slice);
-	pmhash_be_caller(&caller);
-	pfree(slice);
-	if (!going_on)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the build of index \"%s\" is over", RelationGetRelationName(index))));
-	return scan->next >= scan->end;
-}
-
-/* Operations or entries read at a time. */
-#define BATCH			4096
-
-/* Operations of a partition after which those that do not count any more go: 8 MB. */
-#define CHUNK			(1 << 18)
-
-typedef struct PmhashStandbyFill
-{
-	const PmhashStandbyBuild *build;
-	MemoryContext context;		/* all of this */
-	size_t		memory;			/* bytes that a spool may take */
-	bool		begun;			/* the scan */
-	int			fillfactor;
-	PmhashStandbyScan scan;
-	PmhashSpool *found;			/* by the scan; NULL: none, as of the others */
-	PmhashSpool *delta;			/* values with PMHASH_DELTA_DELETE */
-	PmhashSpool *folded;
-	uint64		folded_n;
-	uint64		operations;		/* of the delta that have been folded */
-} PmhashStandbyFill;
-
-/* ---- begin and end ---- */
-
 static PmhashSpool *
 make_spool(PmhashStandbyFill *fill)
 {
@@ -377,65 +287,90 @@ make_spool(PmhashStandbyFill *fill)
 }
 
 static PmhashStandbyFill *
-begin_fill(const PmhashStandbyBuild *build)
+begin_fill(const PmhashStandbyBuild *build, Relation index)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
 												  "pmhash standby build",
 												  ALLOCSET_DEFAULT_SIZES);
-	PmhashStandbyFill *fill = MemoryContextAllocZero(context, sizeof(*fill));
+	MemoryContext old = MemoryContextSwitchTo(context);
+	PmhashStandbyFill *fill = palloc0(sizeof(*fill));
 
 	fill->build = build;
 	fill->context = context;
 	/* two spools at a time, and what is being loaded */
 	fill->memory = (size_t) maintenance_work_mem * 1024 / 4;
+	fill->fillfactor = pmhash_fillfactor(index);
+	fill->n0 = XidFromFullTransactionId(build->n0);
+	fill->end = InvalidBlockNumber;
+	fill->found = make_spool(fill);
+	pmhash_build_scan_init(&fill->rows, index, build->of.seed, fill->found);
+	MemoryContextSwitchTo(old);
 	return fill;
 }
 
-static void
-free_spool(PmhashSpool **spool)
-{
-	if (*spool != NULL)
-		pmhash_spool_free(*spool);
-	*spool = NULL;
-}
-
-static void
-end_fill(PmhashStandbyFill *fill)
-{
-	free_spool(&fill->found);
-	free_spool(&fill->delta);
-	free_spool(&fill->folded);
-	MemoryContextDelete(fill->context);
-}
-
+/*
+ * Scan for a while.  In the rights of the table's owner, from before the index's
+ * expressions are read; see reindex_index (index.c).  ERROR if the build is over, or what
+ * an expression raises.
+ */
 static bool
-scan_slice(PmhashStandbyFill *fill, Relation heap, Relation index)
+scan_slice(PmhashStandbyFill **at, const PmhashStandbyBuild *build, Relation heap,
+		   Relation index)
 {
-	bool		done;
+	PmhashStandbyFill *fill = *at;
+	int64		begun = pmhash_clock_ms();
+	BlockNumber blocks = RelationGetNumberOfBlocks(heap);
+	Slice	   *slice;
+	PmhashCaller caller;
 
-	if (!fill->begun)
+	Assert(IsTransactionState() && RecoveryInProgress());
+	Assert(CheckRelationLockedByMe(heap, AccessShareLock, true));
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
+	if (!pmhash_is_heap_table(heap))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" is no heap", RelationGetRelationName(heap))));
+	if (fill == NULL)
+		fill = *at = begin_fill(build, index);
+	slice = palloc0(sizeof(Slice));
+	pmhash_be_owner(heap, &caller);
+
+	/*
+	 * With a snapshot for functions that run before there is a row: those that are
+	 * IMMUTABLE, of constants, run where expressions are simplified.
+	 */
+	PushActiveSnapshot(GetLatestSnapshot());
+	slice->fill = fill;
+	slice->heap = heap;
+	slice->index = index;
+	slice->info = BuildIndexInfo(index);
+	slice->estate = CreateExecutorState();
+	slice->predicate = ExecPrepareQual(slice->info->ii_Predicate, slice->estate);
+	slice->slot = MakeSingleTupleTableSlot(RelationGetDescr(heap), &TTSOpsHeapTuple);
+	slice->strategy = GetAccessStrategy(BAS_BULKREAD);
+	fill->rows.keys = pmhash_keys_make(index, build->of.seed);
+	PopActiveSnapshot();
+
+	/* Pages that are added later have rows of transactions from N0 on, only. */
+	fill->end = Min(fill->end, blocks);
+	while (fill->next < fill->end && !pmhash_clock_past(begun, SLICE))
 	{
-		MemoryContext old = MemoryContextSwitchTo(fill->context);
-
-		fill->found = make_spool(fill);
-		fill->scan.build = fill->build;
-		fill->scan.n0 = XidFromFullTransactionId(fill->build->n0);
-		fill->scan.end = InvalidBlockNumber;
-		pmhash_build_scan_init(&fill->scan.rows, index, fill->build->of.seed, fill->found);
-		MemoryContextSwitchTo(old);
-		fill->fillfactor = pmhash_fillfactor(index);
-		fill->begun = true;
+		pmhash_give_way();
+		if (!pmhash_standby_building(build))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the build of index \"%s\" is over", RelationGetRelationName(index))));
+		scan_page(slice, fill->next++);
 	}
-	done = standby_scan_slice(&fill->scan, heap, index);
-	pmhash_standby_progress(fill->build, PMHASH_PHASE_SCANNING, fill->scan.next,
-							fill->scan.end, InvalidTransactionId);
-	return done;
-}
-
-static TransactionId
-usable_xmin(const PmhashStandbyFill *fill)
-{
-	return fill->scan.usable_xmin;
+	ExecDropSingleTupleTableSlot(slice->slot);
+	FreeExecutorState(slice->estate);
+	FreeAccessStrategy(slice->strategy);
+	fill->rows.keys = NULL;		/* it goes with the transaction */
+	pmhash_be_caller(&caller);
+	pfree(slice);
+	pmhash_standby_progress(build, PMHASH_PHASE_SCANNING, fill->next, fill->end,
+							InvalidTransactionId);
+	return fill->next >= fill->end;
 }
 
 /* ---- the fold ---- */
@@ -483,11 +418,10 @@ spool_delta(PmhashStandbyFill *fill)
 
 	while (fill->operations < length)
 	{
-		size_t		n;
+		size_t		n = Min(BATCH, length - fill->operations);
 
 		pmhash_give_way();
-		if (!pmhash_standby_read_delta(fill->build, fill->operations, ops,
-									   Min(BATCH, length - fill->operations), &n, reason))
+		if (!pmhash_standby_read_delta(fill->build, fill->operations, ops, n, reason))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("could not read the delta of a build: %s", reason)));
@@ -567,11 +501,13 @@ add_folded(PmhashStandbyFill *fill, const PmhEntry *entry)
 	fill->folded_n++;
 }
 
-/* What the scan has found in a partition, but for what has an operation. */
+/* What the scan has found in a partition, but for what has an operation; and those. */
 static void
-fold_found(PmhashStandbyFill *fill, int partition, const Last *last, size_t n)
+fold_partition(PmhashStandbyFill *fill, int partition)
 {
 	PmhEntry   *batch = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhEntry));
+	size_t		n;
+	Last	   *last = last_operations(fill, partition, &n);
 
 	while (fill->found->partition_n[partition] > 0)
 	{
@@ -587,31 +523,26 @@ fold_found(PmhashStandbyFill *fill, int partition, const Last *last, size_t n)
 		}
 	}
 	pfree(batch);
-}
-
-static void
-fold_partition(PmhashStandbyFill *fill, int partition)
-{
-	size_t		n;
-	Last	   *last = last_operations(fill, partition, &n);
-
-	fold_found(fill, partition, last, n);
 	for (size_t i = 0; i < n; i++)
 	{
 		if (!last[i].inserted)
 			continue;
 		add_folded(fill, &last[i].entry);
-		addHyperLogLog(&fill->scan.rows.distinct, (uint32) last[i].entry.hash);
+		addHyperLogLog(&fill->rows.distinct, (uint32) last[i].entry.hash);
 	}
 	if (last != NULL)
 		pfree(last);
 }
 
-/* Make one spool of both. */
-static void
-fold(PmhashStandbyFill *fill)
+/* Make one spool of both, and fill the file of that. */
+static uint64
+load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 {
-	Assert(fill->begun && fill->delta == NULL && fill->folded == NULL);
+	PmhashBuildScan rows;
+	uint64		operations;
+
+	Assert(IsTransactionState() && !ActiveSnapshotSet());
+	Assert(fill->next >= fill->end && fill->delta == NULL);
 	fill->delta = make_spool(fill);
 	spool_delta(fill);
 	fill->folded = make_spool(fill);
@@ -621,29 +552,16 @@ fold(PmhashStandbyFill *fill)
 		pmhash_standby_progress(fill->build, PMHASH_PHASE_LOADING, i + 1,
 								2 * PMHASH_SPOOL_PARTITIONS, InvalidTransactionId);
 	}
-	free_spool(&fill->found);
-	free_spool(&fill->delta);
-}
-
-/* Fill file; returns how much of the delta is in it. */
-static uint64
-load(PmhashStandbyFill *fill, PmhashFile *file)
-{
-	PmhashBuildScan rows;
-
-	fold(fill);
-	rows = fill->scan.rows;
+	pmhash_spool_free(fill->found);
+	pmhash_spool_free(fill->delta);
+	rows = fill->rows;
 	rows.spool = fill->folded;
 	rows.entries = fill->folded_n;
-	fill->folded = NULL;		/* freed by what comes, or with the context */
-	pmhash_build_load(file, fill->fillfactor, &rows);
-	return fill->operations;
+	pmhash_build_load(file, fill->fillfactor, &rows);	/* frees that spool */
+	*usable_xmin = fill->usable_xmin;
+	operations = fill->operations;
+	MemoryContextDelete(fill->context);
+	return operations;
 }
 
-const PmhashFiller pmhash_filler = {
-	.begin = begin_fill,
-	.scan = scan_slice,
-	.load = load,
-	.usable_xmin = usable_xmin,
-	.end = end_fill
-};
+const PmhashFiller pmhash_filler = {scan_slice, load};

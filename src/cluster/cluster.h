@@ -328,8 +328,6 @@ extern bool pmhash_removal_none_since(const PmhashFile *file, uint64 epoch);
  */
 extern void pmhash_removal_finished(uint64 file_id);
 
-/* ---- queue_count.c ---- */
-
 /* Entries of a file begin to wait in a queue of this session; none of them does. */
 extern void pmhash_queue_opened(uint64 file_id);
 extern void pmhash_queue_closed(uint64 file_id);

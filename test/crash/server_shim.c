@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * server_shim.c
- *	  What stands in for the PostgreSQL server under undo_journal.c and undo.c,
- *	  which are compiled as they are: WAL as two numbers, a pool of one index
+ *	  What stands in for the PostgreSQL server under undo_journal.c, which is
+ *	  compiled as it is: WAL as two numbers, a pool of one index
  *	  file and one journal, errors that jump.
  *
  *-------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * server_shim.h
- *	  What stands in for the PostgreSQL server under undo_journal.c and undo.c.
+ *	  What stands in for the PostgreSQL server under undo_journal.c.
  *
  *-------------------------------------------------------------------------
  */

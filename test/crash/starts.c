@@ -5,7 +5,7 @@
  *	  with every history that leads there.
  *
  * startup.c, shared.c, first_use.c, distrust.c, service.c, pool_start.c, trust.c, durable.c,
- * undo.c and undo_journal.c are compiled as they are and work on files in a scratch
+ * undo_journal.c are compiled as they are and work on files in a scratch
  * directory.  What stands in for PostgreSQL is as little as it takes: pg_control as a
  * file, WAL as two numbers, rows with the LSN of their WAL.  A postmaster is a process,
  * what it starts are processes of its own, and a crash is an exit.

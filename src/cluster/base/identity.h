@@ -13,7 +13,8 @@
 
 #define PMHASH_IDENTITY_VERSION		3
 #define PMHASH_IDENTITY_TEMP		0x0001	/* goes with its backend */
-#define PMHASH_IDENTITY_UNLOGGED	0x0002
+#define PMHASH_IDENTITY_UNLOGGED	0x0002	/* of an unlogged table */
+#define PMHASH_IDENTITY_LOGGED		0x0004	/* all changes are in WAL, for standbys */
 
 typedef struct PmhashIdentity
 {

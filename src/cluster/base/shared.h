@@ -141,7 +141,7 @@ typedef struct PmhashShared
 	uint64		journal_most;	/* records, as the setting has it */
 
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
-	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: queue_count.c */
+	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: removal.c */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];

@@ -249,7 +249,6 @@ pmhash_note_drop(Oid relid)
 	{
 		PmhashLook	look = pmhash_stub_look(index, &stub);
 
-		pmhash_stub_may_go(pmhash_node(index), look);
 		if (look == PMHASH_LOOK_UNREADABLE)
 			pmhash_request_cleaning_at_commit();
 		else if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
@@ -441,7 +440,6 @@ note_replaced_forks(void)
 		PmhashStub	stub;
 		PmhashLook	look = pmhash_stub_look_at(node[i], &stub);
 
-		pmhash_stub_may_go(node[i], look);
 		if (look == PMHASH_LOOK_UNREADABLE)
 			pmhash_request_cleaning_at_commit();
 		else if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
@@ -473,7 +471,9 @@ log_drops(void)
 		const Pending *p = lfirst(lc);
 
 		if (p->drop && p->logged && !p->not_yet)
-			(void) pmhash_wal_log_file_gone(p->file_id, MyDatabaseId);
+			(void) pmhash_wal_log(&(PmhashWalRecord) {
+				.type = PMHASH_WAL_FILE_GONE, .file_id = p->file_id, .database = MyDatabaseId
+			}, NULL, InvalidBuffer);
 	}
 }
 

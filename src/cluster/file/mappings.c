@@ -4,7 +4,7 @@
  *	  Mapped files of a process in the order of their use, and how many it keeps.
  *
  * For backends (file_cache.c) and the startup process of a standby
- * (standby_handles.c).  A process has vm.max_map_count areas (65,530 by default) for all
+ * (standby_redo.c).  A process has vm.max_map_count areas (65,530 by default) for all
  * its purposes, of which a mapping takes one, and some memory: 3 KB, and the pages that
  * have been touched, which are the file's, but count as the process' in what ps shows.
  * Of what its user calls idle, that which was used longest ago goes first:

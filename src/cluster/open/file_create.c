@@ -46,6 +46,13 @@ new_stub(PmhashStub *stub)
 	}
 }
 
+/* The flag of a stub whose file's changes are to be logged. */
+static uint16
+wal_flags(Relation index)
+{
+	return pmhash_wants_wal(index) ? PMHASH_STUB_LOGGED : 0;
+}
+
 /* The file's name must be as durable as its contents. */
 static void
 sync_name(Relation index, const char *directory)
@@ -124,6 +131,8 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 				 pmhash_detail_of_file("", directory, shown)));
 	}
 	pmhash_identity_make(index, stub->file_id, stub->seed, transactional, &id);
+	if (pmhash_flags_logged(stub->flags))
+		id.flags |= PMHASH_IDENTITY_LOGGED;
 	pmhash_pending_create(path, index);
 	result = create_file(path, &id, &table, &error);
 	if (result != PMH_OK)
@@ -148,7 +157,7 @@ pmhash_file_begin_filling(Relation index)
 
 	pmhash_require_service(index);
 	new_stub(&stub);
-	stub.flags = PMHASH_STUB_FILLING | (pmhash_wants_wal(index) ? PMHASH_STUB_LOGGED : 0);
+	stub.flags = PMHASH_STUB_FILLING | wal_flags(index);
 	file = make_file(index, &stub, true);
 	HOLD_INTERRUPTS();
 	pmhash_stub_fill(index, stub.flags, stub.file_id, stub.seed);
@@ -240,7 +249,7 @@ pmhash_file_create(Relation index)
 		index->rd_index->indisready && pmhash_table_is_moved(index);
 	part_with_file_before(index);
 	new_stub(&stub);
-	stub.flags = comes_back ? PMHASH_STUB_INVALID : pmhash_new_wal_flags(index);
+	stub.flags = comes_back ? PMHASH_STUB_INVALID : wal_flags(index);
 	file = make_file(index, &stub, is_new && !temporary);
 	if (temporary)
 		pmhash_session_file_made(file, index);

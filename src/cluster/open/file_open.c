@@ -300,7 +300,7 @@ serves_in_recovery(Relation index, Snapshot snapshot, PmhashTrouble *trouble)
 	}
 	else if (!read_stub(index, PMHASH_READ, &stub, trouble))
 		return false;
-	if ((stub.flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
+	if ((stub.flags & PMHASH_STUB_LOGGED) == 0)
 		trouble->reason = PMHASH_REASON_NOT_LOGGED;
 	else if (!pmhash_standby_serves(stub.file_id, 0, snapshot))
 		trouble->reason = PMHASH_REASON_NOT_BUILT;

@@ -20,18 +20,27 @@
  *	catch up	with what has come into the delta since, until little is left,
  *	publish	with the rest: replay waits for that.
  *
- * A failure is noted for pmhash.indexes and the next try (pmhash_standby_give_up).
- * A conflict with replay is none, and the build is tried again soon.  An index that can't
- * even be looked at is left out, until the next visit: the others are built all the same.
+ * A failure is noted for pmhash.indexes and the next try.  A conflict with replay is none,
+ * and the build is tried again soon.  In both cases the worker ends, and another one goes
+ * on: temporary files that outlive transactions go with it.  An index that can't even be
+ * looked at is left out, until the next visit: the others are built all the same.
+ *
+ * What is in the delta file up to delta_ops is complete; the startup process appends to it
+ * with the lock held shared (standby_redo.c), and the builder reads without a lock.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xlogrecovery.h"
 #include "catalog/index.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -47,45 +56,334 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/durable.h"
 #include "cluster/base/identity.h"
+#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/wait_events.h"
 #include "cluster/queue/index_list.h"
 #include "cluster/queue/requests.h"
-#include "cluster/replay/standby_build.h"
-#include "cluster/replay/standby_delta.h"
+#include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
+#include "cluster/trust/standby_lose.h"
 #include "cluster/wal/stub.h"
+#include "cluster/wal/wal_record.h"
+#include "engine/stop_point.h"
 
 #define LONGEST_LOOK	100		/* ms, between looks for transactions before N0 */
 #define BATCH			4096	/* operations of a delta that are applied at a time */
-#define LITTLE			(PMHASH_PUBLISH_MAX / 4)	/* operations to publish with */
+#define PUBLISH_MAX		1000	/* that are applied while replay waits */
+#define LITTLE			(PUBLISH_MAX / 4)	/* to be left for that */
 
 static const PmhashFiller *filler = NULL;
 
 /* What this worker is at. */
 typedef struct Builder
 {
+	PmhashBuildKind kind;		/* of indexes that it builds */
 	bool		begun;
 	PmhashStandbyBuild build;
 	char		name[NAMEDATALEN];	/* of the index */
-	PmhashStandbyFill *fill;	/* NULL: none */
 	PmhashIdentity identity;	/* of the new file */
-	PmhTable   *table;			/* NULL: not open */
 } Builder;
 
 static Builder builder;
 
-/* Are some indexes to be looked at again soon: they were locked, or it could not begin? */
+/* Are some indexes to be looked at again soon: they were locked, or not complete? */
 static bool some_left = false;
-static bool found_none = false; /* of ours, in this database */
-
-/* The indexes that this worker builds; others are for a worker of the other kind. */
-static PmhashBuildKind own_kind;
 
 void
 pmhash_set_filler(const PmhashFiller *wanted)
 {
 	filler = wanted;
+}
+
+/* ---- builds in the table of files ---- */
+
+/* Should this index have a build now? */
+static bool
+wants(const PmhashStandbyIndex *of)
+{
+	PmhashStandbyRow *row;
+	bool		wants;
+
+	if (!pmhash_standby_is_active() || pmhash_shared->standby->newer ||
+		!pmhash_standby_reached())
+		return false;
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	row = pmhash_standby_find(of->file_id);
+	wants = row == NULL ? pmhash_standby_has_room() :
+		row->status == PMHASH_STANDBY_NONE && row->database == of->database &&
+		row->next_try <= pmhash_clock_ms();
+	LWLockRelease(pmhash_standby_lock);
+	return wants;
+}
+
+static bool
+is_removed(const char *path)
+{
+	return unlink(path) == 0 || errno == ENOENT;
+}
+
+/* The files of a build: none, none, an empty delta.  False with a reason. */
+static bool
+prepare_files(const PmhashStandbyBuild *build, char *reason)
+{
+	char		directory[MAXPGPATH];
+	int			fd = -1;
+
+	pmhash_database_path(directory, build->of.database);
+	if ((mkdir(directory, 0700) == 0 || errno == EEXIST) &&
+		is_removed(build->path) && is_removed(build->new_path))
+		fd = open(build->delta_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return pmhash_fail(reason, "could not write to directory \"%s\": %s", directory,
+						   strerror(errno));
+	close(fd);
+	return true;
+}
+
+/*
+ * The timeline of the primary whose records a build that begins now will have.  In the
+ * first record of a new one that is not what replay has come to (xlogrecovery.c,
+ * ApplyWalRecord): builds of the old one have just been lost (standby_redo.c,
+ * note_timeline), and one that begins after that would count as of the old one, and be
+ * thrown away by the first VACUUM.
+ */
+static TimeLineID
+primary_of_build(void)
+{
+	TimeLineID	replayed;
+
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
+	(void) GetXLogReplayRecPtr(&replayed);
+	return Max(replayed, pmhash_shared->standby->replay_timeline);
+}
+
+/*
+ * NONE becomes DELTA.  False with a reason if that cannot be: the file is DELTA or LIVE
+ * already, the table is full, recovery is over, a file cannot be made.
+ */
+static bool
+begin_locked(PmhashStandbyBuild *build, char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	PmhashStandbyRow *row;
+
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
+	if (!RecoveryInProgress() || !standby->active)
+		return pmhash_fail(reason, "the server is not in recovery");
+	if (standby->newer)
+		return pmhash_fail(reason, "the primary has another version of pmhash");
+
+	/*
+	 * Not before: what is published is said to have all records up to applied,
+	 * and records that come before that are not for the files that have them.
+	 */
+	if (!pmhash_standby_reached())
+		return pmhash_fail(reason, "replay has not come as far as it had");
+	row = pmhash_standby_enter(build->of.file_id, build->of.database);
+	if (row == NULL)
+		return pmhash_fail(reason, "this server has %d files already",
+						   PMHASH_STANDBY_FILES);
+	if (row->status != PMHASH_STANDBY_NONE)
+		return pmhash_fail(reason, "the file is there, or being built");
+	if (row->database != build->of.database)
+		return pmhash_fail(reason, "it is the file of another database");
+	if (!prepare_files(build, reason))
+	{
+		pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
+		return false;
+	}
+	row->heap = build->of.heap;
+	row->timeline = primary_of_build();
+	pg_atomic_write_u64(&row->delta_ops, 0);
+	row->delta_horizon = InvalidTransactionId;
+	row->phase = PMHASH_PHASE_WAITING;
+	row->done = row->total = 0;
+	row->xid = InvalidTransactionId;
+	pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);
+	build->row = row;
+	build->life = row->life;
+	return true;
+}
+
+/* The row of a build that is not over; NULL if it is.  Under the lock. */
+static PmhashStandbyRow *
+row_of(const PmhashStandbyBuild *build)
+{
+	PmhashStandbyRow *row = build->row;
+
+	Assert(LWLockHeldByMe(pmhash_standby_lock));
+	if (row->life != build->life || row->file_id != build->of.file_id)
+		return NULL;
+	Assert(row->status == PMHASH_STANDBY_DELTA);
+	return row;
+}
+
+bool
+pmhash_standby_building(const PmhashStandbyBuild *build)
+{
+	bool		building;
+
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	building = row_of(build) != NULL;
+	LWLockRelease(pmhash_standby_lock);
+	return building;
+}
+
+void
+pmhash_standby_progress(const PmhashStandbyBuild *build, PmhashStandbyPhase phase,
+						uint64 done, uint64 total, TransactionId xid)
+{
+	PmhashStandbyRow *row = build->row;
+
+	row->phase = phase;
+	row->done = done;
+	row->total = total;
+	row->xid = xid;
+}
+
+uint64
+pmhash_standby_delta_length(const PmhashStandbyBuild *build)
+{
+	uint64		n = pg_atomic_read_u64(&build->row->delta_ops);
+
+	pg_read_barrier();
+	return n;
+}
+
+bool
+pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 from,
+						  PmhashDeltaOp *ops, size_t n, char *reason)
+{
+	ssize_t		wanted = (ssize_t) (n * sizeof(PmhashDeltaOp));
+	int			fd = open(build->delta_path, O_RDONLY | O_CLOEXEC);
+	ssize_t		got = fd < 0 ? -1 :
+		pread(fd, ops, wanted, (off_t) (from * sizeof(PmhashDeltaOp)));
+
+	if (fd >= 0)
+		close(fd);
+	return got == wanted ||
+		pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
+					got < 0 ? strerror(errno) : "it is too short");
+}
+
+/*
+ * Apply operations in their order to a table.  For operations that came after the scan had
+ * ended, which none of its entries is of; those before are folded.  What is not there need
+ * not be removed.
+ */
+static PmhResult
+apply_ops(PmhTable *table, const PmhashDeltaOp *ops, size_t n)
+{
+	PmhEntry	entries[PMHASH_WAL_MAX_ENTRIES];
+	PmhResult	result = PMH_OK;
+	size_t		done;
+	size_t		group;
+
+	for (size_t i = 0; i < n && result == PMH_OK; i += group)
+	{
+		bool		delete = PMHASH_DELTA_IS_DELETE(&ops[i]);
+
+		/* as many as are of one kind */
+		for (group = 0; group < PMHASH_WAL_MAX_ENTRIES && i + group < n &&
+			 PMHASH_DELTA_IS_DELETE(&ops[i + group]) == delete; group++)
+		{
+			entries[group].hash = ops[i + group].hash;
+			entries[group].value = PMHASH_DELTA_VALUE(&ops[i + group]);
+		}
+		if (delete)
+			result = pmh_delete_group(table, entries, group, &done);
+		else
+			result = pmh_insert_group(table, entries, group, false, &done);
+	}
+	return result;
+}
+
+/* The horizon of what the delta has removed counts like usable_xmin. */
+static FullTransactionId
+usable_from(const PmhashStandbyRow *row, TransactionId usable_xmin)
+{
+	TransactionId horizon = row->delta_horizon;
+
+	if (TransactionIdIsNormal(horizon))
+		TransactionIdAdvance(horizon);
+	if (!TransactionIdIsNormal(usable_xmin) ||
+		(TransactionIdIsNormal(horizon) && TransactionIdFollows(horizon, usable_xmin)))
+		usable_xmin = horizon;
+	return pmhash_standby_widen(usable_xmin);
+}
+
+/*
+ * Replay waits: apply what the delta has from number 'from' on to table, which is open on
+ * build->new_path; rename that to build->path; LIVE.  False with a reason.
+ */
+static bool
+publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhTable *table,
+			   TransactionId usable_xmin, char *reason)
+{
+	static PmhashDeltaOp ops[PUBLISH_MAX];
+	PmhashStandbyRow *row = build->row;
+	uint64		left = length - from;
+	XLogRecPtr	applied;
+	XLogRecPtr	begun;
+	TimeLineID	timeline;
+
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
+	Assert(row->status == PMHASH_STANDBY_DELTA && row->life == build->life);
+	Assert(from <= length && left <= PUBLISH_MAX);
+	if (left > 0 && !pmhash_standby_read_delta(build, from, ops, left, reason))
+		return false;
+	if (apply_ops(table, ops, left) != PMH_OK)
+		return pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
+						   pmh_error(table)->detail);
+	PMH_STOP_POINT("standby_publishing");
+
+	/*
+	 * The table may have something of the record that is being replayed, and the delta
+	 * all of it.  That has the timeline which replay has come to, or is its first one.
+	 */
+	applied = GetXLogReplayRecPtr(&timeline);
+	begun = GetCurrentReplayRecPtr(NULL);
+	begun = Max(begun, applied);
+	row->usable_xmin = usable_from(row, usable_xmin);
+	if (!pmhash_standby_note(build->new_path, row, applied, begun, timeline) ||
+		rename(build->new_path, build->path) != 0)
+		return pmhash_fail(reason, "could not write or rename file \"%s\": %s",
+						   build->new_path, strerror(errno));
+	pmhash_standby_set_status(row, PMHASH_STANDBY_LIVE);
+	row->failures = 0;
+	(void) unlink(build->delta_path);
+	return true;
+}
+
+/*
+ * A build has failed, or is not to go on: NONE if it is still ours; <id>.new and
+ * the delta are removed.  The next try comes after 1, 2, 4, ... 300 s; sqlstate and
+ * message are kept for pmhash.indexes.  sqlstate 0: no fault (cancelled by a conflict,
+ * shutdown): try again after a second.  Takes the lock, allocates nothing.
+ */
+static void
+end_build(const PmhashStandbyBuild *build, int sqlstate, const char *message)
+{
+	PmhashStandbyRow *row;
+	int64		pause_ends;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = row_of(build);
+	if (row != NULL)
+	{
+		pmhash_standby_lose(row, true, sqlstate, message);
+
+		/* What is no fault may come again and again: others have their turn. */
+		pause_ends = pmhash_clock_ms() + pmhash_pause(1, PMHASH_LONGEST_PAUSE);
+		row->next_try = Max(row->next_try, pause_ends);
+	}
+
+	/* Unless another build of the same file has begun. */
+	row = pmhash_standby_find(build->of.file_id);
+	if (row == NULL || row->status != PMHASH_STANDBY_DELTA)
+		(void) unlink(build->new_path);
+	LWLockRelease(pmhash_standby_lock);
 }
 
 /* ---- looking at an index ---- */
@@ -102,20 +400,26 @@ is_wanted(Relation index, Oid heap, PmhashStandbyIndex *of)
 {
 	PmhashStub	stub;
 
+	Assert(IsTransactionState());
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (!pmhash_is_index(index) || index->rd_index->indrelid != heap ||
 		!index->rd_index->indislive ||
 		index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
-		!pmhash_stub_read(index, true, &stub) || !pmhash_stub_is_followed(&stub))
+		!pmhash_stub_read(index, true, &stub) ||
+		(stub.flags & PMHASH_STUB_LOGGED) == 0 ||
+		(stub.flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE)) != 0)
 		return false;
+	if (!index->rd_index->indisvalid || (stub.flags & PMHASH_STUB_FILLING) != 0)
+	{
+		some_left = true;
+		return false;
+	}
 	of->file_id = stub.file_id;
 	of->seed = stub.seed;
 	of->database = MyDatabaseId;
 	of->heap = heap;
 	of->index = RelationGetRelid(index);
-	if (index->rd_index->indisvalid && pmhash_stub_for_standby(&stub))
-		return true;
-	pmhash_standby_wanted_later(of);
-	return false;
+	return true;
 }
 
 /* Lock a relation, if that is free.  If it is not, the database is looked at again. */
@@ -138,6 +442,7 @@ open_both(Oid relid, bool wait, Relation *heap, Relation *index)
 {
 	Oid			heap_oid = IndexGetRelation(relid, true);
 
+	Assert(IsTransactionState());
 	*heap = *index = NULL;
 	if (!OidIsValid(heap_oid))
 		return false;
@@ -162,44 +467,6 @@ close_both(Relation heap, Relation index)
 	relation_close(heap, NoLock);
 }
 
-/*
- * Lock and open an index that should have a build now, with its table: false, and nothing
- * is open, if it should not.  Locked ones are not waited for: replay holds the locks of a
- * transaction on the primary for as long as that likes, and there are others.  ERROR if
- * its stub can't be read, or the catalogs don't hold together.
- */
-static bool
-open_wanted(Oid relid, PmhashStandbyIndex *of, Relation *heap, Relation *index)
-{
-	if (!open_both(relid, false, heap, index))
-		return false;
-	strlcpy(builder.name, RelationGetRelationName(*index), NAMEDATALEN);
-	if (is_wanted(*index, RelationGetRelid(*heap), of) && pmhash_standby_wants(of))
-		return true;
-	close_both(*heap, *index);
-	return false;
-}
-
-/* Should this index have a build now?  *kind: by a worker of which kind. */
-static bool
-wants_build(Oid relid, PmhashBuildKind *kind)
-{
-	PmhashStandbyIndex of;
-	Relation	heap;
-	Relation	index;
-	bool		wanted;
-
-	StartTransactionCommand();
-	wanted = open_wanted(relid, &of, &heap, &index);
-	if (wanted)
-	{
-		*kind = pmhash_build_kind(index->rd_indextuple);
-		close_both(heap, index);
-	}
-	CommitTransactionCommand();
-	return wanted;
-}
-
 /* ---- the steps ---- */
 
 /* The build is over, though nothing has failed here. */
@@ -221,26 +488,57 @@ require_building(void)
 		is_over("the file is not wanted any more");
 }
 
-/* False if there is nothing to build after all. */
+/* The file of an index that is to be built begins to be. */
+static void
+begin_of(Relation index, const PmhashStandbyIndex *of)
+{
+	PmhashStandbyBuild *build = &builder.build;
+	char		reason[PMHASH_REASON_SIZE];
+
+	PMH_STOP_POINT("standby_begins");
+	pmhash_identity_make(index, of->file_id, of->seed, false, &builder.identity);
+	builder.identity.flags |= PMHASH_IDENTITY_LOGGED;
+	memset(build, 0, sizeof(*build));
+	build->of = *of;
+	pmhash_standby_paths(of->database, of->file_id, build->path, build->new_path,
+						 build->delta_path);
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	builder.begun = begin_locked(build, reason);
+	LWLockRelease(pmhash_standby_lock);
+
+	/* Only now (B1): each transaction from N0 on has all its records in the delta. */
+	build->n0 = ReadNextFullTransactionId();
+	if (builder.begun)
+		pmhash_report_index("building the file of", index);
+	else
+		ereport(DEBUG1,
+				(errmsg_internal("no build of index \"%s\": %s", builder.name, reason)));
+}
+
+/*
+ * False if the index should have no build now, or by a worker of the other kind.  Locked
+ * ones are not waited for: replay holds the locks of a transaction on the primary for as
+ * long as that likes, and there are others.  ERROR if its stub can't be read, or the
+ * catalogs don't hold together.
+ */
 static bool
 begin(Oid relid)
 {
 	PmhashStandbyIndex of;
 	Relation	heap;
 	Relation	index;
-	char		reason[PMHASH_REASON_SIZE];
 
+	Assert(!builder.begun && !IsTransactionState());
 	StartTransactionCommand();
-	if (open_wanted(relid, &of, &heap, &index))
+	if (open_both(relid, false, &heap, &index))
 	{
-		PMH_STOP_POINT("standby_begins");
-		pmhash_identity_make(index, of.file_id, of.seed, false, &builder.identity);
-		builder.begun = pmhash_standby_begin(&of, &builder.build, reason);
-		if (builder.begun)
-			pmhash_report_index("building the file of", index);
-		else
-			ereport(DEBUG1,
-					(errmsg_internal("no build of index \"%s\": %s", builder.name, reason)));
+		strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
+		if (!is_wanted(index, RelationGetRelid(heap), &of) || !wants(&of))
+			 /* nothing to be done */ ;
+		else if (pmhash_build_kind(index->rd_indextuple) == builder.kind)
+			begin_of(index, &of);
+		else if (builder.kind == PMHASH_BUILD_PLAIN)
+			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 		close_both(heap, index);
 	}
 	CommitTransactionCommand();
@@ -266,6 +564,7 @@ wait_for_transactions(void)
 	TransactionId xmin;
 	long		pause = 1;
 
+	Assert(!IsTransactionState());	/* our own snapshot would be waited for */
 	while (TransactionIdPrecedes(xmin = oldest_running(), n0))
 	{
 		pmhash_standby_progress(&builder.build, PMHASH_PHASE_WAITING, 0, 0, xmin);
@@ -278,7 +577,7 @@ wait_for_transactions(void)
 
 /* Scan for as long as locks may be held.  True when the table has been scanned. */
 static bool
-scan_slice(void)
+scan_slice(PmhashStandbyFill **fill)
 {
 	PmhashStandbyIndex of;
 	Relation	heap;
@@ -291,22 +590,24 @@ scan_slice(void)
 	if (!is_wanted(index, RelationGetRelid(heap), &of) ||
 		of.file_id != builder.build.of.file_id)
 		is_over("the index has another file");
-	done = filler->scan(builder.fill, heap, index);
+	done = filler->scan(fill, &builder.build, heap, index);
 	close_both(heap, index);
 	CommitTransactionCommand();
 	return done;
 }
 
-static void
-scan(void)
+pg_noreturn static void
+engine_failed(const char *path, const PmhError *error)
 {
-	builder.fill = filler->begin(&builder.build);
-	while (!scan_slice())
-	{
-		PMH_STOP_POINT("standby_scanning");
-		require_building();
-	}
-	PMH_STOP_POINT("standby_scanned");
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR,
+			(errcode(error->code == PMH_ERR_NO_SPACE ? ERRCODE_DISK_FULL :
+					 error->code == PMH_ERR_NO_MEMORY ? ERRCODE_OUT_OF_MEMORY
+					 : ERRCODE_IO_ERROR),
+			 errmsg("could not write file \"%s\"%s%s", path,
+					error->sys_errno != 0 ? ": " : "",
+					error->sys_errno != 0 ? strerror(error->sys_errno) : ""),
+			 error->detail[0] != '\0' ? errdetail("%s", error->detail) : 0));
 }
 
 /* Something failed in the engine while the new file was written. */
@@ -320,45 +621,29 @@ pmhash_standby_engine_error(const PmhashFile *file, PmhResult result)
 		memset(&error, 0, sizeof(error));
 		error.code = result;
 	}
-	CHECK_FOR_INTERRUPTS();
-	ereport(ERROR,
-			(errcode(result == PMH_ERR_NO_SPACE ? ERRCODE_DISK_FULL :
-					 result == PMH_ERR_NO_MEMORY ? ERRCODE_OUT_OF_MEMORY
-					 : ERRCODE_IO_ERROR),
-			 errmsg("could not write file \"%s\"%s%s", file->path,
-					error.sys_errno != 0 ? ": " : "",
-					error.sys_errno != 0 ? strerror(error.sys_errno) : ""),
-			 error.detail[0] != '\0' ? errdetail("%s", error.detail) : 0));
+	engine_failed(file->path, &error);
 }
 
-/* In a transaction that has no locks and no snapshot, for temporary files. */
-static uint64
-load(PmhashFile *file)
+/*
+ * Make the file, of what has been found and what is in the delta, of which *folded is how
+ * much.  In a transaction that has no locks and no snapshot, for temporary files.
+ */
+static void
+load(PmhashStandbyFill *fill, PmhashFile *file, uint64 *folded, TransactionId *usable_xmin)
 {
 	PmhEnv		env = pmhash_engine_env();
-	PmhError	error;
-	PmhResult	result;
-	uint64		folded;
+	PmhError	error = {0};
 
-	StartTransactionCommand();
-	result = pmh_create(builder.build.new_path, &builder.identity, &env,
-						&builder.table, &error);
-	if (result != PMH_OK)
-		ereport(ERROR,
-				(errcode(result == PMH_ERR_NO_SPACE ? ERRCODE_DISK_FULL
-						 : ERRCODE_IO_ERROR),
-				 errmsg("could not create file \"%s\": %s", builder.build.new_path,
-						error.sys_errno != 0 ? strerror(error.sys_errno)
-						: error.detail)));
 	memset(file, 0, sizeof(*file));
-	file->table = builder.table;
 	file->file_id = builder.build.of.file_id;
 	file->seed = builder.build.of.seed;
 	file->path = builder.build.new_path;
-	folded = filler->load(builder.fill, file);
+	StartTransactionCommand();
+	if (pmh_create(file->path, &builder.identity, &env, &file->table, &error) != PMH_OK)
+		engine_failed(file->path, &error);
+	*folded = filler->load(fill, file, usable_xmin);
 	CommitTransactionCommand();
 	PMH_STOP_POINT("standby_loaded");
-	return folded;
 }
 
 /* Apply operations from number 'from' on until little is left; where that begins. */
@@ -371,15 +656,15 @@ catch_up(PmhashFile *file, uint64 from)
 
 	while (from + LITTLE < (length = pmhash_standby_delta_length(&builder.build)))
 	{
+		size_t		n = Min(BATCH, length - from);
 		PmhResult	result;
-		size_t		n;
 
-		CHECK_FOR_INTERRUPTS();
+		require_building();
 		pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
 								InvalidTransactionId);
-		if (!pmhash_standby_read_delta(&builder.build, from, ops, BATCH, &n, reason))
+		if (!pmhash_standby_read_delta(&builder.build, from, ops, n, reason))
 			is_over(reason);
-		result = pmhash_standby_apply_ops(file->table, ops, n);
+		result = apply_ops(file->table, ops, n);
 		if (result != PMH_OK)
 			pmhash_standby_engine_error(file, result);
 		from += n;
@@ -387,57 +672,71 @@ catch_up(PmhashFile *file, uint64 from)
 	return from;
 }
 
+/* The file is complete but for the delta from number 'from' on: have it used. */
 static void
-publish(PmhashFile *file, uint64 from)
+publish(PmhashFile *file, uint64 from, TransactionId usable_xmin)
 {
-	PmhashPublishResult result = PMHASH_PUBLISH_BEHIND;
-	TransactionId usable_xmin = filler->usable_xmin(builder.fill);
-	char		reason[PMHASH_REASON_SIZE];
+	char		reason[PMHASH_REASON_SIZE] = "it is not wanted any more";
+	bool		behind;
+	bool		done = false;
 
-	while (result == PMHASH_PUBLISH_BEHIND)
+	/* No ERROR is raised with the lock held: replay waits for it. */
+	Assert(!IsTransactionState());
+	do
 	{
+		PmhashStandbyRow *row;
+		uint64		length;
+
 		from = catch_up(file, from);
 		PMH_STOP_POINT("standby_caught_up");
-		result = pmhash_standby_publish(&builder.build, from, file->table, usable_xmin,
-										reason);
-	}
-	if (result == PMHASH_PUBLISH_OVER)
+		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+		row = RecoveryInProgress() ? row_of(&builder.build) : NULL;
+		length = pmhash_standby_delta_length(&builder.build);
+		behind = row != NULL && length - from > PUBLISH_MAX;
+		if (row != NULL && !behind)
+		{
+			done = publish_locked(&builder.build, from, length, file->table, usable_xmin,
+								  reason);
+			if (!done)
+				pmhash_standby_lose(row, true, ERRCODE_IO_ERROR, reason);
+		}
+		LWLockRelease(pmhash_standby_lock);
+	} while (behind);
+	if (!done)
 		is_over(reason);
 	builder.begun = false;
+	pmh_close(file->table);
 	PMH_STOP_POINT("standby_published");
 }
 
 /* ---- in one piece ---- */
 
-/* Give back what the build has. */
 static void
-clear_builder(void)
+build_index(Oid relid, bool last)
 {
-	if (builder.table != NULL)
-		pmh_close(builder.table);
-	builder.table = NULL;
-	if (builder.fill != NULL)
-		filler->end(builder.fill);
-	builder.fill = NULL;
-	builder.begun = false;
-}
-
-static void
-build_index(Oid relid)
-{
+	PmhashStandbyFill *fill = NULL;
 	PmhashFile	file;
+	TransactionId usable_xmin;
 	uint64		folded;
 
 	if (!begin(relid))
 		return;
+
+	/* Another worker may come for the rest of this database. */
+	if (!last && builder.kind == PMHASH_BUILD_PLAIN)
+		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 	PMH_STOP_POINT("standby_begun");
 	wait_for_transactions();
-	scan();
-	folded = load(&file);
-	publish(&file, folded);
+	while (!scan_slice(&fill))
+	{
+		PMH_STOP_POINT("standby_scanning");
+		require_building();
+	}
+	PMH_STOP_POINT("standby_scanned");
+	load(fill, &file, &folded, &usable_xmin);
+	publish(&file, folded, usable_xmin);
 	ereport(LOG,
 			(errmsg("pmhash: index \"%s\" has been built on this standby", builder.name)));
-	clear_builder();
 }
 
 /*
@@ -454,35 +753,18 @@ is_fault(int sqlstate)
 		sqlstate != ERRCODE_ADMIN_SHUTDOWN;
 }
 
-/*
- * A publication holds the lock that replay needs outside of transactions, whose abort
- * would release it.  Nothing raises an ERROR there; if something did, give_up would wait
- * for this process, and replay for ever.
- */
-static void
-release_lock_of_publication(void)
-{
-	if (!LWLockHeldByMe(pmhash_standby_lock))
-		return;
-	HOLD_INTERRUPTS();			/* errfinish has taken back what the lock holds */
-	LWLockRelease(pmhash_standby_lock);
-}
-
 /* A build is over before its end. */
 static void
 give_up(const ErrorData *error)
 {
-	bool		failed = builder.begun && is_fault(error->sqlerrcode) &&
+	bool		failed = is_fault(error->sqlerrcode) &&
 		pmhash_standby_building(&builder.build);
 
-	if (builder.begun)
-		pmhash_standby_give_up(&builder.build, failed ? error->sqlerrcode : 0,
-							   error->message);
-	/* Before what may fail again: temporary files of a full disk are flushed. */
+	end_build(&builder.build, failed ? error->sqlerrcode : 0, error->message);
+	builder.begun = false;
 	ereport(failed ? LOG : DEBUG1,
 			(errmsg("pmhash: could not build index \"%s\" on this standby: %s",
 					builder.name, error->message)));
-	clear_builder();
 }
 
 /* Before a build has begun: say so, once.  No row tells of it. */
@@ -502,32 +784,23 @@ leave_out(Oid relid, const ErrorData *error)
 static void
 builder_exit(int code, Datum arg)
 {
+	Assert(!LWLockHeldByMe(pmhash_standby_lock));
 	if (builder.begun)
-		pmhash_standby_give_up(&builder.build, 0, "the worker was terminated");
+		end_build(&builder.build, 0, "the worker was terminated");
 	builder.begun = false;
 }
 
-typedef enum Outcome
-{
-	NOT_WANTED,					/* or it can't be looked at */
-	WANTED,						/* or built */
-	FAILED						/* a build that had begun */
-} Outcome;
-
-/* An index is looked at (kind: see wants_build), or built (kind NULL). */
-static Outcome
-try_index(Oid relid, PmhashBuildKind *kind)
+/* Build an index, if it should be built.  False if that has begun, and failed. */
+static bool
+try_index(Oid relid, bool last)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile Outcome outcome = WANTED;
+	volatile bool failed = false;
 
 	builder.name[0] = '\0';
 	PG_TRY();
 	{
-		if (kind == NULL)
-			build_index(relid);
-		else if (!wants_build(relid, kind))
-			outcome = NOT_WANTED;
+		build_index(relid, last);
 	}
 	PG_CATCH();
 	{
@@ -537,91 +810,44 @@ try_index(Oid relid, PmhashBuildKind *kind)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		AbortOutOfAnyTransaction();
+		LWLockReleaseAll();		/* replay may wait for it, and so would give_up */
 		FlushErrorState();
-		release_lock_of_publication();
-		outcome = builder.begun || builder.fill != NULL ? FAILED : NOT_WANTED;
-		if (outcome == FAILED)
+		failed = builder.begun;
+		if (failed)
 			give_up(error);
 		else
 			leave_out(relid, error);
-		some_left |= kind == NULL && outcome == NOT_WANTED;
 		FreeErrorData(error);
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
-	return outcome;
-}
-
-/*
- * The pmhash indexes of this database, of our kind, that should have a build, listed in
- * 'context'.  *others: there are some of the other kind.
- */
-static List *
-list_wanted(MemoryContext context, bool *others)
-{
-	List	   *wanted = NIL;
-	PmhashBuildKind kind;
-	MemoryContext old;
-	List	   *indexes;
-	ListCell   *lc;
-
-	StartTransactionCommand();
-	(void) GetTransactionSnapshot();
-	old = MemoryContextSwitchTo(context);
-	indexes = pmhash_list_indexes(false);
-	MemoryContextSwitchTo(old);
-	CommitTransactionCommand();
-	found_none = indexes == NIL;
-	*others = false;
-	foreach(lc, indexes)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (try_index(lfirst_oid(lc), &kind) != WANTED)
-			continue;
-		*others |= kind != own_kind;
-		if (kind != own_kind)
-			continue;
-		old = MemoryContextSwitchTo(context);
-		wanted = lappend_oid(wanted, lfirst_oid(lc));
-		MemoryContextSwitchTo(old);
-	}
-	return wanted;
-}
-
-/* Have another worker come for the rest of this database, of our kind or the other. */
-static void
-ask_for_help(int of_our_kind, bool others)
-{
-	if (own_kind == PMHASH_BUILD_PLAIN && others)
-		pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
-	if (own_kind == PMHASH_BUILD_PLAIN && of_our_kind > 1)
-		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
+	return !failed;
 }
 
 /*
  * Build the files that are missing in the database which this worker is connected
  * to, of indexes of this kind.  Not in a transaction.  If there are several plain ones,
- * another worker may help: each takes those that no other one is at.  After a failed
- * build another worker goes on: temporary files that outlive transactions may be left,
- * and go with this one.
+ * another worker may help: each takes those that no other one is at.
  */
 PmhashWorkerResult
 pmhash_standby_build_database(PmhashBuildKind kind)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "pmhash builder",
 												  ALLOCSET_DEFAULT_SIZES);
-	List	   *wanted;
-	bool		others;
+	List	   *indexes;
 	ListCell   *lc;
 
-	own_kind = kind;
+	Assert(!IsTransactionState() && OidIsValid(MyDatabaseId));
+	builder.kind = kind;
 	before_shmem_exit(builder_exit, (Datum) 0);
 	pgstat_report_activity(STATE_RUNNING, "looking for pmhash index files that this standby lacks");
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
 	MemoryContextSwitchTo(context);
-	wanted = list_wanted(context, &others);
-	ask_for_help(list_length(wanted), others);
-	foreach(lc, wanted)
+	indexes = pmhash_list_indexes(false);
+	CommitTransactionCommand();
+	foreach(lc, indexes)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
@@ -632,14 +858,13 @@ pmhash_standby_build_database(PmhashBuildKind kind)
 		if (!pmhash_rebuild || !RecoveryInProgress())
 			break;
 		MemoryContextSwitchTo(context);
-		if (try_index(lfirst_oid(lc), NULL) == FAILED)
+		if (!try_index(lfirst_oid(lc), lnext(indexes, lc) == NULL))
 		{
 			pmhash_request(MyDatabaseId, (PmhashJob) kind);
 			break;
 		}
 	}
 	MemoryContextSwitchTo(TopMemoryContext);
-	MemoryContextDelete(context);
 	return some_left ? PMHASH_WORKER_LEFT_SOME :
-		found_none ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;
+		indexes == NIL ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;
 }

@@ -9,13 +9,19 @@
  * It does nothing unless the run is that of a standby with a pool: crash recovery of a
  * primary ignores these records, since its files are current (P5).
  *
+ * What it replays records into is files that are LIVE, mapped, and a delta of a file that
+ * is built.  How many stay mapped is bounded as in a backend (mappings.c), and nothing is
+ * unmapped before the end of a record.
+ *
  * src/README, "Standbys", has the rules S1 to S7, which comments here name.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
@@ -30,24 +36,21 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/data_directory.h"
 #include "cluster/base/durable.h"
+#include "cluster/base/identity.h"
 #include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/tid_value.h"
 #include "cluster/cluster.h"
+#include "cluster/file/mappings.h"
+#include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/requests.h"
-#include "cluster/replay/standby_delta.h"
-#include "cluster/replay/standby_redo.h"
+#include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/standby_lose.h"
-#include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 
 /* After so many operations of a delta it is looked whether there is space: 1 MB. */
 #define DELTA_LOOK	65536
-
-/* What is remembered of where a file's row is. */
-#define REMEMBERED	1024
 
 static void (*core_redo) (XLogReaderState *record) = NULL;
 static void (*core_redo_database) (XLogReaderState *record) = NULL;
@@ -65,26 +68,148 @@ typedef struct Work
 
 static Work work;
 
-/* The row of a file, remembered from the last time.  Under the lock, shared. */
-static PmhashStandbyRow *
-find(uint64 file_id)
-{
-	static struct
-	{
-		uint64		file_id;
-		uint64		changes;
-		PmhashStandbyRow *row;
-	}			remembered[REMEMBERED];
-	uint64		changes = pg_atomic_read_u64(&pmhash_shared->standby->changes);
-	int			i = file_id % REMEMBERED;
+/* ---- open files ---- */
 
-	if (remembered[i].file_id != file_id || remembered[i].changes != changes)
+/* Our mapping of the file in a row, as long as that has the same life. */
+typedef struct Handle
+{
+	uint64		life;
+	PmhashMapping mapping;		/* its table is NULL if it is not mapped */
+} Handle;
+
+static Handle handles[PMHASH_STANDBY_FILES];	/* one for each row */
+
+/* The delta that was written to last. */
+static uint64 delta_life = 0;
+static int	delta_fd = -1;
+
+/* They are trimmed when none is in use: between records, or before one is mapped. */
+static bool
+is_idle(const PmhashMapping *mapping)
+{
+	return true;
+}
+
+static void unmap(PmhashMapping *mapping);
+
+static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
+
+static void
+unmap(PmhashMapping *mapping)
+{
+	PmhTable   *table = mapping->table;
+
+	pmhash_mapping_remove(&mappings, mapping);
+	pmh_close(table);
+}
+
+static void
+close_delta(void)
+{
+	if (delta_fd >= 0)
+		close(delta_fd);
+	delta_fd = -1;
+}
+
+/*
+ * Close what is of an earlier life of its row, and what else is not to be kept.  A file
+ * that has been removed takes its space for as long as it is mapped or open, and the one
+ * that is built in its row may need that.  Cheap if no status has changed.
+ */
+static void
+close_at_end_of_record(void)
+{
+	static uint64 seen = 0;
+	PmhashStandby *standby = pmhash_shared->standby;
+	uint64		changes = pg_atomic_read_u64(&standby->changes);
+
+	Assert(!LWLockHeldByMe(pmhash_standby_lock));
+	if (changes != seen)
 	{
-		remembered[i].file_id = file_id;
-		remembered[i].changes = changes;
-		remembered[i].row = pmhash_standby_find(file_id);
+		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+		for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+		{
+			if (handles[i].mapping.table != NULL && handles[i].life != standby->row[i].life)
+				unmap(&handles[i].mapping);
+		}
+		LWLockRelease(pmhash_standby_lock);
+		close_delta();
+		seen = changes;
 	}
-	return remembered[i].row;
+	pmhash_mappings_trim(&mappings);
+}
+
+/*
+ * The table in the file of a LIVE row, mapped until the end of the record.  NULL with a
+ * reason.
+ */
+static PmhTable *
+open_table(const PmhashStandbyRow *row, char *reason)
+{
+	Handle	   *handle = &handles[row - pmhash_shared->standby->row];
+	PmhEnv		env;
+	char		path[MAXPGPATH];
+	PmhashIdentity id;
+	PmhashReason doubt;
+	PmhError	error;
+	PmhTable   *table;
+	PmhResult	result;
+
+	Assert(LWLockHeldByMe(pmhash_standby_lock));
+	Assert(row->status == PMHASH_STANDBY_LIVE && row->life != 0);
+	if (handle->mapping.table != NULL && handle->life != row->life)
+		unmap(&handle->mapping);
+	if (likely(handle->mapping.table != NULL))
+	{
+		pmhash_mapping_use(&mappings, &handle->mapping);
+		return handle->mapping.table;
+	}
+	env = pmhash_engine_env();
+	pmhash_file_path(path, row->database, row->file_id);
+	do
+		result = pmh_open(path, &env, &table, NULL, &error);
+	while (result == PMH_ERR_NO_MEMORY && pmhash_mappings_make_room(&mappings));
+	if (result != PMH_OK)
+	{
+		pmhash_fail(reason, "could not open file \"%s\": %s", path,
+					error.sys_errno != 0 ? strerror(error.sys_errno) : error.detail);
+		return NULL;
+	}
+	memcpy(&id, pmh_identity(table), sizeof(id));
+	doubt = pmhash_identity_doubt(&id, pmh_is_pmem(table));
+	if (doubt == PMHASH_REASON_NONE &&
+		(id.file_id != row->file_id || id.database != row->database))
+		doubt = PMHASH_REASON_OTHER_INDEX;
+	if (doubt != PMHASH_REASON_NONE)
+	{
+		pmh_close(table);
+		pmhash_fail(reason, "file \"%s\" can't be used: %s", path, pmhash_reason_text(doubt));
+		return NULL;
+	}
+	handle->life = row->life;
+	pmhash_mapping_add(&mappings, &handle->mapping, table);
+	pmhash_mapping_use(&mappings, &handle->mapping);
+	return table;
+}
+
+/* The delta of a row, open for writing.  False with a reason. */
+static bool
+open_delta(const PmhashStandbyRow *row, char *reason)
+{
+	char		path[MAXPGPATH];
+	char		new_path[MAXPGPATH];
+	char		delta_path[MAXPGPATH];
+
+	Assert(LWLockHeldByMe(pmhash_standby_lock));
+	Assert(row->status == PMHASH_STANDBY_DELTA && row->life != 0);
+	if (delta_fd >= 0 && delta_life == row->life)
+		return true;
+	close_delta();
+	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
+	delta_life = row->life;
+	delta_fd = open(delta_path, O_WRONLY | O_CLOEXEC);
+	return delta_fd >= 0 ||
+		pmhash_fail(reason, "could not open file \"%s\": %s", delta_path, strerror(errno));
 }
 
 /* ---- the effects of a record on a file ---- */
@@ -114,9 +239,9 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	bool		delete = work.record.type == PMHASH_WAL_DELETE;
 	uint64		length = pg_atomic_read_u64(&row->delta_ops);
 	size_t		size = work.n * sizeof(PmhashDeltaOp);
-	int			fd = pmhash_standby_open_delta(row, reason);
 
-	if (fd < 0)
+	Assert(AmStartupProcess() && work.n > 0);
+	if (!open_delta(row, reason))
 		return false;
 	if (takes_too_much(length + work.n))
 		return pmhash_fail(reason, "a delta file has become larger than what is left of the file system");
@@ -126,7 +251,7 @@ append_delta(PmhashStandbyRow *row, char *reason)
 		ops[i].value = work.entries[i].value | (delete ? PMHASH_DELTA_DELETE : 0);
 	}
 	errno = ENOSPC;				/* what a short write means */
-	if (pwrite(fd, ops, size, (off_t) (length * sizeof(PmhashDeltaOp))) != (ssize_t) size)
+	if (pwrite(delta_fd, ops, size, (off_t) (length * sizeof(PmhashDeltaOp))) != (ssize_t) size)
 		return pmhash_fail(reason, "could not write a delta file: %s", strerror(errno));
 	if (delete && TransactionIdIsNormal(work.record.horizon) &&
 		(!TransactionIdIsNormal(row->delta_horizon) ||
@@ -161,14 +286,22 @@ drop_present(PmhTable *table)
 	return result;
 }
 
+/* Has the file this record already (S2)? */
+static bool
+is_past(const PmhashStandbyRow *row)
+{
+	return row->restored && work.end <= row->applied;
+}
+
 /* Apply to a LIVE file.  False with a reason. */
 static bool
 apply_live(PmhashStandbyRow *row, char *reason)
 {
-	PmhTable   *table = pmhash_standby_open_table(row, reason);
+	PmhTable   *table = open_table(row, reason);
 	PmhResult	result;
 	size_t		done;
 
+	Assert(!is_past(row));
 	if (table == NULL)
 		return false;
 	result = pmhash_standby_note_begun(table, row, work.end, work.timeline);
@@ -189,33 +322,13 @@ apply_live(PmhashStandbyRow *row, char *reason)
 		pmhash_fail(reason, "could not use the file: %s", pmh_error(table)->detail);
 }
 
-/* Has the file this record already (S2)? */
-static bool
-is_past(const PmhashStandbyRow *row)
-{
-	return row->restored && work.end <= row->applied;
-}
-
-/* Take the entries out of the record. */
-static void
-take_entries(void)
-{
-	ItemPointerData tid;
-
-	work.n = work.record.count;
-	for (size_t i = 0; i < work.n; i++)
-	{
-		pmhash_wal_entry(&work.record, i, &work.entries[i].hash, &tid);
-		work.entries[i].value = pmhash_tid_to_value(&tid);
-	}
-}
-
-/* A file is not to be used here any more.  The lock is not held. */
+/* A file is not to be used here any more. */
 static void
 lose(uint64 file_id, int sqlstate, const char *why)
 {
 	PmhashStandbyRow *row;
 
+	Assert(!LWLockHeldByMe(pmhash_standby_lock));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = pmhash_standby_find(file_id);
 	if (row != NULL && row->status != PMHASH_STANDBY_NONE)
@@ -252,6 +365,7 @@ resolve_conflicts(void)
 {
 	PmhashNode	node = {0};
 
+	Assert(TransactionIdIsValid(work.record.horizon) && OidIsValid(work.record.database));
 	LWLockRelease(pmhash_standby_lock);
 #if PG_VERSION_NUM >= 160000
 	node.dbOid = work.record.database;
@@ -269,7 +383,7 @@ resolve_conflicts(void)
  * For snapshots that resolve_conflicts does not see, as it lists once who has such a
  * one.  A session that is waited for may hand it on meanwhile (SET TRANSACTION SNAPSHOT);
  * a logical slot that is being made has shown none, and may hand one out that is as old
- * (older_snapshots.c).  These do without the file.  Under the lock, shared.
+ * (older_snapshots.c).  These do without the file.
  *
  * Not kept for the next life, which no snapshot outlives: a slot's place is not before
  * that to which replay has come when it is made (slot.c, ReplicationSlotReserveWal).
@@ -280,6 +394,7 @@ keep_from_older(PmhashStandbyRow *row)
 	TransactionId xmin = work.record.horizon;
 	FullTransactionId removed;
 
+	Assert(AmStartupProcess() && LWLockHeldByMe(pmhash_standby_lock));
 	if (row == NULL || row->status != PMHASH_STANDBY_LIVE)
 		return;
 	TransactionIdAdvance(xmin);
@@ -297,12 +412,12 @@ change_entries(void)
 	bool		done = true;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = find(work.record.file_id);
+	row = pmhash_standby_find(work.record.file_id);
 	if (may_conflict(row))
 	{
 		keep_from_older(row);	/* first: one may be taken over just now */
 		resolve_conflicts();
-		row = find(work.record.file_id);
+		row = pmhash_standby_find(work.record.file_id);
 		keep_from_older(row);	/* built, or LIVE again, meanwhile */
 	}
 	if (row != NULL && OidIsValid(work.record.database) &&
@@ -311,7 +426,9 @@ change_entries(void)
 	else if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
 	{
 		PMH_STOP_POINT("redo_before_entries");
-		take_entries();
+		work.n = work.record.count;
+		for (size_t i = 0; i < work.n; i++)
+			work.entries[i] = pmhash_wal_entry(&work.record, i);
 		done = row->status == PMHASH_STANDBY_DELTA ?
 			append_delta(row, reason) : apply_live(row, reason);
 	}
@@ -338,9 +455,8 @@ announce_file(void)
 		if (row->status != PMHASH_STANDBY_NONE)
 			pmhash_standby_lose(row, true, 0, NULL);
 		row->heap = work.record.heap;
-		row->wanted = true;
-		row->failures = row->looks = 0;
-		row->next_try = row->next_look = 0;
+		row->failures = 0;
+		row->next_try = 0;
 	}
 	LWLockRelease(pmhash_standby_lock);
 	pmhash_request(work.record.database, PMHASH_JOB_PLAIN);
@@ -356,45 +472,15 @@ end_inherited(void)
 {
 	PmhashStandbyRow *row;
 	bool		ends;
-	bool		own;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = find(work.record.file_id);
-	own = row != NULL && row->timeline == 0;
+	row = pmhash_standby_find(work.record.file_id);
 	ends = row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row) &&
 		row->timeline != work.timeline;
 	LWLockRelease(pmhash_standby_lock);
 	if (ends)
 		lose(work.record.file_id, 0,
-			 own ? "it is from when this server was a primary itself, and the table has been vacuumed by another one"
-			 : "it was made under another primary, and this one has vacuumed the table");
-}
-
-/* What the page named that the record being replayed replaces.  0: not known. */
-static uint64 named = 0;
-
-/*
- * A primary that marks a page which it cannot read does not know which file that has
- * named: its record has 0 for the id (stub.c, pmhash_stub_invalidate).  Our page, which the
- * record is about to replace, names it, if it is sound.
- *
- * Before the page of a record is restored: note which file it names, if the record does
- * not say.  Raises no error.
- */
-static void
-note_named(XLogReaderState *record)
-{
-	PmhashWalRecord gone;
-	PmhashNode	node;
-	PmhashStub	stub;
-
-	named = 0;
-	if (pmhash_wal_decode(record, &gone) != PMHASH_WAL_OURS ||
-		gone.type != PMHASH_WAL_FILE_GONE || gone.file_id != 0)
-		return;
-	XLogRecGetBlockTag(record, 0, &node, NULL, NULL);
-	if (pmhash_stub_look_at(node, &stub) == PMHASH_LOOK_STUB)
-		named = stub.file_id;
+			 "it was made under another primary, and this one has vacuumed the table");
 }
 
 /* Is this a file of the record's database that has not had the record (S2)? */
@@ -406,8 +492,8 @@ is_meant(const PmhashStandbyRow *row)
 }
 
 /*
- * It may be any of the database: our page did not tell, as after a crash that came when
- * it had been replaced.  Those that are still named are built again.
+ * The primary has marked a page that it could not read (stub.c, pmhash_stub_invalidate): it
+ * may have named any file of the database.  Those that are still named are built again.
  */
 static void
 lose_database(void)
@@ -415,6 +501,7 @@ lose_database(void)
 	PmhashStandby *standby = pmhash_shared->standby;
 	int			n = 0;
 
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		PmhashStandbyRow *row = &standby->row[i];
@@ -437,27 +524,25 @@ lose_database(void)
 static void
 file_gone(void)
 {
-	uint64		file_id = work.record.file_id != 0 ? work.record.file_id : named;
 	PmhashStandbyRow *row;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = pmhash_standby_find(file_id);
+	row = pmhash_standby_find(work.record.file_id);
 	if (is_meant(row))
 	{
 		if (row->status != PMHASH_STANDBY_NONE)
 			pmhash_standby_lose(row, false, 0, NULL);
 		pmhash_standby_forget(row);
 	}
-	else if (file_id == 0)
+	else if (work.record.file_id == 0)
 		lose_database();
-	named = 0;
 	LWLockRelease(pmhash_standby_lock);
 }
 
 static void
 apply(void)
 {
-	switch (work.record.type)
+	switch ((PmhashWalType) work.record.type)
 	{
 		case PMHASH_WAL_INSERT:
 		case PMHASH_WAL_DELETE:
@@ -479,32 +564,13 @@ apply(void)
 /* ---- another primary: S4; restart: S2 ---- */
 
 /*
- * A new primary, whose timeline begins where ours has got to, or later: LIVE files are
- * good until it vacuums (end_inherited), except for those that this server had as a
- * primary, whose index may not be logged.  Builds begin anew.  Under the lock.
- */
-static void
-lose_not_inherited(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (row->status == PMHASH_STANDBY_DELTA ||
-			(row->status == PMHASH_STANDBY_LIVE && row->timeline == 0))
-			pmhash_standby_lose(row, true, 0, NULL);
-	}
-}
-
-/*
  * Before the first record of another timeline than that of `applied`, past it: there
  * is a new primary.  Do our files have what its timeline shares with ours, and no
  * more?  Then the record before was of the timeline of `applied`, and this one, which is
  * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`,
- * and past the record that the server life before was killed in.  Else we follow one that
- * has forked off before.
+ * and past the record that the server life before was killed in.  Then LIVE files are good
+ * until it vacuums (end_inherited), and builds begin anew.  Else we follow one that has
+ * forked off before: all are given up.
  */
 static void
 note_timeline(void)
@@ -521,17 +587,20 @@ note_timeline(void)
 			(errmsg("pmhash: index files in \"%s\" are of timeline %u, and WAL is of timeline %u now",
 					pmhash_pool_path(), standby->applied_timeline, work.timeline),
 			 inherits ?
-			 errdetail("Those that were built on this standby are used until the new primary vacuums their tables; then they are built again in the background.") :
+			 errdetail("They are used until the new primary vacuums their tables; then they are built again in the background.") :
 			 errdetail("They are built again in the background.")));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	if (inherits)
-		lose_not_inherited();
-	else
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		/* Builds need not wait for this timeline to get where those files were. */
-		pmhash_standby_lose_all(false, 0, NULL);
-		pg_atomic_write_u32(&standby->reached, 1);
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (row->status == PMHASH_STANDBY_DELTA ||
+			(row->status == PMHASH_STANDBY_LIVE && !inherits))
+			pmhash_standby_lose(row, true, 0, NULL);
 	}
+	/* Builds need not wait for this timeline to get where those files were. */
+	if (!inherits)
+		pg_atomic_write_u32(&standby->reached, 1);
 	LWLockRelease(pmhash_standby_lock);
 	PMH_STOP_POINT("redo_new_timeline");
 }
@@ -547,6 +616,7 @@ note_redo(XLogRecPtr redo)
 	PmhashControl control;
 	char		reason[PMHASH_REASON_SIZE];
 
+	Assert(AmStartupProcess() && redo <= work.end);
 	if (redo <= pmhash_shared->control.seen_redo)
 		return;					/* replayed again */
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
@@ -559,27 +629,6 @@ note_redo(XLogRecPtr redo)
 	else
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
 	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
-}
-
-/* A restartpoint may come of this checkpoint. */
-static void
-note_checkpoint(XLogReaderState *record)
-{
-	CheckPoint	checkpoint;
-
-	memcpy(&checkpoint, XLogRecGetData(record), sizeof(checkpoint));
-	note_redo(checkpoint.redo);
-}
-
-/* What a backup label had said when this server was started, pg_control says by now. */
-static void
-note_begin(void)
-{
-	ControlFileData server;
-	char		reason[PMHASH_REASON_SIZE];
-
-	if (pmhash_read_pg_control(&server, reason))
-		note_redo(server.checkPointCopy.redo);
 }
 
 /* A record that this version does not know: nothing can be kept up to date. */
@@ -653,15 +702,21 @@ deal_with(XLogReaderState *record)
 	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashWalVerdict verdict;
 	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
+	ControlFileData server;
+	char		reason[PMHASH_REASON_SIZE];
 
+	Assert(!LWLockHeldByMe(pmhash_standby_lock));
+	Assert(record->ReadRecPtr < record->EndRecPtr);
 	work.start = record->ReadRecPtr;
 	work.end = record->EndRecPtr;
 	work.n = 0;
 	(void) GetCurrentReplayRecPtr(&work.timeline);
 	PMH_STOP_POINT("redo_record");
 	note_timeline();
-	if (unlikely(pmhash_shared->control.seen_redo == InvalidXLogRecPtr))
-		note_begin();
+	/* What a backup label had said when this server was started, pg_control says by now. */
+	if (unlikely(pmhash_shared->control.seen_redo == InvalidXLogRecPtr) &&
+		pmhash_read_pg_control(&server, reason))
+		note_redo(server.checkPointCopy.redo);
 	if (pg_atomic_read_u32(&standby->reached) == 0 &&
 		work.end > standby->last_begun) /* past all that was LIVE */
 		pg_atomic_write_u32(&standby->reached, 1);
@@ -675,13 +730,19 @@ deal_with(XLogReaderState *record)
 	else if (verdict == PMHASH_WAL_UNKNOWN)
 		notice_newer();
 	else if (info == XLOG_CHECKPOINT_SHUTDOWN || info == XLOG_CHECKPOINT_ONLINE)
-		note_checkpoint(record);
+	{
+		CheckPoint	checkpoint;
+
+		/* A restartpoint may come of this checkpoint. */
+		memcpy(&checkpoint, XLogRecGetData(record), sizeof(checkpoint));
+		note_redo(checkpoint.redo);
+	}
 	if (work.end > pg_atomic_read_u64(&standby->applied))
 	{
 		standby->applied_timeline = work.timeline;
 		pg_atomic_write_u64(&standby->applied, work.end);
 	}
-	pmhash_standby_handles_at_end_of_record();
+	close_at_end_of_record();
 }
 
 /*
@@ -696,11 +757,7 @@ recover_from_error(MemoryContext context)
 	MemoryContextSwitchTo(context);
 	error = CopyErrorData();
 	FlushErrorState();
-	if (LWLockHeldByMe(pmhash_standby_lock))
-	{
-		HOLD_INTERRUPTS();		/* errfinish has taken back what the lock holds */
-		LWLockRelease(pmhash_standby_lock);
-	}
+	LWLockReleaseAll();			/* redo holds none but ours */
 	ereport(LOG,
 			(errmsg("pmhash: could not replay a record: %s", error->message)));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
@@ -751,7 +808,6 @@ redo(XLogReaderState *record)
 
 	if (page_first)
 	{
-		deal_safely(note_named, record);
 		core_redo(record);
 		PMH_STOP_POINT("redo_page_restored");
 	}
@@ -767,10 +823,11 @@ redo_database(XLogReaderState *record)
 	core_redo_database(record);
 }
 
-/* Wrap the redo functions of RM_XLOG_ID and RM_DBASE_ID.  Only while preloading. */
+/* Wrap the redo functions of RM_XLOG_ID and RM_DBASE_ID. */
 void
 pmhash_standby_redo_init(void)
 {
+	Assert(process_shared_preload_libraries_in_progress && core_redo == NULL);
 	core_redo = RmgrTable[RM_XLOG_ID].rm_redo;
 	RmgrTable[RM_XLOG_ID].rm_redo = redo;
 	core_redo_database = RmgrTable[RM_DBASE_ID].rm_redo;

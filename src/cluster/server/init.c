@@ -13,7 +13,7 @@
 #include "cluster/base/gucs.h"
 #include "cluster/cluster.h"
 #include "cluster/open/open.h"
-#include "cluster/replay/standby_redo.h"
+#include "cluster/replay/replay.h"
 #include "cluster/server/engine_hooks.h"
 #include "cluster/server/startup.h"
 #include "cluster/workers/workers.h"

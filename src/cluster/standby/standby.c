@@ -1,21 +1,32 @@
 /*-------------------------------------------------------------------------
  *
  * standby.c
- *	  The files of a server in recovery: the table of their states.
+ *	  The files of a server in recovery: the table of their states, what each says of
+ *	  itself, which are good after a restart, and which have to go.
  *
  * standby_state.h says what the states mean, and src/README which rules hold:
- * "Standbys".  A row in the table belongs to one file id; ids stand in an array of
- * their own as well, which is what is searched (4,096 of them: 2 us, and what
- * searches often remembers until pmhash_standby.changes steps).
+ * "Standbys".
+ *
+ * The header of a file that is LIVE has a note (S2): `begun` is the end of the last record
+ * of which it may have something, stored before the first entry, and `applied` that of the
+ * last one of which it has all, stored after the last entry.  Nothing is flushed: a
+ * standby begins afresh after a loss of power, and a clean shutdown writes files back.
+ *
+ * Each word of the note is stored at once, and tells whether a bit of it has been flipped.
+ * A file whose note is damaged is built again.
+ *
+ * What runs in the postmaster, or under the lock, raises no ERROR.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
+#include "port/pg_crc32c.h"
 #include "storage/shmem.h"
 #include "storage/sinval.h"
 #include "utils/snapmgr.h"
@@ -24,7 +35,10 @@
 #include "cluster/base/am_callbacks.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/control_file.h"
+#include "cluster/base/durable.h"
+#include "cluster/base/identity.h"
 #include "cluster/base/older_snapshots.h"
+#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/standby/standby_state.h"
@@ -38,12 +52,13 @@ pmhash_standby_shmem_size(void)
 	return sizeof(PmhashStandby);
 }
 
-/* Forget all files.  For the postmaster, alone. */
+/* Forget all files. */
 void
 pmhash_standby_reset(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
+	Assert(!IsUnderPostmaster);
 	memset(standby->id, 0, sizeof(standby->id));
 	memset(standby->row, 0, sizeof(standby->row));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
@@ -77,18 +92,31 @@ pmhash_standby_is_active(void)
 
 /* ---- rows ---- */
 
-/* The row of a file, or NULL.  Under the lock, at least shared. */
-PmhashStandbyRow *
-pmhash_standby_find(uint64 file_id)
+/*
+ * The row that has this id, or for 0 a free one, or NULL.  From 'place' on: what is there
+ * is found at once, as ids are random; what is not takes 2 us.
+ */
+static PmhashStandbyRow *
+search(uint64 id, uint64 place)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	Assert(LWLockHeldByMe(pmhash_standby_lock) || !IsUnderPostmaster);
+	for (uint64 i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (standby->id[i] == file_id)
-			return file_id != 0 ? &standby->row[i] : NULL;
+		int			n = (int) ((place + i) % PMHASH_STANDBY_FILES);
+
+		if (standby->id[n] == id)
+			return &standby->row[n];
 	}
 	return NULL;
+}
+
+/* The row of a file, or NULL. */
+PmhashStandbyRow *
+pmhash_standby_find(uint64 file_id)
+{
+	return file_id == 0 ? NULL : search(file_id, file_id % PMHASH_STANDBY_FILES);
 }
 
 /*
@@ -103,17 +131,6 @@ pmhash_standby_find_own(uint64 file_id)
 	return row != NULL && row->database == MyDatabaseId ? row : NULL;
 }
 
-/* The number of a free row, or PMHASH_STANDBY_FILES.  Under the lock. */
-static int
-free_row(void)
-{
-	int			n = 0;
-
-	while (n < PMHASH_STANDBY_FILES && pmhash_shared->standby->id[n] != 0)
-		n++;
-	return n;
-}
-
 /* A file has found no row.  The rows are those of all databases: say so, once. */
 static void
 note_full(void)
@@ -126,63 +143,61 @@ note_full(void)
 				 errhint("Indexes that are not needed here need not be logged (storage parameter wal).")));
 }
 
-/* Is there a row for one more file?  If not the log says so.  Under the lock. */
+/* Is there a row for one more file?  If not the log says so. */
 bool
 pmhash_standby_has_room(void)
 {
-	bool		room = free_row() < PMHASH_STANDBY_FILES;
+	bool		room = search(0, 0) != NULL;
 
 	if (!room)
 		note_full();
 	return room;
 }
 
-/*
- * The row of a file, made if there is none: then it is NONE.  NULL if the table is full.
- * Exclusively.
- */
+/* The row of a file, made if there is none: then it is NONE.  NULL if the table is full. */
 PmhashStandbyRow *
 pmhash_standby_enter(uint64 file_id, Oid database)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashStandbyRow *row = pmhash_standby_find(file_id);
-	int			n;
 
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) || !IsUnderPostmaster);
 	if (row != NULL || file_id == 0)
 		return row;
-	n = free_row();
-	if (n == PMHASH_STANDBY_FILES)
+	row = search(0, file_id % PMHASH_STANDBY_FILES);
+	if (row == NULL)
 	{
 		note_full();
 		return NULL;
 	}
-	row = &standby->row[n];
 	memset(row, 0, sizeof(*row));
 	pg_atomic_init_u64(&row->delta_ops, 0);
-	row->file_id = standby->id[n] = file_id;
+	row->file_id = standby->id[row - standby->row] = file_id;
 	row->database = database;
-	pg_atomic_fetch_add_u64(&standby->changes, 1);
 	return row;
 }
 
-/* No record will come for this file again, which is NONE.  Exclusively. */
+/* No record will come for this file again. */
 void
 pmhash_standby_forget(PmhashStandbyRow *row)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
-	Assert(row->status == PMHASH_STANDBY_NONE);
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
+	Assert(row->status == PMHASH_STANDBY_NONE && row->file_id != 0);
 	standby->id[row - standby->row] = 0;
 	row->file_id = 0;
-	pg_atomic_fetch_add_u64(&standby->changes, 1);
 }
 
-/* A row has another status from now on; all backends learn of it.  Exclusively. */
+/* A row has another status from now on; all backends learn of it. */
 void
 pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
+	Assert(status == PMHASH_STANDBY_NONE || row->status == status - 1);	/* one step on */
+	Assert(row->file_id != 0 && OidIsValid(row->database));
 	row->status = status;
 	row->life = ++standby->lives;
 	row->restored = false;
@@ -195,6 +210,8 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 void
 pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
+	Assert(row->status == PMHASH_STANDBY_NONE);
 	row->sqlstate = sqlstate;
 	pmhash_keep_message(row->message, sizeof(row->message), why == NULL ? "" : why);
 	if (sqlstate == 0)
@@ -220,6 +237,36 @@ pmhash_standby_databases(bool to_sweep)
 			databases = list_append_unique_oid(databases, standby->row[i].database);
 	}
 	LWLockRelease(pmhash_standby_lock);
+	return databases;
+}
+
+List *
+pmhash_standby_due_databases(int64 *next)
+{
+	static Oid	due[PMHASH_STANDBY_FILES];
+	PmhashStandby *standby = pmhash_shared->standby;
+	int64		now = pmhash_clock_ms();
+	List	   *databases = NIL;
+	int			n = 0;
+
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (row->file_id == 0 || row->status != PMHASH_STANDBY_NONE || row->next_try == 0)
+			continue;
+		if (row->next_try > now)
+			*next = Min(*next, row->next_try);
+		else
+		{
+			row->next_try = 0;
+			due[n++] = row->database;
+		}
+	}
+	LWLockRelease(pmhash_standby_lock);
+	while (n > 0)
+		databases = list_append_unique_oid(databases, due[--n]);
 	return databases;
 }
 
@@ -285,6 +332,7 @@ pmhash_standby_widen(TransactionId xid)
 	FullTransactionId next = ReadNextFullTransactionId();
 	uint32		epoch = EpochFromFullTransactionId(next);
 
+	Assert(FullTransactionIdIsNormal(next));
 	if (!TransactionIdIsNormal(xid))
 		return InvalidFullTransactionId;
 	if (xid > XidFromFullTransactionId(next))
@@ -366,9 +414,383 @@ pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy)
 		return true;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find_own(file_id);
-	has_place = row != NULL || free_row() < PMHASH_STANDBY_FILES;
+	has_place = row != NULL || search(0, 0) != NULL;
 	if (row != NULL)
 		*copy = *row;
 	LWLockRelease(pmhash_standby_lock);
 	return has_place;
+}
+
+/* ---- notes ---- */
+
+typedef struct Note
+{
+	uint64		begun;			/* of_lsn; 0: the file is not LIVE */
+	uint64		applied;		/* of_lsn */
+	uint64		timeline;		/* of begun; the upper half is its complement */
+	uint64		usable_xmin;	/* full transaction id */
+	Oid			heap;			/* as in PmhashStandbyRow */
+	TimeLineID	made_under;
+	uint32		crc;			/* CRC-32C of the three before it */
+	uint32		reserved;		/* 0 */
+	uint64		spare[2];		/* 0 */
+} Note;
+
+#define WORD_OF(field)	((int) (offsetof(Note, field) / sizeof(uint64)))
+
+/* Guards: another layout is another PMHASH_IDENTITY_VERSION. */
+PMHASH_AT(Note, begun, 0);
+PMHASH_AT(Note, applied, 8);
+PMHASH_AT(Note, timeline, 16);
+PMHASH_AT(Note, usable_xmin, 24);
+PMHASH_AT(Note, heap, 32);
+PMHASH_AT(Note, made_under, 36);
+PMHASH_AT(Note, crc, 40);
+PMHASH_SIZE(Note, PMH_NOTE_WORDS * sizeof(uint64));
+
+/* An LSN at which a record ends, a multiple of 8, with the number of its bits in the rest. */
+static uint64
+of_lsn(XLogRecPtr lsn)
+{
+	Assert(lsn % 8 == 0);
+	return lsn | (__builtin_popcountll(lsn) & 7);
+}
+
+static XLogRecPtr
+lsn_of(uint64 word)
+{
+	return word & ~UINT64CONST(7);
+}
+
+static uint64
+of_timeline(TimeLineID timeline)
+{
+	return (uint64) ~timeline << 32 | timeline;
+}
+
+static uint32
+crc_of(const Note *note)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, &note->usable_xmin, offsetof(Note, crc) - offsetof(Note, usable_xmin));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* Has no bit of it been flipped? */
+static bool
+is_sound(const Note *note)
+{
+	return note->begun == of_lsn(lsn_of(note->begun)) &&
+		note->applied == of_lsn(lsn_of(note->applied)) &&
+		note->timeline == of_timeline((TimeLineID) note->timeline) &&
+		note->crc == crc_of(note);
+}
+
+/* The file at path is about to become LIVE, of that row.  False with errno. */
+bool
+pmhash_standby_note(const char *path, PmhashStandbyRow *row, XLogRecPtr applied,
+					XLogRecPtr begun, TimeLineID timeline)
+{
+	Note		note = {
+		.begun = of_lsn(begun),
+		.applied = of_lsn(applied),
+		.timeline = of_timeline(timeline),
+		.usable_xmin = U64FromFullTransactionId(row->usable_xmin),
+		.heap = row->heap,
+		.made_under = row->timeline
+	};
+
+	Assert(applied <= begun && timeline != 0);
+	note.crc = crc_of(&note);
+	row->noted_timeline = timeline;
+	return pmh_write_note(path, 0, (uint64 *) &note, PMH_NOTE_WORDS);
+}
+
+/* The file at path is not LIVE any more.  False with errno. */
+bool
+pmhash_standby_note_lost(const char *path)
+{
+	const uint64 not_live = 0;
+
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) || !IsUnderPostmaster);
+	return pmh_write_note(path, WORD_OF(begun), &not_live, 1);
+}
+
+/*
+ * The startup process is about to apply a record to a LIVE file.  The timeline comes
+ * second: a kill between the two costs the file, while the other way round replay would not
+ * look at what a new timeline means for the others (standby_redo.c, note_timeline).
+ */
+PmhResult
+pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row, XLogRecPtr end,
+						  TimeLineID timeline)
+{
+	PmhResult	result = pmh_store_note(table, WORD_OF(begun), of_lsn(end));
+
+	Assert(AmStartupProcess() && LWLockHeldByMe(pmhash_standby_lock));
+	Assert(row->status == PMHASH_STANDBY_LIVE && timeline != 0);
+	if (result == PMH_OK && unlikely(row->noted_timeline != timeline))
+	{
+		row->noted_timeline = timeline;
+		result = pmh_store_note(table, WORD_OF(timeline), of_timeline(timeline));
+	}
+	return result;
+}
+
+PmhResult
+pmhash_standby_note_applied(PmhTable *table, XLogRecPtr end)
+{
+	return pmh_store_note(table, WORD_OF(applied), of_lsn(end));
+}
+
+/* ---- the pool's files ---- */
+
+/* Where a file is, is being made, and its delta: MAXPGPATH bytes each. */
+void
+pmhash_standby_paths(Oid database, uint64 file_id, char *path, char *new_path,
+					 char *delta_path)
+{
+	char		directory[MAXPGPATH];
+
+	pmhash_database_path(directory, database);
+	pmhash_file_path(path, database, file_id);
+	snprintf(new_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".new", directory, file_id);
+	snprintf(delta_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".delta", directory,
+			 file_id);
+}
+
+/* Is this <id>.new or <id>.delta? */
+static bool
+is_work_file(const char *name)
+{
+	return strspn(name, "0123456789abcdef") == 16 &&
+		(strcmp(name + 16, ".new") == 0 || strcmp(name + 16, ".delta") == 0);
+}
+
+/*
+ * Called for each file of an index (<id>.pmh), and of a build, of which file_id is 0; false
+ * ends the walk, and makes it false.
+ */
+typedef bool (*FileAction) (Oid database, const char *path, uint64 file_id, void *arg);
+
+static bool
+for_each_in_database(Oid database, FileAction action, void *arg)
+{
+	char		directory[MAXPGPATH];
+	char		path[MAXPGPATH + NAMEDATALEN];
+	DIR		   *dir;
+	struct dirent *de;
+	bool		ok = true;
+	int			save_errno;
+
+	pmhash_database_path(directory, database);
+	dir = opendir(directory);
+	if (dir == NULL)
+		return errno == ENOENT;
+	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
+	{
+		uint64		file_id = 0;
+
+		snprintf(path, sizeof(path), "%s/%.64s", directory, de->d_name);
+		if (pmhash_parse_file_name(de->d_name, &file_id) || is_work_file(de->d_name))
+			ok = action(database, path, file_id, arg);
+	}
+	save_errno = errno;
+	closedir(dir);
+	errno = save_errno;
+	return ok;
+}
+
+/* Everything in the pool that belongs to an index.  One descriptor at a time. */
+static bool
+for_each_file(FileAction action, void *arg)
+{
+	DIR		   *dir = opendir(pmhash_pool_path());
+	struct dirent *de;
+	Oid			database;
+	bool		ok = dir != NULL;
+	int			save_errno;
+
+	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
+	{
+		if (pmhash_parse_database_name(de->d_name, &database))
+			ok = for_each_in_database(database, action, arg);
+	}
+	save_errno = errno;
+	if (dir != NULL)
+		closedir(dir);
+	errno = save_errno;
+	return ok;
+}
+
+static bool
+clear_work_file(Oid database, const char *path, uint64 file_id, void *arg)
+{
+	if (file_id == 0 && unlink(path) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
+	return true;
+}
+
+/*
+ * Remove what builds of an earlier life have left, whatever this server is now: no
+ * process knows it.  For the postmaster, or when there is no builder.
+ */
+void
+pmhash_standby_clear_work(void)
+{
+	(void) for_each_file(clear_work_file, NULL);
+}
+
+/* Remove a file; with 'arg', unless it is LIVE. */
+static bool
+clear_file(Oid database, const char *path, uint64 file_id, void *arg)
+{
+	PmhashStandbyRow *row = arg == NULL ? NULL : pmhash_standby_find(file_id);
+
+	if (row != NULL && row->database == database && row->status == PMHASH_STANDBY_LIVE)
+		return true;
+	return unlink(path) == 0 || errno == ENOENT;
+}
+
+/* Remove all files but those that are LIVE; false with errno if one is still there. */
+bool
+pmhash_standby_clear_files(void)
+{
+	bool		all_but_live = true;
+
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
+	return for_each_file(clear_file, &all_but_live);
+}
+
+/* Remove the directory of a database, with all that is in it.  False with errno. */
+bool
+pmhash_standby_clear_database(Oid database)
+{
+	char		path[MAXPGPATH];
+
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) && OidIsValid(database));
+	if (!for_each_in_database(database, clear_file, NULL))
+		return false;
+	pmhash_database_path(path, database);
+	return rmdir(path) == 0 || errno == ENOENT;
+}
+
+/* ---- the start ---- */
+
+/* What the files that are found have in common. */
+typedef struct Found
+{
+	PmhashStandbyStart how;
+	XLogRecPtr	shut_down;		/* if DEMOTED: the checkpoint of that, which files have */
+	TimeLineID	timeline;
+} Found;
+
+/*
+ * A file that was this server's own when it was the primary is LIVE if it is logged: it was
+ * made under this server itself.  A file that this server had as a standby is LIVE if its
+ * note says so.
+ */
+static bool
+find_file(Oid database, const char *path, uint64 file_id, void *arg)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	const Found *found = arg;
+	PmhashIdentity id;
+	PmhashStandbyRow *row;
+	PmhError	error;
+	Note		note;
+
+	if (file_id == 0 || pmh_read_note(path, &id, (uint64 *) &note, &error) != PMH_OK ||
+		id.file_id != file_id || id.database != database)
+		return true;
+	if (found->how == PMHASH_STANDBY_DEMOTED)
+	{
+		if ((id.flags & PMHASH_IDENTITY_LOGGED) == 0)
+			return pmhash_standby_note_lost(path);	/* it may be from an earlier time */
+	}
+	else
+	{
+		if (note.begun == 0 || pmhash_identity_doubt(&id, true) != PMHASH_REASON_NONE)
+			return true;
+		if (!is_sound(&note))
+		{
+			ereport(LOG,
+					(errmsg("pmhash: the header of index file \"%s\" is damaged", path),
+					 errdetail("It is built again in the background.")));
+			return true;
+		}
+	}
+	row = pmhash_standby_enter(file_id, database);
+	if (row == NULL)
+		return pmhash_standby_note_lost(path);
+	row->status = PMHASH_STANDBY_LIVE;
+	row->restored = true;
+	row->life = ++standby->lives;
+	if (found->how == PMHASH_STANDBY_DEMOTED)
+	{
+		row->applied = row->begun = found->shut_down;
+		row->timeline = found->timeline;
+		return pmhash_standby_note(path, row, found->shut_down, found->shut_down,
+								   found->timeline);
+	}
+	row->applied = lsn_of(note.applied);
+	row->begun = lsn_of(note.begun);
+	row->noted_timeline = (TimeLineID) note.timeline;
+	row->heap = note.heap;
+	row->timeline = note.made_under;
+	row->usable_xmin = FullTransactionIdFromU64(note.usable_xmin);
+	return true;
+}
+
+/*
+ * Set the table up for a standby's run, by what the files say.  Called in the postmaster
+ * when it has taken the pool, alone, and before the control file says that this is a
+ * standby: to adopt a primary's files may be begun anew.  False with a reason if the files
+ * can't be listed or noted; then the table is empty, and none is to be trusted.
+ */
+bool
+pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
+					char *reason)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	Found		found = {how, server->control.checkPoint,
+		server->control.checkPointCopy.ThisTimeLineID};
+	XLogRecPtr	redo = server->control.checkPointCopy.redo;
+	bool		done;
+
+	Assert(!IsUnderPostmaster);
+	pmhash_standby_reset();
+	done = how == PMHASH_STANDBY_FRESH || for_each_file(find_file, &found) ||
+		pmhash_fail(reason, "could not read the files in \"%s\": %s", pmhash_pool_path(),
+					strerror(errno));
+	if (!done)
+		pmhash_standby_reset();
+	standby->last_applied = standby->last_begun = InvalidXLogRecPtr;
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		const PmhashStandbyRow *row = &standby->row[i];
+
+		if (standby->id[i] == 0)
+			continue;
+		standby->last_applied = Max(standby->last_applied, row->applied);
+		if (row->begun > standby->last_begun)
+		{
+			standby->last_begun = row->begun;
+			standby->last_timeline = row->noted_timeline;
+		}
+	}
+
+	/* Replay has come to redo with these files: the control file has noted it (trust.c). */
+	pg_atomic_write_u32(&standby->reached, standby->last_begun <= redo);
+	standby->applied_timeline = standby->last_begun <= redo ? found.timeline :
+		standby->last_timeline;
+	standby->replay_timeline = found.timeline;
+	pg_atomic_write_u64(&standby->applied, Max(redo, standby->last_applied));
+	standby->active = true;
+	return done;
 }

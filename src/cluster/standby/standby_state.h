@@ -50,7 +50,6 @@ typedef struct PmhashStandbyRow
 	uint64		file_id;		/* 0: a free row */
 	Oid			database;
 	PmhashStandbyStatus status;
-	bool		wanted;			/* if NONE: a build would be welcome */
 	bool		restored;		/* LIVE since before this server life: it has all
 								 * records up to 'applied', and may have something of
 								 * the one that ends at 'begun' */
@@ -58,19 +57,16 @@ typedef struct PmhashStandbyRow
 	XLogRecPtr	begun;
 	TimeLineID	noted_timeline; /* of the last record that its header has noted */
 	Oid			heap;			/* the table, or InvalidOid: not known */
-	TimeLineID	timeline;		/* of the primary under which it was made (S4); 0: this
-								 * server itself.  Then heap says whether its index is
-								 * known to be logged */
+	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
 	FullTransactionId removed_xmin; /* the same for those that may have been taken over:
 									 * by what has been removed since.  The startup
 									 * process raises it with the lock held shared */
 	bool		swept;			/* if restored: what is free in it has been looked
-								 * for, or that is under way (standby_sweep.c) */
+								 * for (standby_sweep.c) */
 
 	/* if DELTA */
-	uint64		build;			/* its number */
 	pg_atomic_uint64 delta_ops; /* complete operations in <id>.delta */
 	TransactionId delta_horizon;	/* the highest of its deletes, or 0 */
 	PmhashStandbyPhase phase;	/* the builder's, without a lock, for views */
@@ -81,9 +77,7 @@ typedef struct PmhashStandbyRow
 	/* if NONE */
 	int			failures;		/* in a row */
 	int			sqlstate;		/* of the last one */
-	int64		next_try;		/* pmhash_clock_ms */
-	int			looks;			/* for its index, in vain, since WAL announced it */
-	int64		next_look;
+	int64		next_try;		/* pmhash_clock_ms; 0: nothing is waited for */
 	char		message[PMHASH_KEPT_MESSAGE];
 } PmhashStandbyRow;
 
@@ -91,8 +85,7 @@ typedef struct PmhashStandby
 {
 	bool		active;			/* this run is, or was, a standby's with a pool */
 	bool		newer;			/* the primary writes what we do not know */
-	pg_atomic_uint64 changes;	/* steps whenever a file stops or begins being LIVE,
-								 * or a row gets another file */
+	pg_atomic_uint64 changes;	/* steps with each change of a status */
 	pg_atomic_uint64 applied;	/* the end of the last record of RM_XLOG_ID that LIVE
 								 * files have, here or in the life before */
 	TimeLineID	applied_timeline;
@@ -110,7 +103,9 @@ typedef struct PmhashStandby
 	pg_atomic_uint32 full;		/* the log says that there was no free row */
 	uint64		lives;			/* what life and build are drawn from */
 
-	uint64		id[PMHASH_STANDBY_FILES];	/* file_id of each row, to search */
+	uint64		id[PMHASH_STANDBY_FILES];	/* file_id of each row, to search: a file is in
+											 * the first one that was free, from the
+											 * place on that its id gives */
 	PmhashStandbyRow row[PMHASH_STANDBY_FILES];
 } PmhashStandby;
 
@@ -122,15 +117,6 @@ pmhash_standby_is_to_be_swept(const PmhashStandbyRow *row)
 	return row->status == PMHASH_STANDBY_LIVE && row->restored && !row->swept;
 }
 
-/* Was this server's own as a primary; and it is not known whether it is logged. */
-static inline bool
-pmhash_standby_may_be_unlogged(const PmhashStandbyRow *row)
-{
-	return row->status == PMHASH_STANDBY_LIVE && row->timeline == 0 &&
-		!OidIsValid(row->heap);
-}
-
-/* ---- standby.c ---- */
 extern Size pmhash_standby_shmem_size(void);
 extern void pmhash_standby_shmem_init(void);
 extern void pmhash_standby_reset(void);
@@ -148,14 +134,11 @@ extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_still_live(PmhashFile *file);
 extern bool pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy);
 extern bool pmhash_standby_has_room(void);
-
-/* ---- standby_files.c ---- */
 extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 								 char *new_path, char *delta_path);
 extern bool pmhash_standby_note(const char *path, PmhashStandbyRow *row,
 								XLogRecPtr applied, XLogRecPtr begun,
 								TimeLineID timeline);
-extern bool pmhash_standby_note_heap(const PmhashStandbyRow *row);
 extern bool pmhash_standby_note_lost(const char *path);
 extern PmhResult pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row,
 										   XLogRecPtr end, TimeLineID timeline);
@@ -186,5 +169,12 @@ extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
  * memory context.
  */
 extern List *pmhash_standby_databases(bool to_sweep);
+
+/*
+ * Databases in which a build that has failed is to be tried again by now.  For the
+ * launcher, which sees to it that this is done.  *next: when the next one is due.  The list
+ * is of Oids, in CurrentMemoryContext.
+ */
+extern List *pmhash_standby_due_databases(int64 *next);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

@@ -35,7 +35,6 @@ become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
 {
 	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
 	pmhash_removal_finished(row->file_id);
-	row->wanted = wanted;
 	pmhash_standby_note_failure(row, sqlstate, why);
 	if (wanted)
 		pmhash_request(row->database, PMHASH_JOB_PLAIN);
@@ -206,8 +205,7 @@ pmhash_standby_database_dropped(Oid database)
 /*
  * The server has left recovery: what was LIVE is what its indexes have from now on.
  * What is not must not be in the way: a file that has missed records would be taken
- * for a good one.  Nor what is from when this server was a primary itself, of indexes that
- * may not be logged: it lacks what others have written since.
+ * for a good one.
  *
  * The role is the caller's to write down, before the first entry; a start after a
  * promotion that was killed before trusts none (trust.c).  Leaves new eras in *control if a
@@ -228,7 +226,7 @@ pmhash_standby_promote(PmhashControl *control)
 	{
 		PmhashStandbyRow *row = &standby->row[i];
 
-		if (row->status == PMHASH_STANDBY_DELTA || pmhash_standby_may_be_unlogged(row))
+		if (row->status == PMHASH_STANDBY_DELTA)
 			pmhash_standby_lose(row, false, 0, NULL);
 	}
 	if (!pmhash_standby_clear_files())

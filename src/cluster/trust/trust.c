@@ -189,7 +189,7 @@ pmhash_continue_without_pool(void)
  * A server that had its journal has crashed, and this is the first start since.
  * It left the server "in production" or about to shut down.  A server that
  * recovers it and goes on leaves a checkpoint later than all WAL that had been
- * flushed in that life; undo.c compares, unless it is one that we have seen.
+ * flushed in that life; the undo compares, unless it is one that we have seen.
  */
 static const char *
 crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server)
@@ -364,7 +364,7 @@ write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
  * its journal was there no file is any good, not even those that turn out to be
  * on persistent memory now: the file system may have been mounted without dax
  * then.  Nor if it was a standby's, which has no journal: what pmem says is of a life
- * before that, and which files were up to date was in the page cache (standby_files.c).
+ * before that, and which files were up to date was in the page cache (standby.c).
  */
 static bool
 check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
@@ -520,7 +520,7 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 		start = control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
 			PMHASH_STANDBY_DEMOTED;
 
-	/* undo.c has to find out whether a checkpoint that was not seen is of that life */
+	/* the undo has to find out whether a checkpoint that was not seen is of that life */
 	control->undo_redo = control->journal_instance != 0 &&
 		server->control.checkPointCopy.redo > control->seen_redo ?
 		server->control.checkPointCopy.redo : InvalidXLogRecPtr;

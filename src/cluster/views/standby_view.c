@@ -74,7 +74,7 @@ pmhash_standby_index_state(const PmhashStub *stub, bool details)
 	TimestampTz next;
 	int64		wait;
 
-	if (stub == NULL || (stub->flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
+	if (stub == NULL || (stub->flags & PMHASH_STUB_LOGGED) == 0)
 		return "absent: the index is not logged (storage parameter wal)";
 	has_place = pmhash_standby_look(stub->file_id, &state);
 	switch (state.status)

@@ -1,45 +1,64 @@
 /*-------------------------------------------------------------------------
  *
  * logged.c
- *	  Which files are logged, on a primary.
+ *	  Logged indexes on a primary: which files are logged, and what is logged of them.
  *
  * The storage parameter "wal" says what is wanted, the GUC pmhash.wal what is
  * wanted where it says nothing.  That is settled when a file is made, for its life,
- * and stands in the stub, in two flags:
- *
- *	LOGGED	a process that changes entries of this file writes records of it;
- *	STANDBY	standbys have been told of the file, and may build one of their own.
+ * and stands in the stub and in the file's identity.
  *
  * A standby builds from its own heap.  Rows of transactions that it has seen begun
- * before it came to STANDBY it waits for and finds there; of all others it takes
+ * before it came to the stub it waits for and finds there; of all others it takes
  * the entries from WAL, and does not look.  So the rule is: if a row's heap record
- * stands in WAL after STANDBY, its entry does too.  It does, as the file has been
+ * stands in WAL after the stub, its entry does too.  It does, as the file has been
  * logged from its beginning.  With wal_level = minimal nothing is, but no standby
  * replays such WAL (xlog.c, CheckRequiredParameterValues).
  *
- * FILE_NEW of a new file is logged just after the commit record: until then standbys
- * do not see the index, and one that delays commits (recovery_min_apply_delay) would
- * look for it in vain for hours.  It is no more than a call to look; what is to be
- * built stands in stubs.  No callback comes with COMMIT PREPARED, so PREPARE leaves the
- * file LOGGED only, and the cleaner, which is called then, does the rest.
+ * FILE_NEW is no more than a call to look: what is to be built stands in stubs.  That of
+ * a new file is logged just after the commit record: until then standbys do not see the
+ * index, and one that delays commits (recovery_min_apply_delay) would look for it in vain
+ * for hours.  No callback comes with COMMIT PREPARED, so it is logged before PREPARE, and
+ * standbys look again from time to time (launch_workers.c, want_visits).
+ *
+ * Inserts: entry first, then its record (P1).  Removals: the record first, flushed,
+ * then the entry (P3, P4).  So at every moment, and after every crash, a standby
+ * that has replayed all WAL there is has no entry that we lack, but for one: an
+ * entry that is about to be removed.  What we have and it lacks belongs to a
+ * transaction that cannot have committed, or not yet.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/relation.h"
+#include "access/heapam_xlog.h"
+#include "access/htup_details.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/bufpage.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 
 #include "cluster/base/am_callbacks.h"
+#include "cluster/base/heap_table.h"
 #include "cluster/base/levels.h"
+#include "cluster/base/shared.h"
+#include "cluster/base/tid_value.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
+#include "cluster/wal/undo_journal.h"
 #include "cluster/wal/wal_record.h"
+
+#if PG_VERSION_NUM >= 160000
+#define advance_horizon(tuple, horizon) \
+	HeapTupleHeaderAdvanceConflictHorizon(tuple, horizon)
+#else
+#define advance_horizon(tuple, horizon) \
+	HeapTupleHeaderAdvanceLatestRemovedXid(tuple, horizon)
+#endif
 
 /* A file made in this transaction; lives in TopTransactionContext. */
 typedef struct NewFile
@@ -65,48 +84,6 @@ pmhash_wants_wal(Relation index)
 	if (options == NULL || options->wal == PMHASH_WAL_BY_DEFAULT)
 		return pmhash_wal;
 	return options->wal == PMHASH_WAL_ON;
-}
-
-/* The flags of a stub that names a file which no process has yet. */
-uint16
-pmhash_new_wal_flags(Relation index)
-{
-	return pmhash_wants_wal(index) ? PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY : 0;
-}
-
-/* ---- what is done ---- */
-
-/*
- * The stub of an index names a file that is in use, and says LOGGED and not yet
- * STANDBY.
- *
- * FILE_NEW before STANDBY: whatever a standby has of this file, it has given that up
- * when it finds STANDBY in the stub.  A crash in between leaves a stub that the cleaner
- * sees to; the other way round it would not.
- */
-void
-pmhash_file_announce(Relation index, uint64 file_id)
-{
-	PMH_STOP_POINT("wal_before_standby");
-	pmhash_wal_log_file_new(file_id, MyDatabaseId, index->rd_index->indrelid,
-							RelationGetRelid(index));
-	PMH_STOP_POINT("wal_announced");
-	(void) pmhash_stub_set_wal(index, file_id, PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY);
-}
-
-/*
- * For the cleaner: announce the file if that has not been done, and no other process is
- * at the index.  The caller holds AccessShareLock on it.
- */
-void
-pmhash_wal_examine(Relation index, const PmhashStub *stub)
-{
-	if ((stub->flags & PMHASH_STUB_WAL) != PMHASH_STUB_LOGGED ||
-		!pmhash_flags_logged(stub->flags) ||
-		!ConditionalLockRelation(index, ShareUpdateExclusiveLock))
-		return;
-	pmhash_file_announce(index, stub->file_id);
-	UnlockRelation(index, ShareUpdateExclusiveLock);
 }
 
 /*
@@ -135,13 +112,34 @@ pmhash_tell_of_wal(Relation index)
 
 /* ---- transactions ---- */
 
-/* This transaction has made a file, whose stub says STANDBY. */
+/* An index has this file from now on: standbys are to look at it.  Returns the record's end. */
+static XLogRecPtr
+announce(uint64 file_id, Oid heap, Oid index)
+{
+	return pmhash_wal_log(&(PmhashWalRecord) {
+		.type = PMHASH_WAL_FILE_NEW, .file_id = file_id, .database = MyDatabaseId,
+		.heap = heap, .index = index
+	}, NULL, InvalidBuffer);
+}
+
+/* The same where no commit is waited for: the index is there already. */
+void
+pmhash_file_announce(Relation index, uint64 file_id)
+{
+	PMH_STOP_POINT("wal_before_announced");
+	(void) announce(file_id, index->rd_index->indrelid, RelationGetRelid(index));
+	PMH_STOP_POINT("wal_announced");
+}
+
+/* This transaction has made a file that is logged. */
 void
 pmhash_file_is_new(Relation index, uint64 file_id)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 	NewFile    *file = palloc(sizeof(NewFile));
 
+	Assert(IsTransactionState() && file_id != 0);
+	Assert(!RecoveryInProgress() && pmhash_wants_wal(index));
 	file->level = GetCurrentTransactionNestLevel();
 	file->file_id = file_id;
 	file->heap = index->rd_index->indrelid;
@@ -163,10 +161,26 @@ pmhash_file_is_not_new(uint64 file_id)
 	}
 }
 
+/* The transaction is about to be prepared, or has committed. */
+static XLogRecPtr
+announce_all(void)
+{
+	XLogRecPtr	end = InvalidXLogRecPtr;
+	ListCell   *lc;
+
+	foreach(lc, new_files)
+	{
+		const NewFile *file = lfirst(lc);
+
+		end = announce(file->file_id, file->heap, file->index);
+	}
+	return end;
+}
+
 /*
  * The transaction has committed.  Flushed, since no later commit may come for long.
  * The next transaction, which may write nothing, is not to take these records for its
- * own (undo_journal.c, entries_depend_on; xact.c, RecordTransactionCommit).  They
+ * own (undo_journal.c, pmhash_journal_note; xact.c, RecordTransactionCommit).  They
  * have the number of one that is over.  Standbys have seen that number before, so they
  * do not take it for running (procarray.c, RecordKnownAssignedTransactionIds); logical
  * decoding has an empty transaction until it reads the next RUNNING_XACTS
@@ -176,37 +190,21 @@ void
 pmhash_logged_committed(void)
 {
 	XLogRecPtr	before = XactLastRecEnd;
-	XLogRecPtr	end = InvalidXLogRecPtr;
-	ListCell   *lc;
+	XLogRecPtr	end;
 
-	foreach(lc, new_files)
-	{
-		const NewFile *file = lfirst(lc);
-
-		end = pmhash_wal_log_file_new(file->file_id, MyDatabaseId, file->heap,
-									  file->index);
-	}
+	Assert(!IsTransactionState());
+	end = announce_all();
 	if (end != InvalidXLogRecPtr)
 		XLogFlush(end);
 	XactLastRecEnd = before;
 }
 
-/* The transaction is about to be prepared: its files are announced by the cleaner. */
+/* The transaction is about to be prepared. */
 void
 pmhash_logged_before_prepare(void)
 {
-	ListCell   *lc;
-
-	foreach(lc, new_files)
-	{
-		const NewFile *file = lfirst(lc);
-		Relation	index = try_relation_open(file->index, AccessShareLock);
-
-		if (index == NULL)
-			continue;
-		(void) pmhash_stub_set_wal(index, file->file_id, PMHASH_STUB_LOGGED);
-		relation_close(index, NoLock);
-	}
+	Assert(IsTransactionState());
+	(void) announce_all();
 }
 
 /* The transaction has ended. */
@@ -220,4 +218,197 @@ void
 pmhash_logged_level_ends(SubXactEvent event)
 {
 	new_files = pmhash_level_ends(new_files, event);
+}
+
+/* ---- entries ---- */
+
+/*
+ * Nothing can raise an error between entry and record: the engine raises none, and
+ * writing WAL is a critical section of its own (xlog.c, XLogInsertRecord).  An
+ * interrupt would be a transaction that goes on to commit after all, as one that
+ * catches a cancel does, with an entry that standbys lack.
+ */
+PmhResult
+pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries, int n,
+					  size_t *done)
+{
+	PmhResult	result;
+
+	Assert(n >= 1 && n <= PMHASH_WAL_MAX_ENTRIES);
+	Assert(file->logged && file->journaled && !RecoveryInProgress());
+	Assert(IsTransactionState() && CritSectionCount == 0);
+	if (n == 1)
+	{
+		result = pmh_insert(file->table, entries[0].hash, entries[0].value,
+							file->journaled);
+		*done = result == PMH_OK;
+	}
+	else
+		result = pmh_insert_group(file->table, entries, n, file->journaled, done);
+	PMH_STOP_POINT("insert_before_wal");
+	if (*done > 0)
+	{
+		HOLD_INTERRUPTS();
+		(void) pmhash_wal_log(&(PmhashWalRecord) {
+			.type = PMHASH_WAL_INSERT, .file_id = file->file_id, .count = (uint16) *done
+		}, entries, InvalidBuffer);
+		RESUME_INTERRUPTS();
+	}
+	PMH_STOP_POINT("insert_after_wal");
+	return result;
+}
+
+/*
+ * Log the removal of entries; returns the end of the last record, up to which WAL is
+ * to be flushed before they go.
+ */
+XLogRecPtr
+pmhash_log_deletes(const PmhashFile *file, TransactionId horizon, uint8 flags,
+				   const PmhEntry *entries, int n)
+{
+	XLogRecPtr	end = InvalidXLogRecPtr;
+
+	Assert(n >= 1 && file->logged && !RecoveryInProgress());
+	for (int i = 0; i < n; i += PMHASH_WAL_MAX_ENTRIES)
+		end = pmhash_wal_log(&(PmhashWalRecord) {
+			.type = PMHASH_WAL_DELETE, .flags = flags, .file_id = file->file_id,
+			.database = MyDatabaseId, .horizon = horizon,
+			.count = (uint16) Min(n - i, PMHASH_WAL_MAX_ENTRIES)
+		}, &entries[i], InvalidBuffer);
+	return end;
+}
+
+/*
+ * The records carry no horizon: VACUUM removes entries of line pointers that pruning
+ * has made dead, whose record had the conflict (btree relies on the same; nbtpage.c,
+ * _bt_delitems_vacuum).  The flush is the barrier of removal.c as well.
+ */
+void
+pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n)
+{
+	XLogRecPtr	end = pmhash_log_deletes(file, InvalidTransactionId, 0, entries, n);
+
+	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_REMOVAL_LOCK)));	/* it waits for the disk */
+	PMH_STOP_POINT("vacuum_after_log");
+	XLogFlush(end);
+	pmhash_journal_note_flushed(end);
+	PMH_STOP_POINT("vacuum_after_flush");
+}
+
+void
+pmhash_log_bulk_delete(PmhashFile *file)
+{
+	Assert(file->logged && !RecoveryInProgress());
+	(void) pmhash_wal_log(&(PmhashWalRecord) {
+		.type = PMHASH_WAL_SWEPT, .file_id = file->file_id
+	}, NULL, InvalidBuffer);
+}
+
+/* ---- conflict horizons ---- */
+
+/*
+ * Which snapshots of standbys still see rows that are dead here?
+ *
+ * The executor says that a row is dead to all, and not since when.  A standby
+ * has snapshots of its own; before it removes the entry it has to end those that see
+ * the row.  So a process that removes an entry itself, not after pruning, reads the rows'
+ * headers again, as heap_index_delete_tuples does for btree's known-dead items
+ * (heapam.c).  That function is not used: it takes a line pointer that VACUUM has
+ * freed meanwhile for damage of the index, and we hold nothing that VACUUM waits
+ * for; the caller looks at the removal epoch afterwards instead.
+ */
+
+static int
+compare_values(const void *a, const void *b)
+{
+	uint64		va = ((const PmhEntry *) a)->value;
+	uint64		vb = ((const PmhEntry *) b)->value;
+
+	return va < vb ? -1 : va > vb;
+}
+
+/*
+ * Advance the horizon by the members of the HOT chain that begins at a line pointer.
+ * Of one that is dead the pruning has logged it.
+ */
+static void
+visit_chain(Page page, OffsetNumber offset, TransactionId *horizon)
+{
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
+	TransactionId previous_xmax = InvalidTransactionId;
+
+	while (offset >= FirstOffsetNumber && offset <= last)
+	{
+		ItemId		item = PageGetItemId(page, offset);
+		HeapTupleHeader tuple;
+
+		if (ItemIdIsRedirected(item))
+		{
+			offset = ItemIdGetRedirect(item);
+			continue;
+		}
+		if (!ItemIdIsNormal(item))
+			return;
+		tuple = (HeapTupleHeader) PageGetItem(page, item);
+		if (TransactionIdIsValid(previous_xmax) &&
+			!TransactionIdEquals(HeapTupleHeaderGetXmin(tuple), previous_xmax))
+			return;
+		advance_horizon(tuple, horizon);
+		if (!HeapTupleHeaderIsHotUpdated(tuple))
+			return;
+		offset = ItemPointerGetOffsetNumber(&tuple->t_ctid);
+		previous_xmax = HeapTupleHeaderGetUpdateXid(tuple);
+	}
+}
+
+/* Advance it by entries[0 .. n), all of one block. */
+static void
+visit_block(Relation heap, const PmhEntry *entries, int n, TransactionId *horizon)
+{
+	Buffer		buffer = ReadBuffer(heap, pmhash_value_to_block(entries[0].value));
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	for (int i = 0; i < n; i++)
+		visit_chain(BufferGetPage(buffer), pmhash_value_to_offset(entries[i].value),
+					horizon);
+	UnlockReleaseBuffer(buffer);
+}
+
+/*
+ * The latest transaction whose effect a snapshot must see for all rows of these
+ * entries to be dead to it; InvalidTransactionId: to every snapshot.  All rows are
+ * dead to all here, as far as their TIDs have not been given away since.
+ * False if the table is not a heap, of whose rows nothing is known.  ERROR if a page can't be read.
+ */
+bool
+pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,
+						TransactionId *horizon)
+{
+	PmhEntry   *sorted;
+	BlockNumber nblocks;
+	int			next;
+
+	Assert(n >= 1 && IsTransactionState() && !RecoveryInProgress());
+	Assert(CheckRelationLockedByMe(heap, AccessShareLock, true));
+	if (!pmhash_is_heap_table(heap))
+		return false;
+	*horizon = InvalidTransactionId;
+	sorted = palloc(n * sizeof(PmhEntry));
+	memcpy(sorted, entries, n * sizeof(PmhEntry));
+	qsort(sorted, n, sizeof(PmhEntry), compare_values);
+	nblocks = RelationGetNumberOfBlocks(heap);
+	for (int i = 0; i < n; i = next)
+	{
+		BlockNumber block = pmhash_value_to_block(sorted[i].value);
+
+		for (next = i + 1; next < n; next++)
+		{
+			if (pmhash_value_to_block(sorted[next].value) != block)
+				break;
+		}
+		if (block < nblocks)
+			visit_block(heap, &sorted[i], next - i, horizon);
+	}
+	pfree(sorted);
+	return true;
 }

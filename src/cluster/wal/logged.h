@@ -16,8 +16,6 @@
 
 #include "cluster/cluster.h"
 
-/* ---- logged_entries.c ---- */
-
 /*
  * Insert up to PMHASH_WAL_MAX_ENTRIES entries into a logged file, and log those that
  * are in (P1).  *done: how many those are.  Result as of pmh_insert_group; the
@@ -37,25 +35,17 @@ extern void pmhash_log_bulk_delete(PmhashFile *file);
 
 /* ---- for the cluster layer ---- */
 
-struct PmhashStub;
-
 extern void pmhash_logged_before_prepare(void);
 extern void pmhash_logged_committed(void);
 extern void pmhash_logged_forget(void);
 extern void pmhash_logged_level_ends(SubXactEvent event);
 extern bool pmhash_wants_wal(Relation index);
-extern uint16 pmhash_new_wal_flags(Relation index);
 extern void pmhash_file_announce(Relation index, uint64 file_id);
 extern void pmhash_tell_of_wal(Relation index);
-extern void pmhash_wal_examine(Relation index, const struct PmhashStub *stub);
 extern void pmhash_file_is_new(Relation index, uint64 file_id);
 extern void pmhash_file_is_not_new(uint64 file_id);
-
-/* ---- logged_entries.c ---- */
 extern XLogRecPtr pmhash_log_deletes(const PmhashFile *file, TransactionId horizon,
 									 uint8 flags, const PmhEntry *entries, int n);
-
-/* ---- conflict_horizon.c ---- */
 extern bool pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,
 									TransactionId *horizon);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * removal.c
- *	  Rules for removing entries: after their WAL, and never unnoticed.
+ *	  Rules for removing entries: after their WAL, and never unnoticed.  Which entries wait.
  *
  * Removal waits for WAL.
  *
@@ -79,6 +79,8 @@ pmhash_removal_barrier(Relation index)
 	bool		settled;
 	XLogRecPtr	lsn;
 
+	Assert(!RecoveryInProgress());
+	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_REMOVAL_LOCK)));	/* it waits for the disk */
 	if (!RelationIsPermanent(index))
 		return;
 	next = ReadNextFullTransactionId();
@@ -126,6 +128,7 @@ pmhash_removal_epoch(const PmhashFile *file)
 {
 	uint64		epoch;
 
+	Assert(file->file_id != 0);
 	pg_read_barrier();
 	epoch = pg_atomic_read_u64(epoch_of(file->file_id));
 	if (unlikely(file->standby_life != 0) &&
@@ -155,10 +158,66 @@ pmhash_removal_none_since(const PmhashFile *file, uint64 epoch)
 void
 pmhash_removal_finished(uint64 file_id)
 {
+	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_REMOVAL_LOCK)));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_EXCLUSIVE);
 	for (int i = 0; file_id == 0 && i < PMHASH_REMOVAL_EPOCHS; i++)
 		pg_atomic_fetch_add_u64(&pmhash_shared->removal_epoch[i], 1);
 	if (file_id != 0)
 		pg_atomic_fetch_add_u64(epoch_of(file_id), 1);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
+}
+
+/* ---- entries in queues ---- */
+
+/*
+ * Entries of rows that are not committed may wait in a queue of the session that has
+ * inserted them (am/insert.c).  The few readers that need them (am/scan_table.c)
+ * cannot get at them; so they have to know that there are any, and go without the index.
+ *
+ * Counts are in shared memory, striped by file id; sharing one costs a reader a
+ * detour.  A session that ends by an error or FATAL aborts its transaction first, and one
+ * that dies in the middle takes shared memory with it, so no count stays too high.
+ */
+
+static pg_atomic_uint32 *
+count_of(uint64 file_id)
+{
+	return &pmhash_shared->queues[file_id % PMHASH_QUEUE_COUNTS];
+}
+
+/*
+ * A queue of this session begins to hold entries of a file.  To be called before the
+ * first of them is in it.  A full memory barrier.
+ */
+void
+pmhash_queue_opened(uint64 file_id)
+{
+	pg_atomic_fetch_add_u32(count_of(file_id), 1);
+}
+
+/*
+ * It holds none any more: they are in the file's table, or their rows are dead.  A full
+ * memory barrier.
+ */
+void
+pmhash_queue_closed(uint64 file_id)
+{
+	uint32		before = pg_atomic_fetch_sub_u32(count_of(file_id), 1);
+
+	Assert(before > 0);
+	(void) before;
+}
+
+/*
+ * May any session have entries of the file in a queue?  If not, all entries queued
+ * before the call are in the table for whatever is read after it; those that are queued
+ * later are of rows that are being inserted meanwhile.
+ */
+bool
+pmhash_any_queue(const PmhashFile *file)
+{
+	bool		any = pg_atomic_read_u32(count_of(file->file_id)) != 0;
+
+	pg_read_barrier();
+	return any;
 }

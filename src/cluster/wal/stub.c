@@ -8,15 +8,20 @@
  * stub, and with it ownership of the file, follows the index through abort,
  * DROP, backup, SET TABLESPACE and crash recovery.  It carries the file's
  * random id and the seed of its key hash; whatever else identifies the file
- * is in the file's header.  Here it is made and changed; stub_read.c reads it.
+ * is in the file's header.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/generic_xlog.h"
 #include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
 #include "access/xloginsert.h"
+#include "common/relpath.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
@@ -24,11 +29,14 @@
 #include "storage/predicate.h"
 #include "storage/smgr.h"
 
+#include "cluster/base/durable.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 #include "engine/stop_point.h"
+
+/* ---- writing ---- */
 
 /* A stub that names a file. */
 static PmhashStub
@@ -36,6 +44,8 @@ make_stub(uint16 flags, uint64 file_id, PmhashSeed seed, PmhashReason reason)
 {
 	PmhashStub	stub;
 
+	Assert(OidIsValid(MyDatabaseId));
+	Assert(((flags & PMHASH_STUB_INVALID) != 0) == (reason != PMHASH_REASON_NONE));
 	memset(&stub, 0, sizeof(stub));
 	stub.magic = PMHASH_STUB_MAGIC;
 	stub.version = PMHASH_STUB_VERSION;
@@ -81,10 +91,13 @@ log_page_and_end(Buffer buffer, const PmhashStub *stub)
 	Page		page = BufferGetPage(buffer);
 	XLogRecPtr	end;
 
+	Assert((stub->flags & PMHASH_STUB_INVALID) != 0);
 	START_CRIT_SECTION();
 	fill_page(page, stub);
 	MarkBufferDirty(buffer);
-	end = pmhash_wal_log_file_gone_with(stub->file_id, MyDatabaseId, buffer);
+	end = pmhash_wal_log(&(PmhashWalRecord) {
+		.type = PMHASH_WAL_FILE_GONE, .file_id = stub->file_id, .database = MyDatabaseId
+	}, NULL, buffer);
 	PageSetLSN(page, end);
 	END_CRIT_SECTION();
 }
@@ -98,6 +111,8 @@ pmhash_stub_create(Relation index, uint16 flags, uint64 file_id, PmhashSeed seed
 	Buffer		buffer;
 	PmhashStub	stub;
 
+	Assert(file_id != 0 && !RecoveryInProgress());
+	Assert(RelationGetNumberOfBlocks(index) == 0);
 	buffer = ReadBufferExtended(index, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK,
 								NULL);
 	if (BufferGetBlockNumber(buffer) != 0)
@@ -120,6 +135,10 @@ pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, PmhashSeed seed)
 	Buffer		buffer = ReadBuffer(index, 0);
 	PmhashStub	stub = make_stub(flags, file_id, seed, PMHASH_REASON_NONE);
 
+	Assert(file_id != 0 && !RecoveryInProgress());
+	Assert((flags & ~PMHASH_STUB_LOGGED) == 0 ||
+		   (CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true) &&
+			(flags & PMHASH_STUB_FILLING) != 0));
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	log_page(index, buffer, &stub);
 	UnlockReleaseBuffer(buffer);
@@ -136,40 +155,16 @@ pmhash_stub_filled(Relation index, uint64 file_id, FullTransactionId by)
 	PmhashStub	stub;
 	bool		found;
 
-	Assert(FullTransactionIdIsNormal(by));
+	Assert(FullTransactionIdIsNormal(by) && file_id != 0);
+	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
 	found = stub.magic == PMHASH_STUB_MAGIC && stub.file_id == file_id &&
-		(stub.flags & ~PMHASH_STUB_WAL) == PMHASH_STUB_FILLING;
+		(stub.flags & ~PMHASH_STUB_LOGGED) == PMHASH_STUB_FILLING;
 	if (found)
 	{
 		stub.flags &= ~PMHASH_STUB_FILLING;
 		stub.filled_by = U64FromFullTransactionId(by);
-		log_page(index, buffer, &stub);
-	}
-	UnlockReleaseBuffer(buffer);
-	return found;
-}
-
-/*
- * Replace those of PMHASH_STUB_WAL in a stub that names file_id and is not marked as
- * invalid; false, and nothing done, if it is not such a one, or a copy of another
- * database's.
- */
-bool
-pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal)
-{
-	Buffer		buffer = ReadBuffer(index, 0);
-	PmhashStub	stub;
-	bool		found;
-
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	memcpy(&stub, PageGetContents(BufferGetPage(buffer)), sizeof(stub));
-	found = stub.magic == PMHASH_STUB_MAGIC && stub.file_id == file_id &&
-		stub.database == MyDatabaseId && (stub.flags & PMHASH_STUB_INVALID) == 0;
-	if (found)
-	{
-		stub.flags = (stub.flags & ~PMHASH_STUB_WAL) | wal;
 		log_page(index, buffer, &stub);
 	}
 	UnlockReleaseBuffer(buffer);
@@ -193,6 +188,9 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	bool		ours;
 	bool		mark;
 
+	Assert(reason != PMHASH_REASON_NONE && reason < PMHASH_REASON_NOT_LOGGED);
+	Assert(IsTransactionState() && !RecoveryInProgress());
+	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_CREATE_LOCK)));
 	LockRelationForExtension(index, ExclusiveLock);
 	if (RelationGetNumberOfBlocks(index) == 0)
 	{
@@ -265,4 +263,176 @@ pmhash_flags_logged(uint16 flags)
 {
 	return (flags & PMHASH_STUB_LOGGED) != 0 &&
 		(flags & PMHASH_STUB_INVALID) == 0 && XLogIsNeeded();
+}
+
+/* ---- reading ---- */
+
+/*
+ * Has the index a main fork?  One that is open is there: the caller's lock keeps it.
+ * (smgrexists would close and open it; the planner has just taken its length.)
+ */
+static bool
+has_main_fork(Relation index)
+{
+	SMgrRelation smgr = RelationGetSmgr(index);
+
+	return smgr->md_num_open_segs[MAIN_FORKNUM] > 0 || smgrexists(smgr, MAIN_FORKNUM);
+}
+
+/* The path of a main fork, MAXPGPATH bytes. */
+static void
+fork_path(PmhashNode node, char *path)
+{
+#if PG_VERSION_NUM >= 180000
+	strlcpy(path, relpathperm(node, MAIN_FORKNUM).str, MAXPGPATH);
+#else
+	char	   *made = relpathperm(node, MAIN_FORKNUM);
+
+	strlcpy(path, made, MAXPGPATH);
+	pfree(made);
+#endif
+}
+
+/* Copy the stub out of a page.  False: that was never filled. */
+static bool
+copy_stub(Page page, PmhashStub *stub)
+{
+	if (PageIsNew(page))
+		return false;
+	memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
+	if (stub->database != MyDatabaseId)
+		stub->flags &= ~PMHASH_STUB_LOGGED;	/* records are of the original's file */
+	return true;
+}
+
+/* The same of a pinned buffer, which is unpinned. */
+static bool
+take_stub(Buffer buffer, PmhashStub *stub)
+{
+	bool		found;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	found = copy_stub(BufferGetPage(buffer), stub);
+	UnlockReleaseBuffer(buffer);
+	return found;
+}
+
+/*
+ * Read the stub of an index.  False if there is none: no fork, no block, or a page that was
+ * never filled.  With zero_on_error a damaged page counts as none (for DROP, which must not
+ * fail for that).  ERROR if the page is something else, or of a version this code does not
+ * know.
+ */
+bool
+pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
+{
+	Buffer		buffer;
+
+	Assert(IsTransactionState() && CheckRelationLockedByMe(index, AccessShareLock, true));
+	if (!has_main_fork(index) || RelationGetNumberOfBlocks(index) == 0)
+		return false;
+
+	buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0,
+								zero_on_error ? RBM_ZERO_ON_ERROR : RBM_NORMAL,
+								NULL);
+	if (!take_stub(buffer, stub))
+		return false;
+	if (!pmhash_stub_is_known(stub))
+	{
+		if (zero_on_error)
+			return false;
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("index \"%s\" has an invalid stub page",
+						RelationGetRelationName(index)),
+				 errdetail("Block 0 has magic number %X, version %u; %X, version %u was expected.",
+						   stub->magic, stub->version,
+						   PMHASH_STUB_MAGIC, PMHASH_STUB_VERSION),
+				 errhint("REINDEX INDEX makes a new one.")));
+	}
+	return true;
+}
+
+/* What the page of the main fork at path is, if it is in shared buffers; else false. */
+static bool
+look_at_buffer(PmhashNode node, const char *path, PmhashStub *stub, PmhashLook *look)
+{
+	Buffer		buffer = pmhash_buffer_of(node, 0);
+	struct stat st;
+
+	if (buffer == InvalidBuffer || stat(path, &st) != 0 || st.st_size < BLCKSZ ||
+		!ReadRecentBuffer(node, MAIN_FORKNUM, 0, buffer))
+		return false;
+	*look = take_stub(buffer, stub) && pmhash_stub_is_known(stub) ? PMHASH_LOOK_STUB :
+		PMHASH_LOOK_OTHER;
+	return true;
+}
+
+/*
+ * The same of a page that is in no shared buffer, by its file, in which alone errno has
+ * a meaning: why there is no page; 0 if there is one, and it is damaged.
+ */
+static PmhashLook
+look_at_file(const char *path, PmhashStub *stub)
+{
+	PGIOAlignedBlock block;
+	Page		page = (Page) block.data;
+	ssize_t		n = pmhash_read_small(path, block.data, BLCKSZ);
+
+	if (n == 0)
+		return PMHASH_LOOK_EMPTY;
+	if (n != BLCKSZ || !pmhash_page_is_sound(page, 0))
+	{
+		errno = n < 0 ? errno : 0;
+		return PMHASH_LOOK_UNREADABLE;
+	}
+	return copy_stub(page, stub) && pmhash_stub_is_known(stub) ? PMHASH_LOOK_STUB :
+		PMHASH_LOOK_OTHER;
+}
+
+/*
+ * pmhash_stub_look_at
+ *		The stub in a main fork of a relation that is not temporary, or what is there
+ *		instead: an answer, never an ERROR for what is found.
+ *
+ * For those that must go on if a page can't be read: the commands that do away with it,
+ * the cleaner, and the views.  A read by the buffer manager would not do: it
+ * raises an ERROR, and to catch that takes a subtransaction, for which it is too late
+ * where the server deletes relations at commit (PreCommit_on_commit_actions comes after
+ * AfterTriggerEndXact).  Nor is a page taken into shared buffers that is none of ours, or
+ * zeroed there because it is damaged.
+ *
+ * What was changed before the call is seen: the page is in a buffer, or it was written
+ * before it left that, and so before the file is read.  While that is done it may come
+ * into a buffer and be changed there, so that is looked at once more.
+ *
+ * PMHASH_LOOK_UNREADABLE: errno says why, or is 0 if the page is damaged.
+ */
+PmhashLook
+pmhash_stub_look_at(PmhashNode node, PmhashStub *stub)
+{
+	PmhashLook	look;
+	char		path[MAXPGPATH];
+	int			save_errno;
+
+	fork_path(node, path);
+	if (look_at_buffer(node, path, stub, &look))
+		return look;
+	look = look_at_file(path, stub);
+	save_errno = errno;
+	(void) look_at_buffer(node, path, stub, &look);
+	errno = save_errno;
+	return look;
+}
+
+/*
+ * The same of an index.  One of this session's temporary ones has its page in this
+ * process, or in a file of its own, and is read as usual.
+ */
+PmhashLook
+pmhash_stub_look(Relation index, PmhashStub *stub)
+{
+	if (!RelationUsesLocalBuffers(index))
+		return pmhash_stub_look_at(pmhash_node(index), stub);
+	return pmhash_stub_read(index, true, stub) ? PMHASH_LOOK_STUB : PMHASH_LOOK_OTHER;
 }

@@ -17,10 +17,8 @@
 #define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
 										 * or will be: never use it again */
 #define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
-#define PMHASH_STUB_LOGGED		0x0008	/* changes are logged; see logged.c */
-#define PMHASH_STUB_STANDBY		0x0010	/* and have been since then, by all:
-										 * standbys may build a file like it */
-#define PMHASH_STUB_WAL			(PMHASH_STUB_LOGGED | PMHASH_STUB_STANDBY)
+#define PMHASH_STUB_LOGGED		0x0008	/* all changes of the file are, and standbys
+										 * may build one like it; see logged.c */
 
 typedef struct PmhashStub
 {
@@ -48,30 +46,12 @@ PMHASH_AT(PmhashStub, database, 56);
 PMHASH_AT(PmhashStub, reserved, 60);
 PMHASH_SIZE(PmhashStub, 64);
 
-/* Are all changes of the file in this stub in WAL, for the standbys' files? */
-static inline bool
-pmhash_stub_is_followed(const PmhashStub *stub)
-{
-	return (stub->flags & PMHASH_STUB_WAL) == PMHASH_STUB_WAL &&
-		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE)) == 0;
-}
-
-/* May a standby build a file for an index with this stub? */
-static inline bool
-pmhash_stub_for_standby(const PmhashStub *stub)
-{
-	return pmhash_stub_is_followed(stub) &&
-		(stub->flags & PMHASH_STUB_FILLING) == 0;
-}
-
 /* Is it a stub, of the version that this code knows? */
 static inline bool
 pmhash_stub_is_known(const PmhashStub *stub)
 {
 	return stub->magic == PMHASH_STUB_MAGIC && stub->version == PMHASH_STUB_VERSION;
 }
-
-/* ---- stub.c ---- */
 
 extern bool pmhash_flags_logged(uint16 flags);
 extern void pmhash_stub_create(Relation index, uint16 flags, uint64 file_id,
@@ -83,9 +63,6 @@ extern bool pmhash_stub_filled(Relation index, uint64 file_id,
 							   FullTransactionId by);
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
 								   PmhashReason reason);
-extern bool pmhash_stub_set_wal(Relation index, uint64 file_id, uint16 wal);
-
-/* ---- stub_read.c ---- */
 
 /* What a main fork has where a stub should be. */
 typedef enum PmhashLook
@@ -100,6 +77,5 @@ extern bool pmhash_stub_read(Relation index, bool zero_on_error,
 							 PmhashStub *stub);
 extern PmhashLook pmhash_stub_look_at(PmhashNode node, PmhashStub *stub);
 extern PmhashLook pmhash_stub_look(Relation index, PmhashStub *stub);
-extern void pmhash_stub_may_go(PmhashNode node, PmhashLook look);
 
 #endif							/* PMHASH_STUB_H */

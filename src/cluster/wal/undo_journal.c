@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * undo_journal.c
- *	  The undo journal: what is durable in index files before WAL is.
+ *	  The undo journal: what is durable in index files before WAL is, and what is undone.
  *
  * An index entry is durable as soon as it is made; the WAL of its heap tuple
  * is not.  After a crash the tuple may be gone, and its TID reused.  So each
  * entry is noted here first, with the LSN its tuple depends on, and at the
  * next start the entries whose LSN is past the end of replay are taken out
- * (undo.c): such a transaction cannot have committed.
+ * (pmhash_undo): such a transaction cannot have committed.
  *
  * The journal is a ring of one-line records in a file that is there from the first
  * start on and cleared for each server life, mapped by every backend.  Shared memory
@@ -24,10 +24,13 @@
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
+#include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "port/pg_crc32c.h"
 
+#include "cluster/base/control_file.h"
 #include "cluster/base/durable.h"
+#include "cluster/base/identity.h"
 #include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
@@ -95,13 +98,6 @@ static size_t
 size_of(uint64 records)
 {
 	return (records + 1) * sizeof(PmhashJournalRecord);
-}
-
-/* How large the journal of this server life is, or is to be if there is none yet. */
-static size_t
-journal_size(void)
-{
-	return size_of(pmhash_shared->journal_records);
 }
 
 /* Map the file; if there is none, or only a piece of one, make it. */
@@ -221,7 +217,7 @@ clear_journal(PmFile *file)
  * Begin the journal of a server life, in the file that there is; nothing has been noted
  * in this life, and what is in it is not needed any more.  *pmem: whether it is
  * persistent memory.  If pmhash.journal_size has been raised, and there is no room, it
- * is as large as it was.  The caller holds the pool lock.  ERROR if that fails.
+ * is as large as it was.  ERROR if that fails.
  */
 void
 pmhash_journal_begin(uint64 instance, bool *pmem)
@@ -233,6 +229,8 @@ pmhash_journal_begin(uint64 instance, bool *pmem)
 	size_t		size = size_of(pmhash_shared->journal_most);
 	uint64		records;
 
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
+	Assert(!RecoveryInProgress() && journal.base == NULL && instance != 0);
 	pmhash_journal_path(path);
 	if (open_or_make(&file, path, &error) != PMH_OK)
 		journal_error(path, &error);
@@ -283,6 +281,7 @@ give_up_journal(const char *path, const PmhError *error)
 {
 	char		reason[PMHASH_REASON_SIZE];
 
+	Assert(CritSectionCount == 0);
 	XLogFlush(pmhash_insert_end());
 	pmhash_fail(reason, "undo journal \"%s\" was lost: %s", path, error->detail);
 	pmhash_disable(reason);
@@ -309,7 +308,7 @@ is_this_runs_journal(void)
 {
 	const PmhashJournalHeader *header = (const PmhashJournalHeader *) journal.base;
 
-	return journal.bound >= journal_size() &&
+	return journal.bound >= size_of(pmhash_shared->journal_records) &&
 		header->magic == PMHASH_JOURNAL_MAGIC &&
 		header->instance == pmhash_shared->instance;
 }
@@ -372,13 +371,6 @@ ensure_flushed(PmhashFile *file, XLogRecPtr lsn)
 	}
 }
 
-/* Draw n positions in the ring, one after the other; returns the first. */
-static uint64
-draw_positions(int n)
-{
-	return pg_atomic_fetch_add_u64(&pmhash_shared->journal_next, n);
-}
-
 /*
  * Take a record that is not needed any more and mark it busy: that of the
  * position, or, if another backend is at work there, of one drawn instead.
@@ -386,7 +378,8 @@ draw_positions(int n)
 static uint64
 reserve_record(PmhashFile *file, uint64 position)
 {
-	for (;; position = draw_positions(1))
+	Assert(journal.base != NULL && pmhash_shared->journal_records > 0);
+	for (;; position = pg_atomic_fetch_add_u64(&pmhash_shared->journal_next, 1))
 	{
 		uint64		at = position % pmhash_shared->journal_records;
 		pg_atomic_uint64 *state = &pmhash_shared->journal_lsn[at];
@@ -403,24 +396,9 @@ reserve_record(PmhashFile *file, uint64 position)
 }
 
 /*
- * Records are overwritten when the ring has come round, and then WAL must have
- * been flushed.  In a long statement that is not done until then; so have the
- * WAL writer do it meanwhile, each time another piece of the ring is full. n
- * records were written, the first of them at 'position'.
- */
-static void
-hasten_flush(uint64 position, int n, XLogRecPtr lsn)
-{
-	uint64		piece = Max(pmhash_shared->journal_records / HASTENINGS, 1);
-
-	if (position / piece != (position + n) / piece && lsn > flushed_lsn)
-		XLogSetAsyncXactLSN(lsn);
-}
-
-/*
  * Store a record, the checksum last, and start writing the line back.  The old checksum
  * goes first: a record that a crash has torn has none, and one that is wrong is damage
- * (undo.c).
+ * (take_records).
  */
 static void
 write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
@@ -428,18 +406,19 @@ write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
 	const uint64 *source = (const uint64 *) from;
 	uint64	   *target = (uint64 *) to;
 
+	Assert(from->file_id != 0 && from->lsn != InvalidXLogRecPtr);
 	pm_store32(&to->crc, 0);
 	for (size_t i = 0; i < sizeof(*from) / sizeof(uint64); i++)
 		pm_store64(&target[i], source[i]);
 	pm_flush(&journal, to, sizeof(*to));
 }
 
-/* The journal is mapped. */
 static void
 raise_flushed(XLogRecPtr lsn)
 {
 	PmhashJournalHeader *header = (PmhashJournalHeader *) journal.base;
 
+	Assert(header != NULL && lsn <= GetFlushRecPtr(NULL));
 	pm_raise64(&header->flushed, lsn);
 	pm_flush(&journal, &header->flushed, sizeof(uint64));
 	pm_fence(&journal);
@@ -483,18 +462,6 @@ pmhash_journal_is_past(XLogRecPtr lsn)
 }
 
 /*
- * What the entries made now depend on: the end of this transaction's last WAL
- * record, which is that of the heap tuple or a later one.  If it has written
- * none (the validate pass of CREATE INDEX CONCURRENTLY indexes the tuples of
- * others), everything inserted so far.
- */
-static XLogRecPtr
-entries_depend_on(void)
-{
-	return XactLastRecEnd != InvalidXLogRecPtr ? XactLastRecEnd : pmhash_insert_end();
-}
-
-/*
  * Note n entries about to be made in file.  See cluster.h.  Nothing between
  * reserving a record and releasing it can raise an error or be interrupted, so
  * a record stays busy only if its process is killed, and then shared memory is
@@ -504,13 +471,21 @@ void
 pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 {
 	PmhashJournalRecord record;
+	uint64		piece = Max(pmhash_shared->journal_records / HASTENINGS, 1);
 	XLogRecPtr	lsn;
 	uint64		position;
 
 	if (!file->journaled)
 		return;
+	Assert(n >= 1 && !RecoveryInProgress());
 	map_journal();
-	lsn = entries_depend_on();
+
+	/*
+	 * What the entries depend on: the end of this transaction's last WAL record, which is
+	 * that of the heap tuple or a later one.  If it has written none (the validate pass of
+	 * CREATE INDEX CONCURRENTLY indexes the tuples of others), everything inserted so far.
+	 */
+	lsn = XactLastRecEnd != InvalidXLogRecPtr ? XactLastRecEnd : pmhash_insert_end();
 	if (last_noted <= flushed_lsn && last_noted > known_flushed)
 		known_flushed = last_noted;
 
@@ -519,7 +494,7 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	record.database = MyDatabaseId;
 	record.instance = pmhash_shared->instance;
 	record.lsn = lsn;
-	position = draw_positions(n);
+	position = pg_atomic_fetch_add_u64(&pmhash_shared->journal_next, n);	/* n in a row */
 	for (int i = 0; i < n; i++)
 	{
 		uint64		at = reserve_record(file, position + i);
@@ -534,5 +509,292 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	}
 	require_journal();
 	last_noted = lsn;
-	hasten_flush(position, n, lsn);
+
+	/*
+	 * Records are overwritten when the ring has come round, and then WAL must have been
+	 * flushed.  In a long statement that is not done until then; so have the WAL writer do
+	 * it meanwhile, each time another piece of the ring is full.
+	 */
+	if (position / piece != (position + n) / piece && lsn > flushed_lsn)
+		XLogSetAsyncXactLSN(lsn);
+}
+
+/* ---- undo ---- */
+
+/*
+ * Take out of the index files what a crash has taken out of the heap.
+ *
+ * Input is the journal of the crashed server life and the end of replay after
+ * it, which the server knows (xlogrecovery.c, PerformWalRecovery; if there was nothing to
+ * replay it is the end of the checkpoint's record).  Every record past the end of replay
+ * names an entry whose transaction cannot have committed: it is deleted, if it is there.
+ * It is done in the first start after the crash, or not at all: one that is killed before
+ * has WAL of its own past that end.  An error in here is followed by the same again.
+ *
+ * If WAL was replayed that is not that of the crashed server life, nothing can be said
+ * about any entry: no file is trusted.
+ *
+ * An error that says nothing about a file (no descriptor, no memory, no space,
+ * an interrupted call) is no reason to give up that file, or all of them: it is
+ * an ERROR here, pmhash is not ready, and the next caller tries again.
+ */
+
+/* What the records of a journal say, and what is to be done about it. */
+typedef struct Undo
+{
+	PmhashJournalRecord *records;	/* valid ones, sorted by file */
+	size_t		n;
+	XLogRecPtr	flushed;		/* highest LSN known to have been flushed */
+	XLogRecPtr	end;			/* end of replay */
+	uint64		undone;
+} Undo;
+
+static int
+compare_records(const void *a, const void *b)
+{
+	const PmhashJournalRecord *ra = a;
+	const PmhashJournalRecord *rb = b;
+
+	if (ra->database != rb->database)
+		return ra->database < rb->database ? -1 : 1;
+	if (ra->file_id != rb->file_id)
+		return ra->file_id < rb->file_id ? -1 : 1;
+	return 0;
+}
+
+/* Does an error of the engine say nothing about the file?  See above. */
+static bool
+is_passing(const PmhError *error)
+{
+	return error->code == PMH_ERR_NO_DESCRIPTOR || error->code == PMH_ERR_NO_MEMORY ||
+		error->code == PMH_ERR_NO_SPACE ||
+		(error->code == PMH_ERR_IO &&
+		 (error->sys_errno == EINTR || error->sys_errno == EAGAIN));
+}
+
+/* ERROR if that is so.  Nothing of the file is open or mapped. */
+static void
+try_again_if_passing(const char *path, const PmhError *error)
+{
+	if (!is_passing(error))
+		return;
+	errno = error->sys_errno;
+	ereport(ERROR,
+			(error->sys_errno != 0 ? errcode_for_file_access()
+			 : errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("pmhash could not use file \"%s\" to take out what a crash has lost", path),
+			 errdetail("%s", error->detail),
+			 errhint("This is tried again.")));
+}
+
+/*
+ * Take the records of a server life out of the ring, into undo->records.  One that a
+ * crash has torn has no checksum, and is none: its entry was not made yet.  False if
+ * one has a wrong checksum: it may be one of that life, damaged.
+ */
+static bool
+take_records(const PmhashJournalRecord *record, uint64 nrecords, uint64 instance,
+			 Undo *undo)
+{
+	bool		sound = true;
+
+	for (uint64 i = 0; i < nrecords; i++, record++)
+	{
+		if (record->crc != pmhash_journal_crc(record))
+			sound = sound && record->crc == 0;
+		else if (record->instance == instance)
+		{
+			undo->records[undo->n++] = *record;
+			undo->flushed = Max(undo->flushed, record->flushed);
+		}
+	}
+	return sound;
+}
+
+/*
+ * Read the valid records of a journal into undo->records.  False if the file is
+ * not there, cannot be read, is not a journal of that server life, or has a damaged
+ * record.  ERROR if it can't be read just now.
+ */
+static bool
+read_journal(const char *path, uint64 instance, Undo *undo)
+{
+	PmFile		file;
+	PmhError	error;
+	const PmhashJournalHeader *header;
+	const PmhashJournalRecord *record;
+	uint64		nrecords;
+	bool		complete;
+
+	if (pm_open(&file, path, false, &error) != PMH_OK)
+	{
+		try_again_if_passing(path, &error);
+		return false;
+	}
+	header = (const PmhashJournalHeader *) file.base;
+	if (file.bound < sizeof(*header) || header->magic != PMHASH_JOURNAL_MAGIC ||
+		header->instance != instance ||
+		header->records != file.bound / sizeof(*record) - 1)
+	{
+		pm_close(&file);
+		return false;
+	}
+
+	nrecords = header->records;
+	undo->flushed = header->flushed;
+	record = (const PmhashJournalRecord *) (header + 1);
+	undo->records = palloc_extended(nrecords * sizeof(*record),
+									MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	if (undo->records == NULL)
+	{
+		pm_close(&file);
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("There is no room for the records of file \"%s\".", path)));
+	}
+	complete = take_records(record, nrecords, instance, undo) && !pm_is_lost(&file);
+	pm_close(&file);
+	qsort(undo->records, undo->n, sizeof(*undo->records), compare_records);
+	return complete;
+}
+
+/* A file that can't be put right: its index is rebuilt. */
+static void
+condemn(const char *path, const char *why)
+{
+	if (unlink(path) != 0 && errno != ENOENT)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not remove file \"%s\": %m", path)));
+	ereport(LOG,
+			(errmsg("pmhash: removed index file \"%s\": %s", path, why),
+			 errhint("Its index is rebuilt in the background if pmhash.rebuild is on; else it needs REINDEX.")));
+}
+
+/*
+ * Take the lost entries of one file out.  ERROR if that has to wait.  A file is not
+ * there only if the one attempt to open it says so: what can't be looked at (EIO,
+ * EACCES, ESTALE) may be there again tomorrow, with its entries, when the journal is
+ * forgotten.
+ */
+static void
+undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
+		  size_t n)
+{
+	PmhEnv		env = pmhash_engine_env();
+	PmhTable   *table;
+	PmhError	error;
+	PmhResult	result;
+
+	result = pmh_open(path, &env, &table, NULL, &error);
+	if (result == PMH_ERR_NO_FILE)
+		return;
+	if (result != PMH_OK)
+	{
+		try_again_if_passing(path, &error);
+		condemn(path, error.detail);
+		return;
+	}
+	for (size_t i = 0; i < n && result == PMH_OK; i++)
+	{
+		if (records[i].lsn <= undo->end)
+			continue;
+		result = pmh_delete(table, records[i].hash, records[i].value);
+		if (result == PMH_OK)
+			undo->undone++;
+		else if (result == PMH_NOT_FOUND)
+			result = PMH_OK;
+	}
+	if (result != PMH_OK)
+		error = *pmh_error(table);
+	pmh_close(table);
+	if (result == PMH_OK)
+		return;
+	try_again_if_passing(path, &error);
+	condemn(path, error.detail);
+}
+
+/* The records of one file after the other; those of which nothing is lost are left alone. */
+static void
+undo_files(Undo *undo)
+{
+	char		path[MAXPGPATH];
+	size_t		first = 0;
+	bool		lost = false;
+
+	for (size_t i = 0; i < undo->n; i++)
+	{
+		const PmhashJournalRecord *record = &undo->records[i];
+
+		lost |= record->lsn > undo->end;
+		if (i + 1 < undo->n && compare_records(record, record + 1) == 0)
+			continue;
+		pmhash_file_path(path, record->database, record->file_id);
+		if (lost)
+			undo_file(undo, path, &undo->records[first], i + 1 - first);
+		first = i + 1;
+		lost = false;
+	}
+}
+
+/* Why does the end of replay say nothing about the journal?  NULL: it does. */
+static const char *
+undo_doubt(const PmhashControl *control, const Undo *undo)
+{
+	if (undo->end == InvalidXLogRecPtr || undo->end < undo->flushed)
+		return "WAL that had been flushed was not replayed";
+
+	/*
+	 * Replay began at a checkpoint that was not seen in the crashed server
+	 * life.  Another one's is no earlier than the end of all WAL that was ever
+	 * flushed in that one.
+	 */
+	if (control->undo_redo != 0 && control->undo_redo >= undo->flushed)
+		return "it is not known whether the server has run without the pool";
+	return NULL;
+}
+
+/*
+ * Complete the undo of the server life control->journal_instance.  The caller
+ * holds the pool lock, the server is out of recovery, no index file has been
+ * opened in this server life.  Leaves the control structure to the caller
+ * except for new eras, if nothing can be trusted.  ERROR if a file can't be
+ * dealt with.
+ */
+void
+pmhash_undo(PmhashControl *control)
+{
+	char		path[MAXPGPATH];
+	Undo		undo = {0};
+	const char *doubt;
+
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
+	Assert(!RecoveryInProgress() && journal.base == NULL);
+	undo.end = GetXLogReplayRecPtr(NULL);
+	pmhash_journal_path(path);
+	if (!read_journal(path, control->journal_instance, &undo))
+		doubt = "the undo journal is missing or damaged";
+	else
+		doubt = undo_doubt(control, &undo);
+
+	if (doubt != NULL)
+	{
+		ereport(LOG,
+				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+						pmhash_pool_path(), doubt),
+				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
+		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
+	}
+	else
+	{
+		undo_files(&undo);
+		ereport(LOG,
+				(errmsg("pmhash: undo journal: %llu records, replay ended at %X/%X, %llu entries taken out",
+						(unsigned long long) undo.n,
+						LSN_FORMAT_ARGS(undo.end),
+						(unsigned long long) undo.undone)));
+	}
+	if (undo.records)
+		pfree(undo.records);
 }

@@ -22,274 +22,155 @@
  * itself writes none there (log_newpage and its like, xloginsert.c).
  *
  * Only the functions here know the carriers and the layout: should core ever make
- * RmgrTable const, another carrier takes a change of write_record(), of
- * pmhash_wal_log_file_gone_with() and of the places that call pmhash_wal_decode().
+ * RmgrTable const, another carrier takes a change of pmhash_wal_log() and of the places
+ * that call pmhash_wal_decode().
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/rmgr.h"
+#include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogreader.h"
 #include "catalog/pg_control.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
 
+#include "cluster/base/tid_value.h"
 #include "cluster/wal/wal_record.h"
 
 #define MAGIC_AND_VERSION	(PMHASH_WAL_MAGIC | PMHASH_WAL_VERSION)
 #define MAGIC_MASK			0xffffff00
 
-/* bytes after the head and before the entries */
-#define DELETE_SIZE			8
-#define FILE_NEW_SIZE		12
-#define FILE_GONE_SIZE		4
+/* The most that is before the entries: the head, and what FILE_NEW has. */
+#define MAX_FIELDS_SIZE		(PMHASH_WAL_HEAD_SIZE + 3 * sizeof(Oid))
 
 /* Guards: another layout, or another number, is another PMHASH_WAL_VERSION. */
 StaticAssertDecl(PMHASH_WAL_HEAD_SIZE == sizeof(uint32) + 2 * sizeof(uint8) +
 				 sizeof(uint16) + sizeof(uint64),
-				 "the head is what put_head puts");
+				 "the head is what move_fields moves first");
 StaticAssertDecl(PMHASH_WAL_ENTRY_SIZE == sizeof(uint64) + sizeof(BlockNumber) +
 				 sizeof(OffsetNumber),
-				 "an entry is what put_entry puts");
-StaticAssertDecl(DELETE_SIZE == sizeof(Oid) + sizeof(TransactionId),
-				 "DELETE has database and horizon");
-StaticAssertDecl(FILE_NEW_SIZE == 3 * sizeof(Oid),
-				 "FILE_NEW has database, table and index");
-StaticAssertDecl(FILE_GONE_SIZE == sizeof(Oid), "FILE_GONE has a database");
+				 "an entry is what move_entry moves");
 StaticAssertDecl(PMHASH_WAL_INSERT == 1 && PMHASH_WAL_DELETE == 2 &&
 				 PMHASH_WAL_FILE_NEW == 3 && PMHASH_WAL_FILE_GONE == 4 &&
 				 PMHASH_WAL_SWEPT == 5,
 				 "the types of records have other numbers");
 
-#define MAX_RECORD_SIZE \
-	(PMHASH_WAL_HEAD_SIZE + DELETE_SIZE + \
-	 PMHASH_WAL_MAX_ENTRIES * PMHASH_WAL_ENTRY_SIZE)
-
-/* A record being put together. */
-typedef struct Writer
-{
-	int			size;
-	char		bytes[MAX_RECORD_SIZE];
-} Writer;
-
+/* A value of ours goes to *at, or comes from there. */
 static void
-put(Writer *writer, const void *bytes, int size)
+move(char **at, void *ours, Size size, bool writing)
 {
-	memcpy(writer->bytes + writer->size, bytes, size);
-	writer->size += size;
+	if (writing)
+		memcpy(*at, ours, size);
+	else
+		memcpy(ours, *at, size);
+	*at += size;
 }
 
-static void
-put_head(Writer *writer, PmhashWalType type, uint8 flags, int count,
-		 uint64 file_id)
+/*
+ * All of a record but its entries, in the order in which it stands in WAL.  Returns where
+ * the entries begin; NULL if this version knows no such type.
+ */
+static char *
+move_fields(char *at, uint32 *magic, PmhashWalRecord *record, bool writing)
 {
-	uint32		magic = MAGIC_AND_VERSION;
-	uint8		type_byte = (uint8) type;
-	uint16		n = (uint16) count;
-
-	writer->size = 0;
-	put(writer, &magic, sizeof(magic));
-	put(writer, &type_byte, sizeof(type_byte));
-	put(writer, &flags, sizeof(flags));
-	put(writer, &n, sizeof(n));
-	put(writer, &file_id, sizeof(file_id));
+	move(&at, magic, sizeof(*magic), writing);
+	move(&at, &record->type, sizeof(record->type), writing);
+	move(&at, &record->flags, sizeof(record->flags), writing);
+	move(&at, &record->count, sizeof(record->count), writing);
+	move(&at, &record->file_id, sizeof(record->file_id), writing);
+	switch ((PmhashWalType) record->type)
+	{
+		case PMHASH_WAL_INSERT:
+		case PMHASH_WAL_SWEPT:
+			return at;
+		case PMHASH_WAL_DELETE:
+			move(&at, &record->database, sizeof(record->database), writing);
+			move(&at, &record->horizon, sizeof(record->horizon), writing);
+			return at;
+		case PMHASH_WAL_FILE_NEW:
+			move(&at, &record->database, sizeof(record->database), writing);
+			move(&at, &record->heap, sizeof(record->heap), writing);
+			move(&at, &record->index, sizeof(record->index), writing);
+			return at;
+		case PMHASH_WAL_FILE_GONE:
+			move(&at, &record->database, sizeof(record->database), writing);
+			return at;
+	}
+	return NULL;
 }
 
 /* Block and offset stand as two numbers: ItemPointerData has its high half first. */
 static void
-put_entry(Writer *writer, uint64 hash, const ItemPointerData *tid)
+move_entry(char **at, PmhEntry *entry, bool writing)
 {
-	BlockNumber block = ItemPointerGetBlockNumberNoCheck(tid);
-	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(tid);
+	BlockNumber block = pmhash_value_to_block(entry->value);
+	OffsetNumber offset = pmhash_value_to_offset(entry->value);
+	ItemPointerData tid;
 
-	put(writer, &hash, sizeof(hash));
-	put(writer, &block, sizeof(block));
-	put(writer, &offset, sizeof(offset));
+	move(at, &entry->hash, sizeof(entry->hash), writing);
+	move(at, &block, sizeof(block), writing);
+	move(at, &offset, sizeof(offset), writing);
+	ItemPointerSet(&tid, block, offset);
+	entry->value = pmhash_tid_to_value(&tid);
 }
 
-/* The record as it is goes to WAL.  Returns its end. */
-static XLogRecPtr
-write_record(Writer *writer)
+/* Can a record of that type have so many entries, and these flags? */
+static bool
+is_possible(const PmhashWalRecord *record)
 {
+	bool		has_entries = record->type == PMHASH_WAL_INSERT ||
+		record->type == PMHASH_WAL_DELETE;
+
+	return (record->count > 0) == has_entries &&
+		record->count <= PMHASH_WAL_MAX_ENTRIES &&
+		(record->flags & ~(record->type == PMHASH_WAL_DELETE ? PMHASH_WAL_CATALOG : 0)) == 0;
+}
+
+XLogRecPtr
+pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries, Buffer page)
+{
+	char		bytes[MAX_FIELDS_SIZE + PMHASH_WAL_MAX_ENTRIES * PMHASH_WAL_ENTRY_SIZE];
+	PmhashWalRecord copy = *record;
+	uint32		magic = MAGIC_AND_VERSION;
+	char	   *at = move_fields(bytes, &magic, &copy, true);
+
+	Assert(at != NULL && is_possible(record));
+	Assert(XLogInsertAllowed());
+	Assert(!BufferIsValid(page) || CritSectionCount > 0);
+	for (int i = 0; i < record->count; i++)
+	{
+		PmhEntry	entry = entries[i];
+
+		Assert(pmhash_value_to_offset(entry.value) != InvalidOffsetNumber);
+		move_entry(&at, &entry, true);
+	}
 	XLogBeginInsert();
-	XLogRegisterData(writer->bytes, writer->size);
-	return XLogInsert(RM_XLOG_ID, XLOG_NOOP);
-}
-
-XLogRecPtr
-pmhash_wal_log_inserts(uint64 file_id, int count, const uint64 *hashes,
-					   const ItemPointerData *tids)
-{
-	XLogRecPtr	end = InvalidXLogRecPtr;
-	Writer		writer;
-	int			n;
-
-	for (int i = 0; i < count; i += n)
-	{
-		n = Min(count - i, PMHASH_WAL_MAX_ENTRIES);
-		put_head(&writer, PMHASH_WAL_INSERT, 0, n, file_id);
-		for (int j = i; j < i + n; j++)
-			put_entry(&writer, hashes[j], &tids[j]);
-		end = write_record(&writer);
-	}
-	return end;
-}
-
-XLogRecPtr
-pmhash_wal_log_deletes(uint64 file_id, Oid database, TransactionId horizon,
-					   uint8 flags, int count, const uint64 *hashes,
-					   const ItemPointerData *tids)
-{
-	XLogRecPtr	end = InvalidXLogRecPtr;
-	Writer		writer;
-	int			n;
-
-	for (int i = 0; i < count; i += n)
-	{
-		n = Min(count - i, PMHASH_WAL_MAX_ENTRIES);
-		put_head(&writer, PMHASH_WAL_DELETE, flags, n, file_id);
-		put(&writer, &database, sizeof(database));
-		put(&writer, &horizon, sizeof(horizon));
-		for (int j = i; j < i + n; j++)
-			put_entry(&writer, hashes[j], &tids[j]);
-		end = write_record(&writer);
-	}
-	return end;
-}
-
-XLogRecPtr
-pmhash_wal_log_file_new(uint64 file_id, Oid database, Oid heap, Oid index)
-{
-	Writer		writer;
-
-	put_head(&writer, PMHASH_WAL_FILE_NEW, 0, 0, file_id);
-	put(&writer, &database, sizeof(database));
-	put(&writer, &heap, sizeof(heap));
-	put(&writer, &index, sizeof(index));
-	return write_record(&writer);
-}
-
-static void
-put_file_gone(Writer *writer, uint64 file_id, Oid database)
-{
-	put_head(writer, PMHASH_WAL_FILE_GONE, 0, 0, file_id);
-	put(writer, &database, sizeof(database));
-}
-
-XLogRecPtr
-pmhash_wal_log_file_gone(uint64 file_id, Oid database)
-{
-	Writer		writer;
-
-	put_file_gone(&writer, file_id, database);
-	return write_record(&writer);
-}
-
-XLogRecPtr
-pmhash_wal_log_file_gone_with(uint64 file_id, Oid database, Buffer page)
-{
-	Writer		writer;
-
-	put_file_gone(&writer, file_id, database);
-	XLogBeginInsert();
-	XLogRegisterBuffer(0, page, REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
-	XLogRegisterData(writer.bytes, writer.size);
-	return XLogInsert(RM_XLOG_ID, XLOG_FPI);
-}
-
-XLogRecPtr
-pmhash_wal_log_swept(uint64 file_id)
-{
-	Writer		writer;
-
-	put_head(&writer, PMHASH_WAL_SWEPT, 0, 0, file_id);
-	return write_record(&writer);
-}
-
-/* Takes 'size' bytes from *from, of which the caller knows that they are there. */
-static void
-take(const char **from, void *bytes, int size)
-{
-	memcpy(bytes, *from, size);
-	*from += size;
-}
-
-/* The length that a record of this type and count has, or 0 if there is none. */
-static Size
-length_of(uint8 type, uint16 count)
-{
-	bool		has_entries = count >= 1 && count <= PMHASH_WAL_MAX_ENTRIES;
-	Size		entries = (Size) count * PMHASH_WAL_ENTRY_SIZE;
-
-	switch ((PmhashWalType) type)
-	{
-		case PMHASH_WAL_INSERT:
-			return has_entries ? PMHASH_WAL_HEAD_SIZE + entries : 0;
-		case PMHASH_WAL_DELETE:
-			return has_entries ? PMHASH_WAL_HEAD_SIZE + DELETE_SIZE + entries : 0;
-		case PMHASH_WAL_FILE_NEW:
-			return count == 0 ? PMHASH_WAL_HEAD_SIZE + FILE_NEW_SIZE : 0;
-		case PMHASH_WAL_FILE_GONE:
-			return count == 0 ? PMHASH_WAL_HEAD_SIZE + FILE_GONE_SIZE : 0;
-		case PMHASH_WAL_SWEPT:
-			return count == 0 ? PMHASH_WAL_HEAD_SIZE : 0;
-	}
-	return 0;					/* of a later version */
-}
-
-/* What stands between the head and the entries. */
-static void
-take_body(const char *from, PmhashWalRecord *record)
-{
-	switch (record->type)
-	{
-		case PMHASH_WAL_DELETE:
-			take(&from, &record->database, sizeof(record->database));
-			take(&from, &record->horizon, sizeof(record->horizon));
-			break;
-		case PMHASH_WAL_FILE_NEW:
-			take(&from, &record->database, sizeof(record->database));
-			take(&from, &record->heap, sizeof(record->heap));
-			take(&from, &record->index, sizeof(record->index));
-			break;
-		case PMHASH_WAL_FILE_GONE:
-			take(&from, &record->database, sizeof(record->database));
-			break;
-		case PMHASH_WAL_INSERT:
-		case PMHASH_WAL_SWEPT:
-			break;
-	}
-	if (record->count > 0)
-		record->entries = from;
+	if (BufferIsValid(page))
+		XLogRegisterBuffer(0, page, REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+	XLogRegisterData(bytes, at - bytes);
+	return XLogInsert(RM_XLOG_ID, BufferIsValid(page) ? XLOG_FPI : XLOG_NOOP);
 }
 
 /* Decode the data of a record, of 'length' bytes. */
 static PmhashWalVerdict
 decode(const char *data, Size length, PmhashWalRecord *record)
 {
-	const char *from = data;
+	char		fields[MAX_FIELDS_SIZE] = {0};
 	uint32		magic;
-	uint8		type;
+	char	   *end;
 
 	memset(record, 0, sizeof(*record));
-	if (length < sizeof(magic))
+	memcpy(fields, data, Min(length, sizeof(fields)));
+	end = move_fields(fields, &magic, record, false);
+	if (length < sizeof(magic) || (magic & MAGIC_MASK) != PMHASH_WAL_MAGIC)
 		return PMHASH_WAL_NOT_OURS;
-	take(&from, &magic, sizeof(magic));
-	if ((magic & MAGIC_MASK) != PMHASH_WAL_MAGIC)
-		return PMHASH_WAL_NOT_OURS;
-	if (magic != MAGIC_AND_VERSION || length < PMHASH_WAL_HEAD_SIZE)
+	if (magic != MAGIC_AND_VERSION || end == NULL || !is_possible(record) ||
+		length != (Size) (end - fields) + record->count * PMHASH_WAL_ENTRY_SIZE)
 		return PMHASH_WAL_UNKNOWN;
-
-	take(&from, &type, sizeof(type));
-	take(&from, &record->flags, sizeof(record->flags));
-	take(&from, &record->count, sizeof(record->count));
-	take(&from, &record->file_id, sizeof(record->file_id));
-	if (length != length_of(type, record->count))
-		return PMHASH_WAL_UNKNOWN;
-	if ((record->flags & ~(type == PMHASH_WAL_DELETE ? PMHASH_WAL_CATALOG : 0)) != 0)
-		return PMHASH_WAL_UNKNOWN;
-	record->type = (PmhashWalType) type;
-	take_body(from, record);
+	record->entries = data + (end - fields);
 	return PMHASH_WAL_OURS;
 }
 
@@ -314,16 +195,13 @@ pmhash_wal_decode(XLogReaderState *reader, PmhashWalRecord *record)
 	return decode(XLogRecGetData(reader), XLogRecGetDataLen(reader), record);
 }
 
-void
-pmhash_wal_entry(const PmhashWalRecord *record, int i, uint64 *hash,
-				 ItemPointer tid)
+PmhEntry
+pmhash_wal_entry(const PmhashWalRecord *record, int i)
 {
-	const char *from = record->entries + (Size) i * PMHASH_WAL_ENTRY_SIZE;
-	BlockNumber block;
-	OffsetNumber offset;
+	char	   *at = unconstify(char *, record->entries) + i * PMHASH_WAL_ENTRY_SIZE;
+	PmhEntry	entry = {0};
 
-	take(&from, hash, sizeof(*hash));
-	take(&from, &block, sizeof(block));
-	take(&from, &offset, sizeof(offset));
-	ItemPointerSet(tid, block, offset);
+	Assert(i >= 0 && i < record->count);
+	move_entry(&at, &entry, false);
+	return entry;
 }

@@ -15,7 +15,8 @@
 #include "access/xlogdefs.h"
 #include "access/xlogreader.h"
 #include "storage/buf.h"
-#include "storage/itemptr.h"
+
+#include "engine/table.h"
 
 /*
  * The data of a record, without any alignment and in the server's own byte
@@ -59,10 +60,10 @@ typedef enum PmhashWalType
 	PMHASH_WAL_SWEPT			/* a bulk delete is over */
 } PmhashWalType;
 
-/* A decoded record.  What its type does not have is zero. */
+/* A record.  What its type does not have is zero. */
 typedef struct PmhashWalRecord
 {
-	PmhashWalType type;
+	uint8		type;			/* PmhashWalType */
 	uint8		flags;
 	uint16		count;			/* entries; 1 to 256 for INSERT and DELETE */
 	uint64		file_id;
@@ -71,7 +72,7 @@ typedef struct PmhashWalRecord
 	Oid			index;			/* FILE_NEW */
 	TransactionId horizon;		/* DELETE: conflicts with snapshots up to it, if
 								 * valid */
-	const char *entries;		/* within the data; pmhash_wal_entry */
+	const char *entries;		/* if decoded: in the data; pmhash_wal_entry */
 } PmhashWalRecord;
 
 /* Whose record is it? */
@@ -94,37 +95,21 @@ extern PmhashWalVerdict pmhash_wal_decode(XLogReaderState *reader,
 /* Is it one whose page comes before what it says to us? */
 extern bool pmhash_wal_comes_with_page(XLogReaderState *reader);
 
-/* Entry i of a decoded record, 0 <= i < record->count. */
-extern void pmhash_wal_entry(const PmhashWalRecord *record, int i,
-							 uint64 *hash, ItemPointer tid);
+/* Entry i of a decoded record. */
+extern PmhEntry pmhash_wal_entry(const PmhashWalRecord *record, int i);
 
 /*
- * Write records, of at most PMHASH_WAL_MAX_ENTRIES entries each.  They return the
- * end of the last one; nothing is flushed.  hashes, tids: count >= 1 of each, of
- * entries; database, horizon, flags: see PmhashWalRecord.  To be called in a backend
- * that may write WAL.  What can fail while a record is written is a PANIC, as
- * for any WAL; before it is begun, an ERROR for want of memory can be raised
- * nowhere (XLogBeginInsert and XLogRegisterData use arrays that the backend has
- * allocated when it started).
+ * Write a record with entries[0 .. record->count); returns its end, up to which nothing is
+ * flushed.  In a backend that may write WAL.  What can fail while a record is written is a
+ * PANIC, as for any WAL; before it is begun, an ERROR for want of memory can be raised
+ * nowhere (XLogBeginInsert and XLogRegisterData use arrays that the backend has allocated
+ * when it started).
+ *
+ * page, or InvalidBuffer: in one record with that page, as it is in the buffer: changed,
+ * dirty, locked exclusively, of the standard layout.  In a critical section then, and the
+ * caller puts the LSN on the page.
  */
-extern XLogRecPtr pmhash_wal_log_inserts(uint64 file_id, int count,
-										 const uint64 *hashes,
-										 const ItemPointerData *tids);
-extern XLogRecPtr pmhash_wal_log_deletes(uint64 file_id, Oid database,
-										 TransactionId horizon, uint8 flags,
-										 int count, const uint64 *hashes,
-										 const ItemPointerData *tids);
-extern XLogRecPtr pmhash_wal_log_file_new(uint64 file_id, Oid database, Oid heap,
-										  Oid index);
-extern XLogRecPtr pmhash_wal_log_file_gone(uint64 file_id, Oid database);
-
-/*
- * In one record with a page, as it is in the buffer: changed, dirty, locked
- * exclusively, of the standard layout.  In a critical section, and the caller puts the
- * LSN that this returns on the page.
- */
-extern XLogRecPtr pmhash_wal_log_file_gone_with(uint64 file_id, Oid database,
-												Buffer page);
-extern XLogRecPtr pmhash_wal_log_swept(uint64 file_id);
+extern XLogRecPtr pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries,
+								 Buffer page);
 
 #endif							/* PMHASH_WAL_RECORD_H */

@@ -25,7 +25,7 @@
 #include "cluster/pool/pool.h"
 #include "cluster/queue/rebuild_table.h"
 #include "cluster/queue/requests.h"
-#include "cluster/replay/standby_build.h"
+#include "cluster/standby/standby_state.h"
 #include "cluster/trust/standby_lose.h"
 #include "cluster/workers/workers.h"
 
@@ -405,14 +405,16 @@ take_requests(void)
 }
 
 /*
- * Databases of a standby that had indexes when they were looked at: a build may be due
- * there that nothing says.  WAL has said that a file goes, and then the transaction failed;
- * or the primary crashed before it could say that there is a new one.  The same where none
+ * Databases of a standby that had indexes when they were looked at, or have files: a build
+ * may be due there that nothing says.  WAL has said that a file goes, and then the
+ * transaction failed; or that there is a new one, and its transaction was prepared and has
+ * committed since; or the primary crashed before it could say so.  The same where none
  * has been able to look yet: the database took no connections.
  */
 static void
 want_visits(void)
 {
+	List	   *with_files = pmhash_standby_databases(false);
 	ListCell   *lc;
 
 	read_catalog();
@@ -420,7 +422,8 @@ want_visits(void)
 	{
 		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
 
-		if (task->empty || task->wanted_at != NEVER ||
+		if ((task->empty && !list_member_oid(with_files, task->database)) ||
+			task->wanted_at != NEVER ||
 			at_work(PMHASH_JOB_PLAIN, task->database) > 0)
 			continue;
 		task->wanted_at = 0;

@@ -54,7 +54,6 @@
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/index_list.h"
-#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"
 
@@ -255,7 +254,6 @@ note_owner(Relation index, Owners *owners)
 			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
 				add_id(&owners->owned, stub.file_id);
 			pmhash_index_examine(index, &stub);
-			pmhash_wal_examine(index, &stub);
 			break;
 		case PMHASH_LOOK_EMPTY:	/* dropped */
 			break;

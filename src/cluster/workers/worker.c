@@ -36,7 +36,7 @@
 #include "cluster/pool/pool.h"
 #include "cluster/queue/give_way.h"
 #include "cluster/queue/requests.h"
-#include "cluster/replay/standby_build.h"
+#include "cluster/replay/replay.h"
 #include "cluster/workers/workers.h"
 
 /* ms that a worker waits for a lock while it connects, if no longer later */

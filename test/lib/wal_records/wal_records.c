@@ -34,6 +34,7 @@
 #include "utils/tuplestore.h"
 
 #include "cluster/base/versions.h"
+#include "cluster/base/tid_value.h"
 #include "cluster/wal/wal_record.h"
 
 PG_MODULE_MAGIC;
@@ -113,7 +114,7 @@ read_next(XLogReaderState *reader, XLogRecPtr end)
 static const char *
 type_name(const PmhashWalRecord *record)
 {
-	switch (record->type)
+	switch ((PmhashWalType) record->type)
 	{
 		case PMHASH_WAL_INSERT:
 			return "INSERT";
@@ -140,10 +141,10 @@ entries_of(const PmhashWalRecord *record, Datum *hashes, Datum *tids)
 
 	for (int i = 0; i < n; i++)
 	{
-		uint64		h;
+		PmhEntry	entry = pmhash_wal_entry(record, i);
 
-		pmhash_wal_entry(record, i, &h, &pointers[i]);
-		hash[i] = Int64GetDatum((int64) h);
+		pmhash_value_to_tid(entry.value, &pointers[i]);
+		hash[i] = Int64GetDatum((int64) entry.hash);
 		tid[i] = PointerGetDatum(&pointers[i]);
 	}
 	*hashes = PointerGetDatum(construct_array(hash, n, INT8OID, sizeof(int64),

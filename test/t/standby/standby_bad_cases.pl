@@ -78,7 +78,7 @@ $position = log_position($standby);
 $primary->safe_psql('postgres', 'REINDEX INDEX t_k');
 caught_up($primary, $standby);
 
-# More often than what is not found is looked for (standby.c, MAX_UNFOUND).
+# However often it has failed.
 my $tries = 0;
 foreach (1 .. 600)
 {

@@ -1,0 +1,114 @@
+/*-------------------------------------------------------------------------
+ *
+ * replay.h
+ *	  Logged indexes on a server in recovery: replay, builds, sweeps.
+ *
+ * Include postgres.h first.  src/README, "Standbys", has the rules S1 to S7 and B1 to B7.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_REPLAY_H
+#define PMHASH_REPLAY_H
+
+#include "cluster/base/shared.h"
+#include "cluster/cluster.h"
+#include "cluster/standby/standby_state.h"
+
+/* One operation of a delta: 16 bytes in the file, in the order of WAL. */
+#define PMHASH_DELTA_DELETE		(UINT64CONST(1) << 63)	/* else an insert */
+#define PMHASH_DELTA_VALUE(op)	((op)->value & ~PMHASH_DELTA_DELETE)
+#define PMHASH_DELTA_IS_DELETE(op)	(((op)->value & PMHASH_DELTA_DELETE) != 0)
+
+typedef struct PmhashDeltaOp
+{
+	uint64		hash;
+	uint64		value;			/* the TID as in entries, and PMHASH_DELTA_DELETE */
+} PmhashDeltaOp;
+
+PMHASH_AT(PmhashDeltaOp, hash, 0);
+PMHASH_AT(PmhashDeltaOp, value, 8);
+PMHASH_SIZE(PmhashDeltaOp, 16);
+
+/* An index that is to have a file here. */
+typedef struct PmhashStandbyIndex
+{
+	uint64		file_id;		/* as in its stub */
+	PmhashSeed	seed;
+	Oid			database;
+	Oid			heap;
+	Oid			index;
+} PmhashStandbyIndex;
+
+/* A build that has begun.  The builder's own; nothing in it is shared. */
+typedef struct PmhashStandbyBuild
+{
+	PmhashStandbyIndex of;
+	FullTransactionId n0;		/* read when the state was DELTA already */
+	PmhashStandbyRow *row;		/* in the table; its own as long as it has this life */
+	uint64		life;
+	char		path[MAXPGPATH];	/* <id>.pmh: where it goes in the end */
+	char		new_path[MAXPGPATH];	/* <id>.new: where the builder makes it; any
+										 * old one has been removed */
+	char		delta_path[MAXPGPATH];	/* <id>.delta */
+} PmhashStandbyBuild;
+
+/* What is collected of a table and of a delta. */
+typedef struct PmhashStandbyFill PmhashStandbyFill;
+
+/* What the access method does for a build; see am/standby_fill.c. */
+typedef struct PmhashFiller
+{
+	/*
+	 * Scan a part of the table, in a transaction with AccessShareLock on both.  False
+	 * if there is more to scan: the locks are to be released meanwhile, as replay or
+	 * a session may wait for them.  *fill is NULL at first; its memory and temporary files
+	 * outlive transactions.
+	 */
+	bool		(*scan) (PmhashStandbyFill **fill, const PmhashStandbyBuild *build,
+						 Relation heap, Relation index);
+
+	/*
+	 * Load an empty file with what the scan has found and with the operations that
+	 * are in the delta by now; returns how many these are.  Snapshots with an xmin before
+	 * *usable_xmin may see rows that have been left out.  Frees fill.
+	 */
+	uint64		(*load) (PmhashStandbyFill *fill, PmhashFile *file,
+						 TransactionId *usable_xmin);
+} PmhashFiller;
+
+/* To be called from _PG_init. */
+extern void pmhash_set_filler(const PmhashFiller *filler);
+
+/* ---- standby_redo.c ---- */
+extern void pmhash_standby_redo_init(void);
+
+/* ---- standby_build.c ---- */
+extern PmhashWorkerResult pmhash_standby_build_database(PmhashBuildKind kind);
+
+/*
+ * Is it still DELTA, and ours?  The startup process sends a file to NONE at any moment (a
+ * record that says so, a full disk, damage), and then the builder throws its work away.
+ * Cheap: once a page, or so.
+ */
+extern bool pmhash_standby_building(const PmhashStandbyBuild *build);
+
+/* Operations in the delta so far. */
+extern uint64 pmhash_standby_delta_length(const PmhashStandbyBuild *build);
+
+/*
+ * Read n operations, of those that have been counted, from number 'from' (0: the first) on.
+ * False with a reason: then the build is over, or to be given up.  Takes no lock: what has
+ * been counted is complete.
+ */
+extern bool pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 from,
+									  PmhashDeltaOp *ops, size_t n, char *reason);
+
+/* For the views.  xid: the one waited for, else InvalidTransactionId. */
+extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
+									PmhashStandbyPhase phase, uint64 done,
+									uint64 total, TransactionId xid);
+
+/* ---- standby_sweep.c ---- */
+extern PmhashWorkerResult pmhash_standby_sweep_database(void);
+
+#endif							/* PMHASH_REPLAY_H */
