@@ -112,11 +112,11 @@ is(explained('p_a', 'a = 1 AND b = 1'), 't|-', 'explained: page scan');
 like(explained('p_b', 'a = 1 AND b = 1'), qr/^t\|the planner takes another plan/, 'explained: page scan by another index');
 like($node->safe_psql('postgres', 'EXPLAIN SELECT FROM p WHERE a IN (SELECT x FROM q WHERE x < 3)'), qr/pmhash join.*p_a/s, 'join');
 is(explained('p_a', 'a IN (SELECT x FROM q WHERE x < 3)'), 't|-', 'explained: join');
-is( $node->safe_psql('postgres', <<SQL), "t\n1\n1", 'explained: plans made by functions meanwhile are not kept');
+is( $node->safe_psql('postgres', <<SQL), "t\n1\nt", 'explained: plans made by functions meanwhile are not kept');
 SELECT usable FROM pmhash.explain('p_a', 'a = one()');
 BEGIN;
 SELECT one();
-SELECT idx_scan FROM pg_stat_xact_user_tables WHERE relname = 'q';
+SELECT idx_scan > 0 FROM pg_stat_xact_user_tables WHERE relname = 'q';
 COMMIT;
 SQL
 $node->safe_psql('postgres', 'CREATE TABLE p_child () INHERITS (p)');
