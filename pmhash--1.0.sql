@@ -508,7 +508,8 @@ BEGIN ATOMIC
 	WITH used AS (
 		SELECT s.indexrelid, s.relid, s.schemaname, s.relname, s.indexrelname, s.idx_scan, s.idx_tup_read,
 			i.indclass, i.indkey, i.indcollation, i.indpred, i.indrelid, i.indnkeyatts, a.amname, c.relam,
-			greatest(c.reltuples::float8, 1) AS entries
+			greatest(c.reltuples::float8, 1) AS entries, pg_catalog.left(s.indexrelname,	-- 63 bytes at most
+				56 + pg_catalog.length(s.indexrelname::text) - pg_catalog.octet_length(s.indexrelname::text)) || '_pmhash' AS name
 		FROM pg_catalog.pg_stat_user_indexes s
 			JOIN pg_catalog.pg_index i ON i.indexrelid = s.indexrelid
 			JOIN pg_catalog.pg_class c ON c.oid = s.indexrelid
@@ -554,10 +555,10 @@ BEGIN ATOMIC
 		(16384 + least(k.n, u.entries) * 18 +
 			CASE WHEN u.entries > 1.5 * k.n THEN u.entries * 9 ELSE 0 END)::bigint,
 		pg_catalog.format('CREATE INDEX CONCURRENTLY %I ON %I.%I USING pmhash (%s)%s;',
-			pg_catalog.left(u.indexrelname, 56) || '_pmhash', u.schemaname, u.relname, c.list,
+			u.name, u.schemaname, u.relname, c.list,
 			' WHERE ' || pg_catalog.pg_get_expr(u.indpred, u.indrelid)),
 		pg_catalog.format(E'DROP INDEX CONCURRENTLY %1$I.%2$I;\nALTER INDEX %1$I.%3$I RENAME TO %2$I;',
-			u.schemaname, u.indexrelname, pg_catalog.left(u.indexrelname, 56) || '_pmhash')
+			u.schemaname, u.indexrelname, u.name)
 	FROM used u JOIN columns c ON c.indexrelid = u.indexrelid AND c.same = u.indnkeyatts
 		JOIN keys k ON k.indexrelid = u.indexrelid AND k.n > 0
 	WHERE u.amname = 'hash' OR u.idx_tup_read <= 2.0 * u.idx_scan * pg_catalog.ceil(u.entries / k.n)

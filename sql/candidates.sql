@@ -54,5 +54,13 @@ SELECT statement FROM pmhash.candidates() AS c,
 	WHERE c.schema = 'candidates' ORDER BY c.index, n \gexec
 SELECT indexdef FROM pg_indexes WHERE schemaname = 'candidates' AND indexdef LIKE '%pmhash%' ORDER BY 1;
 SELECT count(*) FROM pmhash.candidates() WHERE schema = 'candidates';
+-- a long name, of characters of several bytes
+DO $$ BEGIN EXECUTE format('CREATE INDEX %I ON visit (host, page)', repeat(chr(228), 31) || 'x'); END $$;
+BEGIN;
+DROP INDEX visit_page, visit_host, visit_include, visit_pattern;
+SELECT look('"' || repeat(chr(228), 31) || 'x"', $$host = 'host-17' AND page = 'page-17'$$);
+ROLLBACK;
+SELECT pg_stat_force_next_flush();
+SELECT octet_length(split_part(create_statement, '"', 2)) AS bytes FROM pmhash.candidates() WHERE schema = 'candidates';
 SET client_min_messages = warning;
 DROP SCHEMA candidates CASCADE;

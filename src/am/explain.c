@@ -12,12 +12,12 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/relation.h"
 #include "access/table.h"
 #include "catalog/index.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "nodes/extensible.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
 #include "nodes/makefuncs.h"
@@ -32,6 +32,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/plancache.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -126,7 +127,7 @@ why_not_bound(Relation index, int column, Node *key, List *clauses)
 						name, format_operator(search.other_operator),
 						pmhash_opfamily_name(index->rd_opfamily[column]));
 	if (search.inside)
-		return psprintf("column \"%s\" is not compared itself, but an expression of it, or not by \"=\"", name);
+		return psprintf("column \"%s\" is not compared itself, but an expression of it, or not by \"=\", or only under OR", name);
 	return psprintf("column \"%s\" is not compared", name);
 }
 
@@ -161,6 +162,8 @@ why_not_served(Relation index, const Query *query)
 static int
 conditions_by(const Plan *plan, Oid index)
 {
+	List	   *plans;
+	ListCell   *lc;
 	int			inner;
 
 	if (plan == NULL)
@@ -171,18 +174,19 @@ conditions_by(const Plan *plan, Oid index)
 		return list_length(((IndexOnlyScan *) plan)->indexqual);
 	if (IsA(plan, BitmapIndexScan) && ((BitmapIndexScan *) plan)->indexid == index)
 		return list_length(((BitmapIndexScan *) plan)->indexqual);
-	if (IsA(plan, BitmapOr) || IsA(plan, BitmapAnd))
+	plans = IsA(plan, BitmapOr) ? ((BitmapOr *) plan)->bitmapplans :
+		IsA(plan, BitmapAnd) ? ((BitmapAnd *) plan)->bitmapplans :
+		IsA(plan, CustomScan) ? ((CustomScan *) plan)->custom_plans : NIL;
+	/* Of src/join: the index, and the type of each key. */
+	if (IsA(plan, CustomScan) &&
+		strncmp(((CustomScan *) plan)->methods->CustomName, "pmhash ", 7) == 0 &&
+		linitial_oid(linitial(((CustomScan *) plan)->custom_private)) == index)
+		return list_length(linitial(((CustomScan *) plan)->custom_private)) - 1;
+	foreach(lc, plans)
 	{
-		List	   *plans = IsA(plan, BitmapOr) ? ((BitmapOr *) plan)->bitmapplans :
-			((BitmapAnd *) plan)->bitmapplans;
-		ListCell   *lc;
-
-		foreach(lc, plans)
-		{
-			inner = conditions_by(lfirst(lc), index);
-			if (inner >= 0)
-				return inner;
-		}
+		inner = conditions_by(lfirst(lc), index);
+		if (inner >= 0)
+			return inner;
 	}
 	inner = conditions_by(plan->lefttree, index);
 	return inner >= 0 ? inner : conditions_by(plan->righttree, index);
@@ -193,8 +197,8 @@ static PlannedStmt *
 plan_with_it_alone(Query *query, const char *text, Oid index)
 {
 	static const char *const setting[][2] = {
-		{"enable_seqscan", "off"}, {"enable_tidscan", "off"}, {"enable_indexscan", "on"},
-		{"enable_bitmapscan", "on"}, {"pmhash.enable_pagescan", "off"}};
+		{"enable_seqscan", "off"}, {"enable_tidscan", "off"},
+		{"enable_indexscan", "on"}, {"enable_bitmapscan", "on"}};
 	int			level = NewGUCNestLevel();
 	PlannedStmt *plan;
 
@@ -209,6 +213,7 @@ plan_with_it_alone(Query *query, const char *text, Oid index)
 	PG_FINALLY();
 	{
 		pmhash_only_index = InvalidOid;
+		ResetPlanCache();		/* functions in the condition may have made plans meanwhile */
 	}
 	PG_END_TRY();
 	AtEOXact_GUC(true, level);
@@ -222,14 +227,11 @@ read_query(const char *text)
 	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
 	Oid		   *types = NULL;
 	int			n = 0;
-	List	   *queries;
+	List	   *queries = NIL;
 
-	if (list_length(parsed) != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYNTAX_ERROR),
-				 errmsg("the condition is not one expression")));
-	queries = pg_rewrite_query(parse_analyze_varparams(linitial_node(RawStmt, parsed), text,
-													   &types, &n, NULL));
+	if (list_length(parsed) == 1)
+		queries = pg_rewrite_query(parse_analyze_varparams(linitial_node(RawStmt, parsed), text,
+														   &types, &n, NULL));
 	if (list_length(queries) != 1 || linitial_node(Query, queries)->commandType != CMD_SELECT)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR),
@@ -243,7 +245,7 @@ explain_condition(Relation heap, Relation index, const char *condition, char **w
 {
 	char	   *schema = get_namespace_name(RelationGetNamespace(heap));
 	char	   *table = quote_qualified_identifier(schema, RelationGetRelationName(heap));
-	char	   *text = psprintf("SELECT FROM %s WHERE (%s\n)", table, condition);
+	char	   *text = psprintf("SELECT FROM ONLY %s WHERE (%s\n)", table, condition);
 	Query	   *query = read_query(text);
 	PlannedStmt *alone = plan_with_it_alone(query, text, RelationGetRelid(index));
 	PlannedStmt *chosen;
@@ -255,8 +257,7 @@ explain_condition(Relation heap, Relation index, const char *condition, char **w
 		return false;
 	}
 	chosen = pmhash_plan_query(query, text);
-	if (conditions_by(chosen->planTree, RelationGetRelid(index)) < 0 &&
-		!IsA(chosen->planTree, CustomScan))
+	if (conditions_by(chosen->planTree, RelationGetRelid(index)) < 0)
 		*why = !enable_indexscan && !enable_bitmapscan ?
 			pstrdup("enable_indexscan and enable_bitmapscan are off") :
 			psprintf("the planner takes another plan: its cost is %.2f, by the index %.2f",
@@ -264,9 +265,7 @@ explain_condition(Relation heap, Relation index, const char *condition, char **w
 	return true;
 }
 
-/*
- * Why no plan of this transaction may have the index, where its file is valid.
- */
+/* Why no plan of this transaction may have the index, where its file is valid. */
 static char *
 why_hidden(Relation index)
 {

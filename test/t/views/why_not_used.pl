@@ -42,7 +42,7 @@ sub explained
 		"SELECT usable, coalesce(reason, '-') FROM pmhash.explain('$index', \$c\$$condition\$c\$)");
 }
 
-my $is_changed = qr/column "\w+" is not compared itself, but an expression of it, or not by "="/;
+my $is_changed = qr/column "\w+" is not compared itself, but an expression of it, or not by "=", or only under OR/;
 my $lacks = qr/column "\w+" is compared by operator =\([\w ]+,[\w ]+\), which operator family "\w+" does not have/;
 
 # words of the row, an index, conditions that cannot use it, the same ones cured, what
@@ -84,6 +84,7 @@ $node->safe_psql('postgres', 'CREATE INDEX item_btree ON item (sku, id)');
 is(explained('item_sku', "sku = 'sku-1' AND sku IS NOT NULL"), 't|-', 'explained: chosen');
 like(explained('item_sku', "sku = 'sku-1' AND id = 1"), qr/^t\|/, 'explained: beside a btree');
 like(explained('item_code', "code = '5' OR code = '6'"), qr/^t\|/, 'explained: OR');
+like(explained('item_code', "code = '5' OR price = 6"), qr/^f\|$is_changed/, 'explained: OR with another column');
 is(explained('item_sku', "sku = 'sku-1'", 'SET enable_indexscan = off; SET enable_bitmapscan = off; DROP INDEX item_btree; '),
 	't|enable_indexscan and enable_bitmapscan are off', 'explained: settings');
 is($node->safe_psql('postgres', "SELECT usable, reason IS NULL FROM pmhash.explain('item_sku')"), 't|t', 'explained: no condition');
@@ -94,6 +95,32 @@ fails_like($node, "SELECT pmhash.explain('pg_class_oid_index')", qr/is not a pmh
 fails_like($node, 'SELECT pmhash.explain(NULL)', qr/no pmhash index is named/, 'not explained: none');
 $node->safe_psql('postgres', 'CREATE ROLE nobody');
 fails_like($node, "SET ROLE nobody; SELECT pmhash.explain('item_sku')", qr/permission denied for table item/, 'not explained: to others');
+
+# ---- pmhash.explain: page scans and joins by this index or another; functions; children ----
+$node->safe_psql('postgres', <<SQL);
+CREATE TABLE p (a int, b int);
+INSERT INTO p SELECT i % 100, i % 50 FROM generate_series(1, 40000) AS i;
+CREATE INDEX p_a ON p USING pmhash (a);
+CREATE INDEX p_b ON p USING pmhash (b);
+CREATE TABLE q (x int PRIMARY KEY);
+INSERT INTO q SELECT generate_series(1, 1000);
+ANALYZE p, q;
+CREATE FUNCTION one() RETURNS int STABLE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT x FROM q WHERE x = 1); END';
+SQL
+like($node->safe_psql('postgres', 'EXPLAIN SELECT FROM p WHERE a = 1 AND b = 1'), qr/pmhash page scan.*p_a/s, 'page scan');
+is(explained('p_a', 'a = 1 AND b = 1'), 't|-', 'explained: page scan');
+like(explained('p_b', 'a = 1 AND b = 1'), qr/^t\|the planner takes another plan/, 'explained: page scan by another index');
+like($node->safe_psql('postgres', 'EXPLAIN SELECT FROM p WHERE a IN (SELECT x FROM q WHERE x < 3)'), qr/pmhash join.*p_a/s, 'join');
+is(explained('p_a', 'a IN (SELECT x FROM q WHERE x < 3)'), 't|-', 'explained: join');
+is( $node->safe_psql('postgres', <<SQL), "t\n1\nt", 'explained: plans made by functions meanwhile are not kept');
+SELECT usable FROM pmhash.explain('p_a', 'a = one()');
+BEGIN;
+SELECT one();
+SELECT idx_scan > 0 FROM pg_stat_xact_user_tables WHERE relname = 'q';
+COMMIT;
+SQL
+$node->safe_psql('postgres', 'CREATE TABLE p_child () INHERITS (p)');
+is(explained('p_a', 'a = 1'), 't|-', 'explained: a table with children');
 $node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 unlink $node->safe_psql('postgres', "SELECT file FROM pmhash.stats('item_sku')") or die;
 $node->restart;
