@@ -80,8 +80,8 @@
 
 /* The calls that can fail, and how. */
 #define CALLS(X) \
-	X(open) X(pread) X(pwrite) X(fsync) X(syncfs) X(ftruncate) X(rename) X(renameat2) \
-	X(unlink) X(posix_fallocate) X(fcntl) X(stat) X(lstat) X(fstat) X(fstatfs) X(uname) X(statx) \
+	X(open) X(pread) X(pwrite) X(fsync) X(syncfs) \
+	X(unlink) X(posix_fallocate) X(fcntl) X(stat) X(fstat) X(fstatfs) X(uname) X(statx) \
 	X(access) X(opendir) X(readdir) X(flock) X(pmem_map_file)
 
 #define NUMBER_OF(name) CALL_##name,
@@ -314,12 +314,8 @@ __wrap_fcntl(int fd, int command, void *p)
 WRAP(int, uname, -1, (struct utsname *u), (u))
 WRAP(ssize_t, pread, -1, (int fd, void *b, size_t n, off_t o), (fd, b, n, o))
 WRAP(ssize_t, pwrite, -1, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
-WRAP(int, ftruncate, -1, (int fd, off_t n), (fd, n))
-WRAP(int, rename, -1, (const char *a, const char *b), (a, b))
-WRAP(int, renameat2, -1, (int d, const char *a, int e, const char *b, unsigned f), (d, a, e, b, f))
 WRAP(int, unlink, -1, (const char *p), (p))
 WRAP(int, posix_fallocate, fail_errno, (int fd, off_t o, off_t n), (fd, o, n))
-WRAP(int, lstat, -1, (const char *p, struct stat *st), (p, st))
 WRAP(int, fstat, -1, (int fd, struct stat *st), (fd, st))
 WRAP(int, statx, -1, (int d, const char *p, int f, unsigned m, struct statx *st), (d, p, f, m, st))
 WRAP(int, access, -1, (const char *p, int mode), (p, mode))

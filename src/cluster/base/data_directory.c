@@ -130,24 +130,10 @@ bool
 pmhash_read_token(PmhashToken *token)
 {
 	char		path[MAXPGPATH];
-	PmhashToken longer[2];
 
 	snprintf(path, MAXPGPATH, "%s/" TOKEN_FILE, DataDir);
-	if (pmhash_read_small(path, longer, sizeof(longer)) != sizeof(*token))
-		return false;
-	*token = longer[0];
-	return token->magic == PMHASH_TOKEN_MAGIC && token->crc == token_crc(token);
-}
-
-/*
- * Write the token, whose CRC is set before.  False with a reason if that fails;
- * then the old or the new one is there.
- */
-bool
-pmhash_store_token(PmhashToken *token, char *reason)
-{
-	token->crc = token_crc(token);
-	return pmhash_replace_durably(DataDir, TOKEN_FILE, token, sizeof(*token), reason);
+	return pmhash_read_small(path, token, sizeof(*token)) == sizeof(*token) &&
+		token->magic == PMHASH_TOKEN_MAGIC && token->crc == token_crc(token);
 }
 
 /*
@@ -164,7 +150,8 @@ pmhash_write_token(const uint8 *nonce, uint64 checkpoint, char *reason)
 	token.magic = PMHASH_TOKEN_MAGIC;
 	memcpy(token.nonce, nonce, PMHASH_NONCE_SIZE);
 	token.checkpoint = checkpoint;
-	return pmhash_store_token(&token, reason);
+	token.crc = token_crc(&token);
+	return pmhash_replace_durably(DataDir, TOKEN_FILE, &token, sizeof(token), reason);
 }
 
 /* Remove the token durably, or spoil it.  False with a reason if it is still good. */

@@ -58,7 +58,6 @@ extern bool pmhash_start_calls_syncfs(void);
 extern bool pmhash_starts_standby(void);
 extern bool pmhash_read_server_state(PmhashServerState *server, char *reason);
 extern bool pmhash_write_token(const uint8 *nonce, uint64 checkpoint, char *reason);
-extern bool pmhash_store_token(PmhashToken *token, char *reason);
 extern bool pmhash_read_token(PmhashToken *token);
 extern bool pmhash_remove_token(char *reason);
 extern bool pmhash_has_ended_token(const PmhashServerState *server);

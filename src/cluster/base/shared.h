@@ -22,7 +22,6 @@
 #ifndef PMHASH_MAX_REBUILDS		/* fewer in tests with stop points */
 #define PMHASH_MAX_REBUILDS		1024
 #endif
-#define PMHASH_CROWDED			16
 #define PMHASH_LONGEST_PAUSE	300		/* s, between tries to build a file (pmhash_pause) */
 #define PMHASH_MAX_COMPLAINTS	64
 #define PMHASH_REMOVAL_EPOCHS	256
@@ -67,7 +66,8 @@ typedef enum PmhashJob
 /* How a worker has ended. */
 typedef enum PmhashWorkerResult
 {
-	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database */
+	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database, or its failures
+								 * are noted nowhere */
 	PMHASH_WORKER_LEFT_SOME,	/* it has, but not at all that it wanted to look at */
 	PMHASH_WORKER_DONE,
 	PMHASH_WORKER_FOUND_NOTHING,	/* the same, and there is nothing of ours */
@@ -87,13 +87,6 @@ typedef struct PmhashRebuild
 	int64		next_try;		/* pmhash_clock_ms */
 	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
-
-/* A database with more failed rebuilds than there are rows. */
-typedef struct PmhashCrowded
-{
-	Oid			database;
-	int64		until;			/* pmhash_clock_ms: the others of it are not tried */
-} PmhashCrowded;
 
 /* An index that a worker has complained about in this server life. */
 typedef struct PmhashComplaint
@@ -130,7 +123,6 @@ typedef struct PmhashShared
 	struct PmhashStandby *standby;	/* files of a server in recovery */
 	LWLockPadded *key_locks;	/* see key_lock.h */
 	uint64		instance;		/* of this life of shared memory; never 0 */
-	pg_atomic_uint64 files_removed; /* how many have been, by any process */
 
 	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
 	pg_atomic_uint64 journal_next;
@@ -145,7 +137,6 @@ typedef struct PmhashShared
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
-	PmhashCrowded crowded[PMHASH_CROWDED];	/* by database; another one's is replaced */
 	pg_atomic_uint64 workers_started;	/* worker.c: ... */
 	pg_atomic_uint64 worker_result[PMHASH_WORKERS];
 	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */

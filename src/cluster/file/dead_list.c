@@ -57,7 +57,6 @@
 #include "cluster/base/shared.h"
 #include "cluster/file/dead_list.h"
 
-#define DEAD_BATCHES	8
 #define LISTS			16		/* 192 kB each; a power of two */
 #define SETS			1024	/* a power of two */
 #define SET_WORDS		8		/* one cache line */
@@ -618,30 +617,24 @@ pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch,
 
 /* ---- what this session is removing ---- */
 
-static PmhashDeadBatch *batches[DEAD_BATCHES];	/* NULL: free */
-static int	nbatches;			/* that are not */
+static PmhashDeadBatch *own_batch = NULL;
 
 /* The batch of a file, or NULL. */
 PmhashDeadBatch *
 pmhash_dead_batch(const PmhashFile *file)
 {
-	for (int i = 0; nbatches > 0 && i < DEAD_BATCHES; i++)
-	{
-		if (batches[i] != NULL && batches[i]->file == file)
-			return batches[i];
-	}
-	return NULL;
+	return own_batch != NULL && own_batch->file == file ? own_batch : NULL;
 }
 
+/* It is over, or its file is about to be unmapped.  Raises no error. */
 static void
-drop_batch(int i)
+drop_batch(void)
 {
-	PmhashDeadBatch *batch = batches[i];
+	PmhashDeadBatch *batch = own_batch;
 
 	if (batch == NULL)
 		return;
-	batches[i] = NULL;
-	nbatches--;
+	own_batch = NULL;
 	pmh_removal_end(&batch->removal);
 	if (batch->known != NULL)
 	{
@@ -652,42 +645,29 @@ drop_batch(int i)
 	pfree(batch);
 }
 
-/* The process ends: what its batches have taken may be found by others. */
-static void
-drop_batches(int code, Datum arg)
-{
-	for (int i = 0; i < DEAD_BATCHES; i++)
-		drop_batch(i);
-}
-
-/* A file has a batch from now on, which may take the place of another file's. */
-void
-pmhash_dead_batch_keep(PmhashDeadBatch *batch)
-{
-	static int	next = -1;		/* the last that was replaced */
-	int			place = 0;
-
-	if (next < 0)
-		before_shmem_exit(drop_batches, (Datum) 0);
-	next = Max(next, 0);
-	while (place < DEAD_BATCHES && batches[place] != NULL)
-		place++;
-	if (place == DEAD_BATCHES)
-	{
-		place = next = (next + 1) % DEAD_BATCHES;
-		drop_batch(place);
-	}
-	batches[place] = batch;
-	nbatches++;
-}
-
-/* A file's batch is over, or the file is about to be unmapped.  Raises no error. */
 void
 pmhash_dead_batch_drop(const PmhashFile *file)
 {
-	for (int i = 0; nbatches > 0 && i < DEAD_BATCHES; i++)
-	{
-		if (batches[i] != NULL && batches[i]->file == file)
-			drop_batch(i);
-	}
+	if (pmhash_dead_batch(file) != NULL)
+		drop_batch();
+}
+
+/* The process ends: what its batch has taken may be found by others. */
+static void
+batch_exit(int code, Datum arg)
+{
+	drop_batch();
+}
+
+/* A file has a batch from now on, in the place of another file's. */
+void
+pmhash_dead_batch_keep(PmhashDeadBatch *batch)
+{
+	static bool registered = false;
+
+	if (!registered)
+		before_shmem_exit(batch_exit, (Datum) 0);
+	registered = true;
+	drop_batch();
+	own_batch = batch;
 }

@@ -25,7 +25,7 @@ typedef struct PmhashEntry
 {
 	Oid			relid;			/* of the index: the key */
 	bool		valid;			/* no invalidation since the stub was read */
-	bool		suspect;		/* in the list of those to be looked after */
+	bool		suspect;		/* in the list of those to be looked after: it may be gone */
 	PmhashFork	fork;			/* that the stub was read from */
 	uint64		generation;		/* stub_generation before that */
 	uint64		file_id;		/* that it named */
@@ -34,8 +34,6 @@ typedef struct PmhashEntry
 	uint64		filled_by;		/* that it had */
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
-	int64		next_look;		/* pmhash_clock_ms; 0: at once */
-	uint64		looked;			/* files_removed before the last look */
 	PmhashMapping mapping;		/* if mapped */
 	dlist_node	look;			/* if suspect */
 } PmhashEntry;
@@ -62,7 +60,6 @@ extern void pmhash_entry_doubt(Oid relid);
 extern uint64 pmhash_entry_in_fork(Relation index);
 extern const PmhashFile *pmhash_entry_mapped(Oid relid, uint64 file_id);
 extern bool pmhash_file_is_gone(const PmhashFile *file);
-extern void pmhash_entries_file_removed(uint64 file_id, bool others_map_it);
 extern void pmhash_entries_at_end_of_transaction(void);
 
 #endif							/* PMHASH_FILE_CACHE_H */

@@ -31,15 +31,11 @@
  */
 #include "postgres.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/storage.h"
 #include "miscadmin.h"
-#include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -73,37 +69,11 @@ typedef struct Pending
 	char	   *path;
 } Pending;
 
-/* Files that a transaction itself removes when it commits. */
-#define REMOVED_AT_COMMIT	200
-
 static List *pending = NIL;
 static bool forks_replaced = false; /* has this transaction deleted some? */
 static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
-
-/* ---- removal ---- */
-
-/*
- * Remove a file that goes with a committed transaction.  Nobody uses it any more, as the
- * transaction has locked its index, but idle sessions may keep it mapped for days.  So it
- * is cut off, as the server does with its own files (md.c, mdunlinkfork), for its space to
- * be free at once: when it has no name any more, so that none meets it cut off.
- */
-static void
-remove_dropped(const char *path)
-{
-	int			fd = BasicOpenFile(path, O_WRONLY | PG_BINARY);
-
-	pmhash_unlink(path);
-	if (fd < 0)
-		return;
-	if (ftruncate(fd, 0) != 0)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not truncate removed file: %m")));
-	(void) close(fd);
-}
 
 /* ---- the list ---- */
 
@@ -487,7 +457,6 @@ void
 pmhash_files_committed(void)
 {
 	ListCell   *lc;
-	int			dropped = 0;
 	int			kept = 0;
 
 	foreach(lc, pending)
@@ -500,13 +469,7 @@ pmhash_files_committed(void)
 			continue;
 		}
 		if (p->drop)
-		{
-			/* thousands are left to the cleaner, as tables' files to the checkpointer */
-			if (dropped++ >= REMOVED_AT_COMMIT && pmhash_cleaners_run())
-				pmhash_request_cleaning_at_commit();
-			else
-				remove_dropped(p->path);
-		}
+			pmhash_remove_file(p->path);	/* nobody has a lock on its index, or will */
 		free_pending(p);
 	}
 	if (kept > 0)

@@ -35,6 +35,7 @@ extern void pmhash_files_to_parent(int level, SubTransactionId subid,
 extern void pmhash_session_file_made(const PmhashFile *file, Relation index);
 extern bool pmhash_session_file_of(Relation index, char *path);
 extern void pmhash_unlink(const char *path);
+extern void pmhash_remove_file(const char *path);
 extern void pmhash_session_file_replaced(Oid heap);
 extern void pmhash_session_files_look(void (*look) (const char *path, Oid heap,
 													uint64 file_id));

@@ -13,8 +13,10 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
@@ -36,8 +38,8 @@ typedef struct SessionFile
 static List *files = NIL;		/* in TopMemoryContext */
 static bool any_doubtful = false;
 
-/* The file at path has been removed.  True if it was one of these. */
-static bool
+/* The file at path has been removed. */
+static void
 forget_file(const char *path)
 {
 	ListCell   *lc;
@@ -51,9 +53,8 @@ forget_file(const char *path)
 		pfree(file->path);
 		pfree(file);
 		files = foreach_delete_current(files, lc);
-		return true;
+		return;
 	}
-	return false;
 }
 
 /*
@@ -66,18 +67,34 @@ pmhash_unlink(const char *path)
 	const char *name = last_dir_separator(path);
 	uint64		file_id;
 	bool		is_ours = name != NULL && pmhash_parse_file_name(name + 1, &file_id);
-	bool		temporary;
 
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	temporary = forget_file(path);	/* path may be its own, freed now */
+	forget_file(path);			/* path may be its own, freed now */
 	if (is_ours)
-	{
-		pmhash_entries_file_removed(file_id, !temporary);
 		pmhash_file_is_not_new(file_id);
-	}
+}
+
+/*
+ * Remove a file that nobody uses any more, or will.  But idle sessions may keep it mapped for
+ * days.  So it is cut off, as the server does with its own files (md.c, mdunlinkfork), for its
+ * space to be free at once: when it has no name any more, so that none meets it cut off.
+ */
+void
+pmhash_remove_file(const char *path)
+{
+	int			fd = BasicOpenFile(path, O_WRONLY | PG_BINARY);
+
+	pmhash_unlink(path);
+	if (fd < 0)
+		return;
+	if (ftruncate(fd, 0) != 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not truncate removed file: %m")));
+	(void) close(fd);
 }
 
 static void

@@ -4,9 +4,9 @@
  *	  What is known of rebuilds: which go on, which have failed and why, and when
  *	  they are tried again.
  *
- * It stands in shared memory, for the view and for the launcher.  When all rows are
- * taken, those indexes of a database that have none wait for a minute after one of them
- * has failed, whatever is the matter with them: there is always a pause before the next try.
+ * It stands in shared memory, for the view and for the launcher.  When all rows are taken, a
+ * failure is noted nowhere: then the worker says that it has not been through its database, for
+ * which the launcher makes a pause before it starts another one there.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,17 +20,10 @@
 #include "cluster/queue/rebuild_table.h"
 #include "cluster/queue/requests.h"
 
-#define CROWDED_PAUSE	60		/* s, between tries of those without a row */
 #define MANY_FAILURES	3		/* after these a person has to see to it */
 
 /* Of this worker.  Others have no pass, and ask for all kinds. */
 static PmhashBuildKind own_kind = PMHASH_BUILD_PLAIN;
-
-/*
- * In this pass of the worker over its database indexes without a row are not tried.  All
- * are, or none, so that each has its turn.
- */
-static bool crowded_wait = false;
 
 /* The row of an index, or NULL.  The caller holds the rebuild lock. */
 static PmhashRebuild *
@@ -44,21 +37,6 @@ find_rebuild(Oid database, Oid index)
 			return r;
 	}
 	return NULL;
-}
-
-static PmhashCrowded *
-crowded_of(Oid database)
-{
-	return &pmhash_shared->crowded[database % PMHASH_CROWDED];
-}
-
-/* Do indexes of this database that have no row have to wait?  As above. */
-static bool
-is_crowded(void)
-{
-	const PmhashCrowded *crowded = crowded_of(MyDatabaseId);
-
-	return crowded->database == MyDatabaseId && crowded->until > pmhash_clock_ms();
 }
 
 /* What is known of the rebuild of an index of this database. */
@@ -133,13 +111,15 @@ pmhash_rebuild_begins(Oid index, Oid heap)
 	return begins;
 }
 
-/* Note a failure and when to try again; returns the pause in seconds. */
+/*
+ * Note a failure and when to try again; returns the pause in seconds, or 0 if there is no
+ * row for it.
+ */
 int
 pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 {
 	PmhashRebuild *r;
-	int			pause = CROWDED_PAUSE;
-	int64		now = pmhash_clock_ms();
+	int			pause = 0;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
@@ -148,16 +128,11 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 	if (r != NULL)
 	{
 		pause = (int) (pmhash_pause(++r->failures, PMHASH_LONGEST_PAUSE) / 1000);
-		r->next_try = now + pause * INT64CONST(1000);
+		r->next_try = pmhash_clock_ms() + pause * INT64CONST(1000);
 		r->running = false;
 		r->sqlstate = sqlstate;
 		pmhash_keep_message(r->failure, sizeof(r->failure), message);
 	}
-	else
-		*crowded_of(MyDatabaseId) = (PmhashCrowded)
-		{
-			MyDatabaseId, now + pause * INT64CONST(1000)
-		};
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	return pause;
 }
@@ -211,7 +186,7 @@ pmhash_rebuild_forget_dropped(List *indexes, List *others)
 List *
 pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next)
 {
-	Oid			due[PMHASH_MAX_REBUILDS + PMHASH_CROWDED];
+	Oid			due[PMHASH_MAX_REBUILDS];
 	int			n = 0;
 	List	   *databases = NIL;
 
@@ -227,36 +202,15 @@ pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next)
 		else if (r->next_try < *next)
 			*next = r->next_try;
 	}
-	for (int i = 0; i < PMHASH_CROWDED && kind == PMHASH_BUILD_PLAIN; i++)
-	{
-		const PmhashCrowded *crowded = &pmhash_shared->crowded[i];
-
-		if (OidIsValid(crowded->database) && crowded->until <= now)
-			due[n++] = crowded->database;
-		else if (OidIsValid(crowded->database) && crowded->until < *next)
-			*next = crowded->until;
-	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	for (int i = 0; i < n; i++)
 		databases = list_append_unique_oid(databases, due[i]);
 	return databases;
 }
 
-/* Is an index known not to be tried yet, so that a rebuilder comes without a request? */
-static bool
-holds_request_back(Oid index)
-{
-	bool		holds;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
-	holds = find_rebuild(MyDatabaseId, index) != NULL || is_crowded();
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	return holds;
-}
-
 /*
- * A backend has met an invalid index of this database.  Unless that is known,
- * or it has said so of this one within the last second, the launcher is woken.  If a stub
+ * A backend has met an invalid index of this database.  Unless that is known, so that a
+ * rebuilder comes without a request, or it has said so of this one within the last second, the launcher is woken.  If a stub
  * has changed meanwhile that may have been another time that it was invalid: it has been
  * rebuilt since, and of this time no other may ever say so.
  */
@@ -268,9 +222,10 @@ pmhash_rebuild_wanted(Oid index)
 	static uint64 last_generation = 0;
 	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
 	int64		now = pmhash_clock_ms();
+	PmhashRebuild known;
 
 	if ((index == last_index && generation == last_generation && now - last < 1000) ||
-		holds_request_back(index))
+		pmhash_rebuild_state(index, &known))
 		return;
 	last_index = index;
 	last_generation = generation;
@@ -278,35 +233,21 @@ pmhash_rebuild_wanted(Oid index)
 	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 }
 
-/*
- * This worker begins to go through the indexes of this kind of its database.  That of plain
- * ones has the other one come.
- */
+/* This worker begins to go through the indexes of this kind of its database. */
 void
 pmhash_rebuild_pass_begins(PmhashBuildKind kind)
 {
-	PmhashCrowded *crowded = crowded_of(MyDatabaseId);
-
 	own_kind = kind;
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	crowded_wait = is_crowded();
-	if (crowded->database == MyDatabaseId && !crowded_wait)
-		crowded->database = InvalidOid;
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 }
 
 /* Is a new try of a failed rebuild not due yet? */
 bool
 pmhash_rebuild_has_to_wait(Oid index)
 {
-	const PmhashRebuild *r;
-	bool		waits;
+	PmhashRebuild state;
 
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
-	r = find_rebuild(MyDatabaseId, index);
-	waits = r == NULL ? crowded_wait : !r->running && r->next_try > pmhash_clock_ms();
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	return waits;
+	return pmhash_rebuild_state(index, &state) && !state.running &&
+		state.next_try > pmhash_clock_ms();
 }
 
 /* Has the rebuild of an index failed so often that waiting will not help? */

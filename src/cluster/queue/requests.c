@@ -67,14 +67,6 @@ pmhash_launcher_is_there(void)
 	return there;
 }
 
-/* Can a cleaner be expected to come soon when one is requested?  Raises no error. */
-bool
-pmhash_cleaners_run(void)
-{
-	return pmhash_shared != NULL && pmhash_shared->usable && pmhash_launcher_is_there() &&
-		pg_atomic_read_u64(&pmhash_shared->no_worker) == 0;
-}
-
 /*
  * Have the launcher look for what there is to do.  Raises no error.
  */

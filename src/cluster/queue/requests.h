@@ -14,7 +14,6 @@ extern bool pmhash_has_launcher;
 
 extern void pmhash_request(Oid database, PmhashJob job);
 extern bool pmhash_launcher_is_there(void);
-extern bool pmhash_cleaners_run(void);
 extern void pmhash_wake_launcher(void);
 extern PmhashRequests pmhash_take_requests(void);
 extern void pmhash_set_launcher(Latch *latch);

@@ -17,9 +17,6 @@
  */
 #include "postgres.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include "access/xlogdefs.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -112,7 +109,6 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->ready, 0);
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
-	pg_atomic_init_u64(&pmhash_shared->files_removed, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
 	pg_atomic_init_u64(&pmhash_shared->workers_started, 0);
 	for (int i = 0; i < PMHASH_WORKERS; i++)
@@ -155,32 +151,6 @@ init_shared_memory(void)
 /* ---- the pool ---- */
 
 /*
- * A cluster that was upgraded within its own directory may have got the pools of its old
- * and new parts there.  No server uses them, and each base backup has them.
- */
-static void
-report_pools_inside(void)
-{
-	DIR		   *dir = opendir(DataDir);
-	struct dirent *de;
-	char		control[MAXPGPATH];
-	const char *end;
-
-	while (dir != NULL && (de = readdir(dir)) != NULL)
-	{
-		end = strrchr(de->d_name, '.');
-		snprintf(control, MAXPGPATH, "%s/%s/control", DataDir, de->d_name);
-		if (end != NULL && strcmp(end, ".pmhash") == 0 && access(control, F_OK) == 0)
-			ereport(LOG,
-					(errmsg("pmhash: directory \"%s/%s\" is not used, and is part of each backup of the data directory",
-							DataDir, de->d_name),
-					 errhint("Remove it.")));
-	}
-	if (dir != NULL)
-		closedir(dir);
-}
-
-/*
  * Take the pool into use for this server life.  If it was refused before,
  * another server may have used it meanwhile: then the token has gone, and
  * nothing is trusted.
@@ -190,7 +160,6 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
-	report_pools_inside();
 	pool_refused = !pmhash_directory_allowed(reason) ||
 		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	pmhash_shared->usable = !pool_refused;

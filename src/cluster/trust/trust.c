@@ -178,8 +178,7 @@ pmhash_continue_without_pool(void)
 		server.control.state != DB_SHUTDOWNED ||
 		!server.has_token || server.token.checkpoint != refused_at)
 		return;
-	server.token.checkpoint = server.control.checkPoint;
-	if (!pmhash_store_token(&server.token, reason))
+	if (!pmhash_write_token(server.token.nonce, server.control.checkPoint, reason))
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
 }
 

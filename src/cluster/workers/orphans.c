@@ -20,7 +20,7 @@
  *		index that this snapshot does not see (tablecmds.c, TryReuseIndex).
  *		A stub that is marked invalid does not count: its file will not be
  *		opened.  One that can't be read may name any file.
- *	(4) remove the rest.  If some stub could not be read, only what belongs to
+ *	(4) remove the rest, and cut off what no stub names: nobody reads it.  If some stub could not be read, only what belongs to
  *		other indexes: files made for an index that still is there and whose
  *		stub names another one.
  *
@@ -42,6 +42,7 @@
 #include "storage/procarray.h"
 #include "utils/backend_status.h"
 #include "utils/lsyscache.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -61,43 +62,6 @@
 /* A committing DDL asks for us before it releases its locks: try for a while. */
 #define LOCK_TRIES		20		/* of one cleaner, for all indexes together */
 #define LOCK_PAUSE_US	25000L
-
-typedef struct IdList
-{
-	uint64	   *id;
-	int			n;
-	int			capacity;
-} IdList;
-
-static void
-add_id(IdList *list, uint64 id)
-{
-	if (list->n == list->capacity)
-	{
-		list->capacity = list->capacity > 0 ? list->capacity * 2 : 64;
-		list->id = list->id ?
-			repalloc(list->id, sizeof(uint64) * list->capacity) :
-			palloc(sizeof(uint64) * list->capacity);
-	}
-	list->id[list->n++] = id;
-}
-
-static int
-compare_ids(const void *a, const void *b)
-{
-	uint64		x = *(const uint64 *) a;
-	uint64		y = *(const uint64 *) b;
-
-	return x < y ? -1 : x > y ? 1 : 0;
-}
-
-/* Is it in a sorted list? */
-static bool
-has_id(const IdList *list, uint64 id)
-{
-	return list->n > 0 &&
-		bsearch(&id, list->id, list->n, sizeof(uint64), compare_ids) != NULL;
-}
 
 /* ---- (2) makers ---- */
 
@@ -158,22 +122,23 @@ maker_is_alive(const char *path)
 	return creator_in_progress(id.creator_xid);
 }
 
-static void
-drop_protected(Oid database, IdList *files)
+/* Leave out the files that processes at work may need; returns how many are left. */
+static int
+drop_protected(uint64 *files, int n)
 {
 	char		path[MAXPGPATH];
 	int			kept = 0;
 
 	/* The process that made a listed file tells by now when it began. */
 	pgstat_clear_backend_activity_snapshot();
-	for (int i = 0; i < files->n; i++)
+	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		pmhash_file_path(path, database, files->id[i]);
+		pmhash_file_path(path, MyDatabaseId, files[i]);
 		if (!maker_is_alive(path))
-			files->id[kept++] = files->id[i];
+			files[kept++] = files[i];
 	}
-	files->n = kept;
+	return kept;
 }
 
 /* ---- (3) stubs ---- */
@@ -196,13 +161,39 @@ lock_index(Oid relid, int *tries)
 	return true;
 }
 
+/* A file that stubs name; its name is the key. */
+typedef struct NamedFile
+{
+	uint64		file_id;
+	bool		invalid;		/* they are all marked: it will not be opened */
+} NamedFile;
+
 /* What the stubs of a database say. */
 typedef struct Owners
 {
-	IdList		owned;			/* file ids that they name, sorted */
-	IdList		known;			/* OIDs of the indexes whose stub was read */
+	HTAB	   *named;			/* NamedFile */
+	HTAB	   *known;			/* OIDs of the indexes whose stub was read */
 	int			unknown;		/* stubs that can't be read or looked at */
 } Owners;
+
+/* A table in this transaction, with a key that each entry begins with. */
+static HTAB *
+make_table_of(const char *name, Size key, Size entry)
+{
+	HASHCTL		ctl = {.keysize = key, .entrysize = entry, .hcxt = TopTransactionContext};
+
+	return hash_create(name, 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/* A stub names a file. */
+static void
+note_named(Owners *owners, uint64 file_id, bool invalid)
+{
+	bool		found;
+	NamedFile  *named = hash_search(owners->named, &file_id, HASH_ENTER, &found);
+
+	named->invalid = invalid && (!found || named->invalid);
+}
 
 /* Say that a stub can't be read, once. */
 static void
@@ -252,15 +243,14 @@ note_owner(Relation index, Owners *owners)
 			owners->unknown++;
 			return;
 		case PMHASH_LOOK_STUB:
-			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
-				add_id(&owners->owned, stub.file_id);
+			note_named(owners, stub.file_id, (stub.flags & PMHASH_STUB_INVALID) != 0);
 			pmhash_index_examine(index, &stub);
 			pmhash_wal_examine(index, &stub);
 			break;
 		case PMHASH_LOOK_EMPTY:	/* dropped */
 			break;
 	}
-	add_id(&owners->known, RelationGetRelid(index));
+	(void) hash_search(owners->known, &RelationGetRelid(index), HASH_ENTER, NULL);
 }
 
 /* The same for an index that is locked.  False if it can't be opened. */
@@ -302,10 +292,6 @@ list_owned(Owners *owners)
 			owners->unknown++;
 		UnlockRelationOid(relid, AccessShareLock);
 	}
-	if (owners->owned.n > 0)
-		qsort(owners->owned.id, owners->owned.n, sizeof(uint64), compare_ids);
-	if (owners->known.n > 0)
-		qsort(owners->known.id, owners->known.n, sizeof(uint64), compare_ids);
 }
 
 /* ---- (4) ---- */
@@ -327,30 +313,35 @@ may_be_owned(const Owners *owners, const char *path)
 		return false;
 	result = pmh_read_identity(path, &id, &error);
 	if (result == PMH_OK)
-		return !has_id(&owners->known, id.index_oid);
+		return hash_search(owners->known, &id.index_oid, HASH_FIND, NULL) == NULL;
 	return result != PMH_ERR_FORMAT && result != PMH_ERR_VERSION &&
 		result != PMH_ERR_CORRUPT;
 }
 
 /* Returns how many cannot be judged. */
 static int
-remove_orphans(const IdList *files, const Owners *owners)
+remove_orphans(const uint64 *files, int n, const Owners *owners)
 {
 	char		path[MAXPGPATH];
 	int			removed = 0;
 	int			kept = 0;
 
-	for (int i = 0; i < files->n; i++)
+	for (int i = 0; i < n; i++)
 	{
-		if (has_id(&owners->owned, files->id[i]))
+		const NamedFile *named = hash_search(owners->named, &files[i], HASH_FIND, NULL);
+
+		if (named != NULL && !named->invalid)
 			continue;
-		pmhash_file_path(path, MyDatabaseId, files->id[i]);
+		pmhash_file_path(path, MyDatabaseId, files[i]);
 		if (may_be_owned(owners, path))
 		{
 			kept++;
 			continue;
 		}
-		pmhash_unlink(path);
+		if (named != NULL)
+			pmhash_unlink(path);	/* scans that began before the mark may be at work */
+		else
+			pmhash_remove_file(path);
 		removed++;
 	}
 	if (removed > 0)
@@ -366,24 +357,28 @@ remove_orphans(const IdList *files, const Owners *owners)
 PmhashWorkerResult
 pmhash_remove_orphans(void)
 {
-	IdList		files = {0};
+	uint64	   *files;
+	int			n;
 	Owners		owners = {0};
 	int			kept;
 
+	Assert(IsTransactionState() && !RecoveryInProgress());
 	pmhash_require_service(NULL);
 	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
-	files.id = pmhash_list_files(MyDatabaseId, &files.n);
+	files = pmhash_list_files(MyDatabaseId, &n);
 	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 
 	PMH_STOP_POINT("cleaner_listed");
-	drop_protected(MyDatabaseId, &files);
+	n = drop_protected(files, n);
 	PMH_STOP_POINT("cleaner_before_stubs");
+	owners.named = make_table_of("pmhash named files", sizeof(uint64), sizeof(NamedFile));
+	owners.known = make_table_of("pmhash known indexes", sizeof(Oid), sizeof(Oid));
 	list_owned(&owners);
 	PMH_STOP_POINT("cleaner_before_removal");
-	kept = remove_orphans(&files, &owners);
+	kept = remove_orphans(files, n, &owners);
 	pmhash_counters_forget_dropped(MyDatabaseId);
 	return kept > 0 ? PMHASH_WORKER_LEFT_SOME :
-		owners.known.n + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
+		hash_get_num_entries(owners.known) + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
 		PMHASH_WORKER_DONE;
 }
 

@@ -42,7 +42,8 @@
 #include "cluster/queue/requests.h"
 #include "cluster/workers/workers.h"
 
-static bool some_left = false;	/* of those that this worker was to rebuild */
+/* Of this worker: has it left some that it was to rebuild, or failed with one unnoted? */
+static PmhashWorkerResult result_of_pass = PMHASH_WORKER_DONE;
 
 /* ---- one index ---- */
 
@@ -125,11 +126,13 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
+	if (pause == 0)
+		result_of_pass = PMHASH_WORKER_UNFINISHED;
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
 			(errmsg("pmhash: could not rebuild %s: %s",
 					pmhash_index_label(relid, name), error->message),
-			 errdetail("The next try is in %d seconds.", pause),
+			 pause > 0 ? errdetail("The next try is in %d seconds.", pause) : 0,
 			 hint ? errhint("%s", hint) : 0));
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
@@ -155,7 +158,7 @@ rebuild_if_needed(Oid relid, char *name, volatile Oid *heap)
 	{
 		if (!pmhash_rebuild_begins(relid, table))
 		{
-			some_left = true;
+			result_of_pass = Min(result_of_pass, PMHASH_WORKER_LEFT_SOME);
 			return;
 		}
 		pmhash_refill(relid);
@@ -302,5 +305,5 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 		request_other_kind(rest);
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
-	return some_left ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_DONE;
+	return result_of_pass;
 }

@@ -47,9 +47,6 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/transam.h"
@@ -99,34 +96,17 @@ typedef struct Refill
 static Refill refill = {.old_file = -1};
 
 /*
- * Has the file system room for the new file while the old one is there, if that needs as
- * much?  What the old one occupies is all that is known of that before the scan.
- */
-static bool
-has_room_beside(int old_file)
-{
-	struct stat st;
-	struct statvfs fs;
-
-	return fstat(old_file, &st) == 0 && fstatvfs(old_file, &fs) == 0 &&
-		(uint64) fs.f_bavail * fs.f_frsize >= (uint64) st.st_blocks * 512;
-}
-
-/*
  * The process that lets go of a removed file last frees its pages, a quarter of a
  * second for a GiB.  Hold it, so that this is none of those that had it mapped and
- * want to commit; but not if the new file may need its room: sessions that write let it
- * go, and the rebuild fails for want of it.  What cannot be opened is not worth an error.
+ * want to commit.  In a full file system the rebuild fails once for want of its room.  What
+ * cannot be opened is not worth an error.
  */
 static void
 hold_old_file(const char *path)
 {
 	refill.old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
-	if (refill.old_file < 0)
-		return;
-	ReserveExternalFD();
-	if (!has_room_beside(refill.old_file))
-		pmhash_refill_scanned();
+	if (refill.old_file >= 0)
+		ReserveExternalFD();
 }
 
 /*
