@@ -111,7 +111,7 @@ typedef enum PmhashReason
 
 /* ---- init.c ---- */
 
-/* Fills the file of an index while others insert into it; see refill.c. */
+/* Fills the file of an index while others insert into it; see rebuild.c. */
 typedef void (*PmhashFillFunction) (Relation heap, Relation index,
 									struct IndexInfo *indexInfo,
 									PmhashFile *file);
@@ -270,17 +270,17 @@ pg_noreturn extern void pmhash_standby_engine_error(const PmhashFile *file,
 extern void pmhash_insert_failed(Relation index, PmhashFile *file,
 								 PmhResult result);
 
-/* ---- buffer_lookup.c ---- */
+/* ---- relations.c ---- */
 
 /* The shared buffer that has a block of a main fork just now, or InvalidBuffer. */
 extern Buffer pmhash_buffer_of(PmhashNode node, BlockNumber block);
 
-/* ---- file_error.c ---- */
+/* ---- invalid.c ---- */
 
 /* What to do about an invalid index: an errhint. */
 extern const char *pmhash_rebuild_hint(Relation index);
 
-/* ---- may_see.c ---- */
+/* ---- databases.c ---- */
 
 /*
  * May this user see where the index's file is, and what may reveal its rows?  NULL,

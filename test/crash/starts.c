@@ -4,7 +4,7 @@
  *	  Lives of a server and its pool, at random: what a start decides is tried
  *	  with every history that leads there.
  *
- * startup.c, shared.c, first_use.c, distrust.c, service.c, pool_start.c, trust.c, durable.c,
+ * startup.c, shared.c, failed_writes.c, service.c, pool_start.c, trust.c, durable.c,
  * undo.c and undo_journal.c are compiled as they are and work on files in a scratch
  * directory.  What stands in for PostgreSQL is as little as it takes: pg_control as a
  * file, WAL as two numbers, rows with the LSN of their WAL.  A postmaster is a process,
@@ -57,18 +57,12 @@
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/counters.h"
-#include "cluster/base/gucs.h"
-#include "cluster/base/identity.h"
-#include "cluster/base/older_snapshots.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/wait_events.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
-#include "cluster/file/dead_list.h"
-#include "cluster/file/file_cache.h"
+#include "cluster/file/files.h"
 #include "cluster/pool/pool.h"
-#include "cluster/server/engine_hooks.h"
-#include "cluster/server/startup.h"
-#include "cluster/trust/standby_lose.h"
+#include "cluster/server/server.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/layout.h"
@@ -394,6 +388,27 @@ LWLockAcquire(LWLock *lock, LWLockMode mode)
 void
 LWLockRelease(LWLock *lock)
 {
+}
+
+bool
+LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
+{
+	return true;
+}
+
+/* No launcher is there, and nothing that uses an index asks in its stead. */
+bool		pmhash_has_launcher = true;
+volatile sig_atomic_t InterruptPending;
+
+void
+ProcessInterrupts(void)
+{
+}
+
+XLogRecPtr
+GetRedoRecPtr(void)
+{
+	return InvalidXLogRecPtr;
 }
 
 void

@@ -2,7 +2,8 @@
  *
  * durable.c
  *	  Small files that are written as a whole and durably, without ereport
- *	  and, once they are there, without needing new space.
+ *	  and, once they are there, without needing new space; reasons of failures, as
+ *	  they are kept for views and other messages.
  *
  * The control file of the pool and the token in the data directory must be
  * written when the disk is full: what a start decides is of no use if it cannot
@@ -26,9 +27,9 @@
 #include <unistd.h>
 
 #include "common/file_perm.h"
+#include "mb/pg_wchar.h"
 
-#include "cluster/base/durable.h"
-#include "cluster/base/kept_message.h"
+#include "cluster/base/control_file.h"
 
 #define WHOLE_REASON	(4 * MAXPGPATH) /* bytes: two paths and more */
 
@@ -158,4 +159,52 @@ pmhash_remove_durably(const char *directory, const char *name, size_t size,
 		return true;
 	return pmhash_fail(reason, "could not remove file \"%s\": %s", path,
 					   strerror(errno));
+}
+
+/* ==== kept messages ==== */
+
+#define GAP		"..."
+#define HEAD	48				/* bytes kept of the beginning, if there is a gap */
+#define TAIL(size)	((int) (size) - HEAD - (int) sizeof(GAP))
+
+StaticAssertDecl(TAIL(PMHASH_KEPT_MESSAGE) > HEAD, "most of it is the end");
+
+/*
+ * How many of the first limit bytes are whole characters.  A process that is in no
+ * database (replay, the launcher) goes by SQL_ASCII, where each byte is one, and who
+ * reads the message is in one: what it has besides ASCII, a path, is in UTF-8 as a rule.
+ */
+static int
+whole_characters(const char *message, int length, int limit)
+{
+	int			encoding = GetDatabaseEncoding();
+
+	return pg_encoding_mbcliplen(encoding == PG_SQL_ASCII ? PG_UTF8 : encoding,
+								 message, length, limit);
+}
+
+/*
+ * Copy a message, in the encoding of the database, to a buffer of so many bytes, at
+ * least PMHASH_KEPT_MESSAGE.  One that is too long loses its middle, in whole
+ * characters: what is long is a path as a rule, or a value, and why it failed comes
+ * after that ("could not create file \"...\": Permission denied").  Raises nothing.
+ */
+void
+pmhash_keep_message(char *to, size_t size, const char *message)
+{
+	int			length = (int) strlen(message);
+	int			head;
+	int			end;
+
+	if (length < (int) size)
+	{
+		memcpy(to, message, length + 1);
+		return;
+	}
+	head = whole_characters(message, length, HEAD);
+
+	/* it goes back to the beginning of a character, so it stays within TAIL bytes */
+	end = whole_characters(message, length,
+						   length - TAIL(size) + MAX_MULTIBYTE_CHAR_LEN - 1);
+	snprintf(to, size, "%.*s" GAP "%s", head, message, message + end);
 }

@@ -18,8 +18,8 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "cluster/base/durable.h"
-#include "cluster/base/gucs.h"
+#include "cluster/base/control_file.h"
+#include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 
 char	   *pmhash_directory = NULL;

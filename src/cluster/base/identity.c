@@ -13,7 +13,6 @@
 #include "utils/timestamp.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/identity.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 

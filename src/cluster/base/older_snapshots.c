@@ -23,7 +23,7 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 
-#include "cluster/base/older_snapshots.h"
+#include "cluster/base/shared.h"
 
 /*
  * VACUUM and concurrent builds of other indexes do not read the index, but functions

@@ -9,7 +9,7 @@
 
 #include "miscadmin.h"
 
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/cluster.h"
 
 static char pool_path[MAXPGPATH];

@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * shared.h
- *	  What the processes of a server share.
+ *	  What the processes of a server share, and what is set up with it; identity of files.
+ *
+ * Include postgres.h first.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,8 +16,7 @@
 #include "storage/spin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/kept_message.h"
+#include "cluster/cluster.h"
 #include "engine/table.h"
 
 #define PMHASH_MAX_REQUESTS		32
@@ -121,7 +122,7 @@ typedef struct PmhashShared
 	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
 	struct PmhashStandby *standby;	/* files of a server in recovery */
-	LWLockPadded *key_locks;	/* see key_lock.h */
+	LWLockPadded *key_locks;	/* see shared.h */
 	uint64		instance;		/* of this life of shared memory; never 0 */
 
 	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
@@ -163,5 +164,87 @@ extern void pmhash_disable(const char *reason);
 extern const char *pmhash_disabled_detail(bool standby);
 
 #define pmhash_lwlock(id)	(&pmhash_shared->lwlocks[id].lock)
+
+/* ---- gucs.c ---- */
+
+extern void pmhash_define_gucs(void);
+extern bool pmhash_directory_allowed(char *reason);
+
+/* ---- locks of keys ---- */
+
+StaticAssertDecl((PMHASH_KEY_LOCKS & (PMHASH_KEY_LOCKS - 1)) == 0,
+				 "the lock of a key is found without a division");
+
+/* The lock of a hash in a file.  Both are as good as random. */
+static inline LWLock *
+pmhash_key_lock(const PmhashFile *file, uint64 hash)
+{
+	return &pmhash_shared->key_locks[(file->file_id ^ hash) % PMHASH_KEY_LOCKS].lock;
+}
+
+/* ---- older_snapshots.c ---- */
+
+extern Size pmhash_imports_size(void);
+extern void pmhash_imports_init(void);
+extern void pmhash_snapshot_is_imported(void);
+extern bool pmhash_snapshot_may_be_older(void);
+
+/* ---- identity.c ---- */
+
+#define PMHASH_IDENTITY_VERSION		3
+#define PMHASH_IDENTITY_TEMP		0x0001	/* goes with its backend */
+#define PMHASH_IDENTITY_UNLOGGED	0x0002
+
+typedef struct PmhashIdentity
+{
+	uint32		version;
+	uint32		flags;
+	uint64		system_identifier;
+	uint64		file_id;
+	PmhashSeed	seed;
+	uint64		dax_era;
+	uint64		cache_era;
+	uint64		instance;		/* server life of its creation */
+	uint64		creator_xid;	/* full transaction id, 0 if not tied to one */
+	int64		created_at;		/* TimestampTz */
+	uint64		created_lsn;	/* insert position then */
+	Oid			database;
+	Oid			tablespace;		/* informational from here on: REINDEX, */
+	Oid			index_oid;		/* SET TABLESPACE and ALTER TYPE keep the */
+	Oid			relfilenode;	/* file and change these */
+	uint32		owner_pid;		/* the creating backend */
+	uint32		timeline;
+	int64		owner_start;	/* TimestampTz */
+	uint64		predicate_key[2];	/* secret, and independent of the seed */
+} PmhashIdentity;
+
+StaticAssertDecl(sizeof(PmhashIdentity) == PMH_IDENTITY_SIZE,
+				 "identity must fill the engine's header field");
+/* Guards: another layout is another PMHASH_IDENTITY_VERSION. */
+PMHASH_AT(PmhashIdentity, version, 0);
+PMHASH_AT(PmhashIdentity, flags, 4);
+PMHASH_AT(PmhashIdentity, system_identifier, 8);
+PMHASH_AT(PmhashIdentity, file_id, 16);
+PMHASH_AT(PmhashIdentity, seed, 24);
+PMHASH_AT(PmhashIdentity, dax_era, 48);
+PMHASH_AT(PmhashIdentity, cache_era, 56);
+PMHASH_AT(PmhashIdentity, instance, 64);
+PMHASH_AT(PmhashIdentity, creator_xid, 72);
+PMHASH_AT(PmhashIdentity, created_at, 80);
+PMHASH_AT(PmhashIdentity, created_lsn, 88);
+PMHASH_AT(PmhashIdentity, database, 96);
+PMHASH_AT(PmhashIdentity, tablespace, 100);
+PMHASH_AT(PmhashIdentity, index_oid, 104);
+PMHASH_AT(PmhashIdentity, relfilenode, 108);
+PMHASH_AT(PmhashIdentity, owner_pid, 112);
+PMHASH_AT(PmhashIdentity, timeline, 116);
+PMHASH_AT(PmhashIdentity, owner_start, 120);
+PMHASH_AT(PmhashIdentity, predicate_key, 128);
+
+extern PmhEnv pmhash_engine_env(void);
+extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);
+extern PmhashReason pmhash_table_doubt(const PmhTable *table);
+extern void pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
+								 bool transactional, PmhashIdentity *id);
 
 #endif							/* PMHASH_SHARED_H */

@@ -53,9 +53,9 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
-#include "cluster/base/clock.h"
 #include "cluster/base/shared.h"
-#include "cluster/file/dead_list.h"
+#include "cluster/base/tools.h"
+#include "cluster/file/files.h"
 
 #define LISTS			16		/* 192 kB each; a power of two */
 #define SETS			1024	/* a power of two */

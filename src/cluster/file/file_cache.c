@@ -38,12 +38,9 @@
 #include "utils/inval.h"
 #include "utils/memutils.h"
 
-#include "cluster/base/identity.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/file/dead_list.h"
-#include "cluster/file/file_cache.h"
-#include "cluster/file/mappings.h"
+#include "cluster/file/files.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
@@ -161,7 +158,7 @@ same_fork(const PmhashEntry *entry, Relation index)
 	return memcmp(&entry->fork, &fork, sizeof(fork)) == 0;
 }
 
-/* May the file of a stub with these flags be used so?  See refill.c. */
+/* May the file of a stub with these flags be used so?  See rebuild.c. */
 bool
 pmhash_stub_serves(uint16 flags, PmhashUse use)
 {

@@ -24,7 +24,7 @@
 #include "storage/fd.h"
 
 #include "cluster/cluster.h"
-#include "cluster/file/mappings.h"
+#include "cluster/file/files.h"
 
 /* Files whose pages a process keeps from one transaction, or record, to the next. */
 #define RESIDENT_FILES		1000

@@ -18,12 +18,10 @@
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 
-#include "cluster/base/identity.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/try.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
-#include "cluster/file/file_cache.h"
-#include "cluster/file/life_cycle.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/wal/logged.h"
@@ -136,7 +134,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 
 /*
  * Make the file of an index that is to be rebuilt beside writers, and let its stub
- * name it: from here on inserts go there (refill.c).  It stays even if this
+ * name it: from here on inserts go there (rebuild.c).  It stays even if this
  * transaction fails.  The caller holds ShareUpdateExclusiveLock on table and
  * index.  Returns the file's id.  ERROR if it can't be made.
  */

@@ -11,7 +11,6 @@
 #include "nodes/pg_list.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/pool_names.h"
 
 /* ---- pool_lock.c ---- */
 extern bool pmhash_pool_lock(char *reason);
@@ -29,7 +28,7 @@ typedef bool (*PmhashAskFile) (int fd, const char *path);
 extern bool pmhash_pool_write_back(uint64 device, PmhashGoOn go_on);
 extern bool pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn go_on);
 
-/* ---- syncfs.c ---- */
+/* ---- pool_files.c ---- */
 extern uint64 pmhash_device_of_syncfs(void);
 extern bool pmhash_pool_written_back(char *reason);
 extern bool pmhash_pool_sync(void);

@@ -15,8 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/base/durable.h"
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 
@@ -57,7 +56,7 @@ pmhash_pool_lock_fd(void)
 	return lock_fd;
 }
 
-/* That of the same once more, to ask the kernel by (syncfs.c). */
+/* That of the same once more, to ask the kernel by (pool_files.c). */
 int
 pmhash_pool_ask_fd(void)
 {

@@ -29,8 +29,8 @@
 #include "pgstat.h"
 #include "utils/wait_event.h"
 
-#include "cluster/base/wait_events.h"
-#include "cluster/queue/give_way.h"
+#include "cluster/base/tools.h"
+#include "cluster/queue/queue.h"
 
 /* Microseconds. */
 #define WORK			250		/* between two looks */

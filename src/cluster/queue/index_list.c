@@ -25,8 +25,8 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "cluster/base/am_callbacks.h"
-#include "cluster/queue/index_list.h"
+#include "cluster/base/relations.h"
+#include "cluster/queue/queue.h"
 
 /*
  * Is this a handler function of this library?  Looked up by the name of the C

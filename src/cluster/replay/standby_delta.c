@@ -18,14 +18,13 @@
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 
-#include "cluster/base/clock.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/replay/standby_delta.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/trust/standby_lose.h"
+#include "cluster/trust/trust.h"
 #include "cluster/wal/wal_record.h"
 #include "engine/stop_point.h"
 

@@ -16,11 +16,10 @@
 
 #include "storage/fd.h"
 
-#include "cluster/base/identity.h"
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/file/mappings.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/replay/standby_redo.h"
 #include "cluster/standby/standby_state.h"

@@ -27,14 +27,13 @@
 #include "storage/ipc.h"
 #include "utils/guc.h"
 
-#include "cluster/base/clock.h"
-#include "cluster/base/identity.h"
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/replay/standby_build.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/trust/standby_lose.h"
+#include "cluster/trust/trust.h"
 #include "engine/stop_point.h"
 
 /* A file that is to be swept, in this life of its row. */

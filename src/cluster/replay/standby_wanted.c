@@ -7,8 +7,8 @@
  */
 #include "postgres.h"
 
-#include "cluster/base/clock.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/replay/standby_delta.h"
 #include "cluster/standby/standby_state.h"

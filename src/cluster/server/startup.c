@@ -5,7 +5,7 @@
  *
  * postmaster	shared memory comes up (at start, and again after a crash of a
  *				child): a new instance number; the pool is taken into use
- * first user	(usually our worker): the undo journal, once (first_use.c); then
+ * first user	(usually our worker): the undo journal, once (service.c); then
  *				each file by the engine when it is opened first
  * postmaster	at exit: sync and clean mark
  *
@@ -23,16 +23,12 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "cluster/base/clock.h"
 #include "cluster/base/counters.h"
-#include "cluster/base/gucs.h"
-#include "cluster/base/older_snapshots.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/wait_events.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
-#include "cluster/file/dead_list.h"
-#include "cluster/file/file_cache.h"
-#include "cluster/server/startup.h"
+#include "cluster/file/files.h"
+#include "cluster/server/server.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"

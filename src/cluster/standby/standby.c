@@ -21,11 +21,10 @@
 #include "utils/snapmgr.h"
 #include "utils/elog.h"
 
-#include "cluster/base/am_callbacks.h"
-#include "cluster/base/clock.h"
 #include "cluster/base/control_file.h"
-#include "cluster/base/older_snapshots.h"
+#include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/standby/standby_state.h"
 #include "engine/stop_point.h"

@@ -36,14 +36,10 @@
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/data_directory.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/pool_names.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
-#include "cluster/trust/witness.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/stop_point.h"
 

@@ -10,7 +10,7 @@
  * its header says so, or the control file, of all files.  If not even that can be done,
  * pmhash is given up for this run and the token of trust goes (pmhash_refuse_trust).
  *
- * A standby becomes a primary at the first use of pmhash (first_use.c).  A start after a
+ * A standby becomes a primary at the first use of pmhash (service.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
  *
  *-------------------------------------------------------------------------
@@ -21,12 +21,9 @@
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/queue/requests.h"
-#include "cluster/trust/standby_lose.h"
+#include "cluster/queue/queue.h"
 #include "cluster/trust/trust.h"
 #include "engine/stop_point.h"
 

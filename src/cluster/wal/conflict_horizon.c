@@ -21,7 +21,7 @@
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 
-#include "cluster/base/heap_table.h"
+#include "cluster/base/relations.h"
 #include "cluster/base/tid_value.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/logged.h"

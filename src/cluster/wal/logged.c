@@ -34,8 +34,8 @@
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 
-#include "cluster/base/am_callbacks.h"
-#include "cluster/base/levels.h"
+#include "cluster/base/relations.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
@@ -44,7 +44,7 @@
 /* A file made in this transaction; lives in TopTransactionContext. */
 typedef struct NewFile
 {
-	int			level;			/* nesting level of the transaction (levels.h) */
+	int			level;			/* nesting level of the transaction (tools.h) */
 	uint64		file_id;
 	Oid			heap;
 	Oid			index;

@@ -16,7 +16,7 @@
 #include "storage/bufpage.h"
 #include "storage/smgr.h"
 
-#include "cluster/base/durable.h"
+#include "cluster/base/control_file.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/stub.h"
 

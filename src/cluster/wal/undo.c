@@ -28,8 +28,7 @@
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/identity.h"
-#include "cluster/base/pool_names.h"
+#include "cluster/base/shared.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/pm.h"
 

@@ -20,9 +20,9 @@
  *		index that this snapshot does not see (tablecmds.c, TryReuseIndex).
  *		A stub that is marked invalid does not count: its file will not be
  *		opened.  One that can't be read may name any file.
- *	(4) remove the rest, and cut off what no stub names: nobody reads it.  If some stub could not be read, only what belongs to
- *		other indexes: files made for an index that still is there and whose
- *		stub names another one.
+ *	(4) remove the rest, and cut off what no stub names: nobody reads it.  If
+ *		some stub could not be read, only what belongs to other indexes: files made
+ *		for an index that still is there and whose stub names another one.
  *
  * A transaction that was over at (2) is visible at (3) or never will be.  An
  * index that another session is dropping or rebuilding is still visible with
@@ -46,15 +46,14 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "cluster/base/identity.h"
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/versions.h"
 #include "cluster/cluster.h"
-#include "cluster/file/life_cycle.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/index_list.h"
+#include "cluster/queue/queue.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"

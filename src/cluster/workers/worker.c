@@ -4,7 +4,7 @@
  *	  The background workers: starting them, and their main functions.
  *
  * There is one launcher (launcher.c), and workers that it starts in databases
- * (launch_workers.c).  Each has a job (PmhashJob) and exits when it is done.
+ * (launcher.c).  Each has a job (PmhashJob) and exits when it is done.
  *
  * A cleaner is connected to its database for the few milliseconds that its work
  * takes, so that DROP DATABASE and CREATE DATABASE TEMPLATE wait for it
@@ -30,12 +30,11 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
-#include "cluster/base/clock.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/base/versions.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/give_way.h"
-#include "cluster/queue/requests.h"
+#include "cluster/queue/queue.h"
 #include "cluster/replay/standby_build.h"
 #include "cluster/workers/workers.h"
 
@@ -269,8 +268,8 @@ pmhash_worker_main(Datum arg)
  * Register a worker that starts by itself, at that time; restart: seconds after which
  * it is started again if it fails.  Only while preloading.
  */
-void
-pmhash_register_worker(const char *function, const char *type, int flags,
+static void
+register_worker(const char *function, const char *type, int flags,
 					   BgWorkerStartTime start, int restart)
 {
 	BackgroundWorker worker;
@@ -324,14 +323,14 @@ pmhash_worker_init(void)
 {
 	if (IsBinaryUpgrade)
 		return;
-	pmhash_register_worker("pmhash_launcher_main", "pmhash launcher",
+	register_worker("pmhash_launcher_main", "pmhash launcher",
 						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 						   BgWorkerStart_ConsistentState, PMHASH_WORKER_RESTART);
 	pmhash_has_launcher = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
 
 	/* The last to get a slot, and the first to give it back. */
 	if (pmhash_warm_up != 0)
-		pmhash_register_worker("pmhash_warmer_main", "pmhash warmer",
+		register_worker("pmhash_warmer_main", "pmhash warmer",
 							   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
 							   BGW_NEVER_RESTART);
 }

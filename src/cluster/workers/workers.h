@@ -26,18 +26,14 @@ typedef struct PmhashAssignment
 } PmhashAssignment;
 
 extern void pmhash_worker_init(void);
-extern void pmhash_register_worker(const char *function, const char *type, int flags,
-								   BgWorkerStartTime start, int restart);
 extern bool pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 								BackgroundWorkerHandle **handle, bool tell);
 extern PmhashWorkerResult pmhash_worker_result(const PmhashAssignment *assignment);
 
 /* ---- launcher.c ---- */
-extern void pmhash_launcher_interrupts(void);
 extern void pmhash_checkpoint_made(void);
 
-/* ---- launch_workers.c ---- */
-extern int64 pmhash_see_to_databases(bool settled);
+/* ---- launcher.c ---- */
 
 /* ---- orphans.c ---- */
 extern PmhashWorkerResult pmhash_remove_orphans(void);
@@ -46,11 +42,7 @@ extern void pmhash_remove_distrusted(Oid database);
 /* ---- rebuild.c ---- */
 extern PmhashWorkerResult pmhash_rebuild_database(PmhashBuildKind kind);
 
-/* ---- refill.c ---- */
-extern bool pmhash_index_is_invalid(Relation index, PmhashReason *reason);
-extern void pmhash_refill(Oid relid);
-extern void pmhash_refill_failed(void);
-extern void pmhash_refill_forget(void);
+/* ---- rebuild.c ---- */
 extern void pmhash_refill_scanned(void);
 
 #endif							/* PMHASH_WORKERS_H */

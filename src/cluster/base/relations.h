@@ -1,20 +1,41 @@
 /*-------------------------------------------------------------------------
  *
- * as_owner.h
- *	  Functions of users, in expressions and predicates of indexes, run as the owner of
- *	  the table, as in core (index.c, index_build).
+ * relations.h
+ *	  Indexes of ours and their tables: whose they are.
  *
  * Include postgres.h first.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PMHASH_AS_OWNER_H
-#define PMHASH_AS_OWNER_H
+#ifndef PMHASH_RELATIONS_H
+#define PMHASH_RELATIONS_H
 
+#include "access/tableam.h"
 #include "catalog/index.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
+
+#include "cluster/cluster.h"
+
+/* ---- relations.c ---- */
+
+/* what distinguishes our indexes from others; set by pmhash_cluster_init */
+extern ambuild_function pmhash_am_build;
+extern PmhashFillFunction pmhash_am_fill;
+
+extern bool pmhash_is_index(Relation rel);
+extern Relation pmhash_open_named(Oid relid);
+extern void pmhash_require_ours(Relation rel);
+extern void pmhash_forget_plans(Oid database, Oid table, bool everywhere);
+
+static inline bool
+pmhash_is_heap_table(Relation table)
+{
+	return table->rd_tableam == GetHeapamTableAmRoutine();
+}
+
+/* ---- users' functions ---- */
 
 /* As which user, and with which settings, the caller was. */
 typedef struct PmhashCaller
@@ -44,4 +65,4 @@ pmhash_be_caller(const PmhashCaller *caller)
 	SetUserIdAndSecContext(caller->user, caller->context);
 }
 
-#endif							/* PMHASH_AS_OWNER_H */
+#endif							/* PMHASH_RELATIONS_H */
