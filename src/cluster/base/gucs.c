@@ -48,16 +48,6 @@ check_lock_stripes(int *newval, void **extra, GucSource source)
 	return true;
 }
 
-/* Is path the directory, or below it?  Both without symbolic links. */
-static bool
-is_below(const char *path, const char *directory)
-{
-	size_t		length = strlen(directory);
-
-	return strncmp(path, directory, length) == 0 &&
-		(path[length] == '\0' || path[length] == '/');
-}
-
 /*
  * pmhash_directory_allowed
  *		May the pool be where pmhash.directory says, whatever is there?
@@ -88,7 +78,7 @@ pmhash_directory_allowed(char *reason)
 		if (realpath(parent, pool) == NULL)
 			return true;
 	}
-	if (realpath(DataDir, data) == NULL || !is_below(pool, data))
+	if (realpath(DataDir, data) == NULL || !path_is_prefix_of_path(data, pool))
 		return true;
 	return pmhash_fail(reason,
 					   "\"pmhash.directory\" is inside the data directory: \"%s\"",

@@ -141,14 +141,12 @@ typedef struct PmhashShared
 	pg_atomic_uint64 workers_started;	/* worker.c: ... */
 	pg_atomic_uint64 worker_result[PMHASH_WORKERS];
 	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */
-	pg_atomic_uint64 no_worker_last;	/* when one was tried in vain last */
 	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
 								 * worker of ours, or 0 */
 
 	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
 									 * failed writes, or 0 */
 	pg_atomic_uint64 ask_from;	/* pmhash_clock_ms: not to be asked before */
-	pg_atomic_uint64 asked_under_way;	/* one that was not over when it was due, or 0 */
 
 	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* under mutex */
 

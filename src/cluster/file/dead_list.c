@@ -505,7 +505,6 @@ pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *waiting)
 	waiting->n = belongs_to(list, file) ? pg_atomic_read_u32(&list->n) : 0;
 	waiting->since = list->since;
 	waiting->lsn = first->lsn;
-	waiting->end = first->end;
 	waiting->last = list->last_lsn;
 	waiting->requested = list->requested;
 	SpinLockRelease(&list->mutex);

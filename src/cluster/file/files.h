@@ -113,8 +113,7 @@ typedef struct PmhashDeadWaiting
 {
 	int			n;				/* entries, at least one */
 	int64		since;			/* when the first was noted; pmhash_clock_coarse */
-	XLogRecPtr	lsn;			/* what it waits for, and ... */
-	XLogRecPtr	end;			/* ... the end of all WAL at that time */
+	XLogRecPtr	lsn;			/* what it waits for */
 	XLogRecPtr	last;			/* what the last one waits for */
 	XLogRecPtr	requested;		/* the flush that has been requested */
 } PmhashDeadWaiting;

@@ -29,8 +29,9 @@
  *
  *
  * The files of temporary indexes:
- * they go with their transactions as others do, and with the session at
- * the latest.  No other session can read the stubs of such indexes, so this list is what
+ * they go with their transactions as others do, which at the latest is the one
+ * in which a session that ends drops its tables (namespace.c, RemoveTempRelationsCallback).
+ * No other session can read the stubs of such indexes, so this list is what
  * is known of their files; and it has which of their main forks a transaction replaces,
  * which storage.c does not note for temporary relations.
  *
@@ -59,7 +60,6 @@
 #include "catalog/storage.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
-#include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -150,18 +150,10 @@ pmhash_remove_file(const char *path)
 	(void) close(fd);
 }
 
-static void
-remove_all(int code, Datum arg)
-{
-	while (files != NIL)
-		pmhash_unlink(((SessionFile *) linitial(files))->path);
-}
-
 /* The file of a temporary index has been made. */
 void
 pmhash_session_file_made(const PmhashFile *file, Relation index)
 {
-	static bool registered = false;
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	SessionFile *made = palloc0(sizeof(SessionFile));
 
@@ -171,9 +163,6 @@ pmhash_session_file_made(const PmhashFile *file, Relation index)
 	made->path = pstrdup(file->path);
 	files = lappend(files, made);
 	MemoryContextSwitchTo(old);
-	if (!registered)
-		before_shmem_exit(remove_all, (Datum) 0);
-	registered = true;
 }
 
 /*
@@ -662,13 +651,6 @@ is_pending_drop(const char *path)
 	return false;
 }
 
-static void
-note_gone(Pending *p, uint64 file_id, bool logged)
-{
-	p->file_id = file_id;
-	p->logged = logged;
-}
-
 /* A main fork whose stub names this file is about to be deleted. */
 static void
 note_replaced(uint64 file_id, bool logged)
@@ -677,6 +659,7 @@ note_replaced(uint64 file_id, bool logged)
 	PmhashIdentity id;
 	PmhError	error;
 	PmhResult	result;
+	Pending    *p;
 	Oid			heap;
 
 	pmhash_file_path(path, MyDatabaseId, file_id);
@@ -693,7 +676,9 @@ note_replaced(uint64 file_id, bool logged)
 		switch (named_on_table(heap, file_id))
 		{
 			case OWNED_NO:
-				note_gone(add_pending(path, id.index_oid, true), file_id, logged);
+				p = add_pending(path, id.index_oid, true);
+				p->file_id = file_id;
+				p->logged = logged;
 				break;
 			case OWNED_UNKNOWN:
 				pmhash_request_cleaning_at_commit();

@@ -119,19 +119,15 @@ pmhash_set_launcher(Latch *latch)
  *		Is what a worker of ours is to do done some time soon?
  *
  * A launcher that is just being started counts, and so does a lack of slots that may be
- * that of a moment: parallel queries take them, too.  What has been tried last some time
- * ago says nothing: there may be slots by now, and a rebuild that is wanted is tried
- * at once.
+ * that of a moment: parallel queries take them, too.
  */
 bool
 pmhash_workers_can_be_had(void)
 {
 	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
-	uint64		last = pg_atomic_read_u64(&pmhash_shared->no_worker_last);
 
 	return pmhash_has_launcher &&
-		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG) ||
-		 pmhash_clock_past((int64) last, NO_SLOT_FOR_LONG));
+		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG));
 }
 
 /* ==== rebuilds ==== */

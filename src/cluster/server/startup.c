@@ -111,9 +111,7 @@ init_shared_memory(void)
 		pg_atomic_init_u64(&pmhash_shared->worker_result[i], 0);
 	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);
 	pg_atomic_init_u64(&pmhash_shared->no_worker, 0);
-	pg_atomic_init_u64(&pmhash_shared->no_worker_last, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
-	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
 	pg_atomic_init_u64(&pmhash_shared->ask_from, !IsPostmasterEnvironment ? 0 :
 					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);

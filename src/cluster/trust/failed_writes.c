@@ -205,18 +205,18 @@ pmhash_ask_for_failed_writes(const char *failed)
 #define ASKING_SHARE	2000	/* one part in so many of the time is spent asking ... */
 #define LONGEST_REST	300000	/* ms: ... if that takes less than a third of a second */
 #define ASKED_NOW		1		/* ask_from while it is asked: long ago, and not what a user sets */
-#define SHORT_PASS		100		/* ms: little has been written meanwhile, then */
-#define MOST_PASSES		4
 
 /* What a file has said that could not be written back, until that is written down. */
 static char failed[PMHASH_REASON_SIZE];
 
-/* Is the kernel to be asked, *redo: because of which checkpoint? */
+/*
+ * Is the kernel to be asked, *redo: because of which checkpoint?  That is the last one which
+ * is over, as pg_control has it.
+ */
 static bool
 is_due(XLogRecPtr *redo)
 {
 	XLogRecPtr	last = pg_atomic_read_u64(&pmhash_shared->asked_redo);
-	XLogRecPtr	under_way = pg_atomic_read_u64(&pmhash_shared->asked_under_way);
 	int64		from = (int64) pg_atomic_read_u64(&pmhash_shared->ask_from);
 	ControlFileData server;
 	char		reason[PMHASH_REASON_SIZE];
@@ -225,32 +225,9 @@ is_due(XLogRecPtr *redo)
 	if (*redo == last ||
 		(failed[0] == '\0' && pmhash_clock_ms() < from))
 		return false;
-	/* One that the next has followed is over, or has failed. */
-	if (last == InvalidXLogRecPtr ||
-		(under_way != InvalidXLogRecPtr && under_way != *redo) ||
-		!pmhash_read_pg_control(&server, reason) || server.checkPointCopy.redo == *redo)
-		return true;
-	pg_atomic_write_u64(&pmhash_shared->asked_under_way, *redo);
-	return false;
-}
-
-/*
- * Write index files back, and what has been stored in them meanwhile, until that is
- * little: syncfs() has to wait for what is left.  False if go_on says so.
- */
-static bool
-write_back(uint64 device, PmhashGoOn go_on)
-{
-	for (int i = 0; i < MOST_PASSES; i++)
-	{
-		int64		begun = pmhash_clock_ms();
-
-		if (!pmhash_pool_write_back(device, go_on))
-			return false;
-		if (!pmhash_clock_past(begun, SHORT_PASS))
-			break;
-	}
-	return true;
+	if (pmhash_read_pg_control(&server, reason))
+		*redo = server.checkPointCopy.redo;
+	return *redo > last;
 }
 
 static bool
@@ -290,7 +267,9 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 	bool		complete;
 
 	pg_atomic_write_u64(&pmhash_shared->ask_from, ASKED_NOW);
-	if (!write_back(device, go_on) && failed[0] == '\0')
+	/* once more: syncfs() has to wait for what has been stored meanwhile */
+	if ((!pmhash_pool_write_back(device, go_on) ||
+		 !pmhash_pool_write_back(device, go_on)) && failed[0] == '\0')
 		return;
 	begun = pmhash_clock_ms();
 	complete = pmhash_pool_ask_files(device, ask_file, go_on) || failed[0] != '\0';
@@ -304,7 +283,6 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 	if ((asked < redo || failed[0] != '\0') && pmhash_ask_for_failed_writes(failed))
 	{
 		failed[0] = '\0';
-		pg_atomic_write_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
 		pg_atomic_write_u64(&pmhash_shared->asked_redo, Max(asked, redo));
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));

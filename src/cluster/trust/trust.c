@@ -201,28 +201,6 @@ pmhash_token_matches(const PmhashControl *control, const PmhashServerState *serv
 }
 
 /*
- * Make away with the control file of the pool, if it is ours: whatever the
- * token in the data directory says, nothing is trusted then.  True if it is
- * gone; else false with a reason.
- */
-static bool
-forget_pool(char *reason)
-{
-	if (!pmhash_pool_is_locked())
-		return pmhash_fail(reason, "the pool is not locked");
-	return pmhash_control_remove(reason);
-}
-
-/* Say in memory that nothing in the pool is trusted.  False with a reason. */
-static bool
-revoke_pool(char *reason)
-{
-	if (pmhash_pool_is_locked() && revoke_trust(pmhash_pool_lock_fd()))
-		return true;
-	return pmhash_fail(reason, "the pool is not locked, or its lock file cannot be marked");
-}
-
-/*
  * The server is about to do without the pool, and what is in the pool will be
  * out of step with the tables: rows that a crash has lost and that are not
  * taken out, pages that the kernel has lost.  No later start must take it for
@@ -250,14 +228,15 @@ pmhash_refuse_trust(uint64 journal_instance)
 	PmhashServerState server;
 	char		reason[PMHASH_REASON_SIZE];
 	char		last[PMHASH_REASON_SIZE];
+	bool		is_ours = pmhash_pool_is_locked();
 
 	refused_at = InvalidXLogRecPtr;
 	if (pmhash_read_server_state(&server, reason) && pmhash_has_ended_token(&server))
 		refused_at = server.control.checkPoint;
 	else if (!pmhash_remove_token(reason) &&
-			 !forget_pool(last) &&
+			 !(is_ours && pmhash_control_remove(last)) &&
 			 !pmhash_journal_spoil(journal_instance, last) &&
-			 !revoke_pool(last))
+			 !(is_ours && revoke_trust(pmhash_pool_lock_fd())))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
 				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));

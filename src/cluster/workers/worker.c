@@ -52,14 +52,11 @@ PGDLLEXPORT void pmhash_worker_main(Datum arg);
 static void
 note_worker_slot(bool free)
 {
-	uint64		now = (uint64) pmhash_clock_ms();
 	bool		known = pg_atomic_read_u64(&pmhash_shared->no_worker) != 0;
 
-	if (!free)
-		pg_atomic_write_u64(&pmhash_shared->no_worker_last, now);
 	if (known != free)
 		return;
-	pg_atomic_write_u64(&pmhash_shared->no_worker, free ? 0 : now);
+	pg_atomic_write_u64(&pmhash_shared->no_worker, free ? 0 : (uint64) pmhash_clock_ms());
 	if (!free)
 		ereport(LOG,
 				(errmsg("pmhash: no slot is free for a background worker"),
@@ -285,30 +282,22 @@ register_worker(const char *function, const char *type, int flags,
 	RegisterBackgroundWorker(&worker);
 }
 
-/* Is a worker of ours among those that the postmaster starts? */
+/*
+ * Is the last worker that has been registered this one?  If there was no room for it,
+ * RegisterBackgroundWorker has only said so in the log.
+ */
 static bool
 is_registered(const char *function)
 {
 #if PG_VERSION_NUM >= 180000
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &BackgroundWorkerList)
-	{
-		const RegisteredBgWorker *rw = dlist_container(RegisteredBgWorker, rw_lnode,
-													   iter.cur);
+	const RegisteredBgWorker *last = dlist_is_empty(&BackgroundWorkerList) ? NULL :
+		dlist_head_element(RegisteredBgWorker, rw_lnode, &BackgroundWorkerList);
 #else
-	slist_iter	iter;
-
-	slist_foreach(iter, &BackgroundWorkerList)
-	{
-		const RegisteredBgWorker *rw = slist_container(RegisteredBgWorker, rw_lnode,
-													   iter.cur);
+	const RegisteredBgWorker *last = slist_is_empty(&BackgroundWorkerList) ? NULL :
+		slist_head_element(RegisteredBgWorker, rw_lnode, &BackgroundWorkerList);
 #endif
-		if (strcmp(rw->rw_worker.bgw_library_name, "pmhash") == 0 &&
-			strcmp(rw->rw_worker.bgw_function_name, function) == 0)
-			return true;
-	}
-	return false;
+
+	return last != NULL && strcmp(last->rw_worker.bgw_function_name, function) == 0;
 }
 
 /*
