@@ -28,6 +28,7 @@
 #endif
 
 #include "cluster/base/control_file.h"
+#include "cluster/base/shared.h"
 
 #define CONTROL_FILE	"control"
 
@@ -53,6 +54,7 @@ pmhash_random_id(void)
 void
 pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason reason)
 {
+	Assert(which != PMHASH_ALL_FILES || reason != PMHASH_REASON_NONE);
 	control->cache_era = pmhash_random_id();
 	if (which != PMHASH_ALL_FILES)
 		return;
@@ -81,6 +83,9 @@ control_crc(const PmhashControl *control)
 bool
 pmhash_pool_write_control(PmhashControl *control, char *reason)
 {
+	Assert(control->magic == PMHASH_CONTROL_MAGIC);
+	Assert(!IsUnderPostmaster ||
+		   LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	control->crc = control_crc(control);
 	return pmhash_replace_durably(pmhash_pool_path(), CONTROL_FILE,
 								  control, sizeof(*control), reason);
@@ -155,6 +160,7 @@ bool
 pmhash_control_first_nonce(PmhashControl *control, const PmhashServerState *server,
 					 char *reason)
 {
+	Assert(!IsUnderPostmaster);
 	memcpy(control->old_nonce, server->token.nonce, PMHASH_NONCE_SIZE);
 	new_nonce(control);
 	control->nonce_pending = server->has_token;

@@ -86,6 +86,7 @@ pmhash_counters_init(void)
 	HASHCTL		ctl;
 	bool		found;
 
+	Assert(!IsUnderPostmaster);
 	sums = ShmemInitStruct("pmhash counters", sizeof(Sums), &found);
 	sums->since = GetCurrentTimestamp();
 	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
@@ -106,6 +107,7 @@ find_row(Oid database, Oid index)
 {
 	RowKey		key = {database, index};
 
+	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_COUNTERS_LOCK)));
 	return hash_search(rows, &key, HASH_FIND, NULL);
 }
 
@@ -113,6 +115,7 @@ find_row(Oid database, Oid index)
 static bool
 rows_are_full(void)
 {
+	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_COUNTERS_LOCK)));
 	return hash_get_num_entries(rows) >= pmhash_tracked_indexes;
 }
 
@@ -124,6 +127,7 @@ make_row(Oid database, Oid index)
 	bool		found;
 	Row		   *row = find_row(database, index);
 
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE));
 	if (row != NULL || rows_are_full())
 		return row;
 	row = hash_search(rows, &key, HASH_ENTER_NULL, &found);
@@ -181,6 +185,7 @@ pmhash_counters_flush(PmhashFile *file)
 {
 	PmhCounts	engine;
 
+	Assert(file->table != NULL);
 	if (pmh_take_counts(file->table, &engine))
 	{
 		pmhash_count(file, PMHASH_SPLITS, engine.splits);
@@ -200,6 +205,7 @@ pmhash_counters_add(Oid index, PmhashCounter counter, uint64 n)
 {
 	PmhashCounts counts = {{0}};
 
+	Assert(counter < PMHASH_NCOUNTERS);
 	if (sums == NULL)
 		return;
 	counts.n[counter] = n;
@@ -276,6 +282,7 @@ pmhash_counters_server(PmhashServerCounters *server)
 static void
 clear_row(Row *row, TimestampTz now)
 {
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE));
 	row->since = now;
 	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
 		pg_atomic_write_u64(&row->n[i], 0);

@@ -22,6 +22,7 @@ pmhash_engine_env(void)
 {
 	PmhEnv		env;
 
+	Assert(pmhash_shared->instance != 0);
 	memset(&env, 0, sizeof(env));
 	env.locks = pmhash_shared->locks;
 	env.instance = pmhash_shared->instance;
@@ -74,6 +75,7 @@ pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
 {
 	const PmhashControl *control = &pmhash_shared->control;
 
+	Assert(IsTransactionState() && file_id != 0);
 	memset(id, 0, sizeof(*id));
 	id->version = PMHASH_IDENTITY_VERSION;
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)

@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
@@ -51,6 +52,7 @@ pmhash_imports_init(void)
 {
 	bool		found;
 
+	Assert(!IsUnderPostmaster);
 	importer = ShmemInitStruct("pmhash imports", pmhash_imports_size(), &found);
 	for (int i = 0; i < MaxBackends; i++)
 		SetInvalidVirtualTransactionId(importer[i]);
@@ -62,6 +64,7 @@ pmhash_snapshot_is_imported(void)
 {
 	ptrdiff_t	number = MyProc - ProcGlobal->allProcs;
 
+	Assert(MyProc != NULL && IsTransactionState());
 	if (importer != NULL && number < MaxBackends)
 		GET_VXID_FROM_PGPROC(importer[number], *MyProc);
 }

@@ -39,6 +39,7 @@ pmhash_open_named(Oid relid)
 {
 	Relation	rel = try_relation_open(relid, AccessShareLock);
 
+	Assert(IsTransactionState());
 	if (rel == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
@@ -69,6 +70,7 @@ pmhash_forget_plans(Oid database, Oid table, bool everywhere)
 {
 	SharedInvalidationMessage message;
 
+	Assert(CritSectionCount == 0);
 	memset(&message, 0, sizeof(message));
 	message.rc.id = SHAREDINVALRELCACHE_ID;
 	message.rc.dbId = database;
@@ -95,6 +97,7 @@ pmhash_buffer_of(PmhashNode node, BlockNumber block)
 	LWLock	   *lock;
 	int			number;
 
+	Assert(BlockNumberIsValid(block));
 #if PG_VERSION_NUM >= 160000
 	InitBufferTag(&tag, &node, MAIN_FORKNUM, block);
 #else

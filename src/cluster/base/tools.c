@@ -113,6 +113,7 @@ pmhash_sleep(long timeout, uint32 event)
 {
 	int			timed = timeout >= 0 ? WL_TIMEOUT : 0;
 
+	Assert(CritSectionCount == 0);
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | timed | WL_EXIT_ON_PM_DEATH, timeout, event);
 	ResetLatch(MyLatch);
 }

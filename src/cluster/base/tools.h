@@ -53,6 +53,7 @@ pmhash_clock_until(int64 then, long most)
 {
 	int64		left = then - pmhash_clock_ms();	/* read once */
 
+	Assert(most > 0);
 	return left < 1 ? 1 : (long) Min(left, most);
 }
 
@@ -63,6 +64,7 @@ pmhash_clock_until(int64 then, long most)
 static inline int64
 pmhash_pause(int tries, int most)
 {
+	Assert(tries > 0 && most > 0);
 	return Min(INT64CONST(1) << Min(tries - 1, 30), most) * 1000;
 }
 

@@ -48,6 +48,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -89,7 +90,6 @@ typedef struct PmhashDeadList
 	uint32		head;			/* the first of them in the ring */
 	XLogRecPtr	last_lsn;		/* of the last of them */
 	XLogRecPtr	last_end;
-	XLogRecPtr	requested;
 	int64		since;
 	Waiting		ring[PMHASH_DEAD_MAX];
 
@@ -118,6 +118,7 @@ pmhash_dead_lists_init(void)
 	PmhashDeadList *lists;
 	bool		found;
 
+	Assert(!IsUnderPostmaster);
 	lists = ShmemInitStruct("pmhash dead entries", pmhash_dead_lists_size(), &found);
 	memset(lists, 0, pmhash_dead_lists_size());
 	for (int i = 0; i < LISTS; i++)
@@ -219,6 +220,7 @@ find_list(const PmhashFile *file)
 static void
 change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 {
+	Assert(file->file_id != 0);
 	pg_atomic_fetch_add_u64(&list->change, 1);	/* a full barrier, as below */
 	for (int i = 0; i < SETS; i++)
 	{
@@ -229,7 +231,7 @@ change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 	pg_atomic_write_u32(&list->known, 0);
 	pg_atomic_write_u64(&list->file_id, file->file_id);
 	pg_atomic_write_u64(&list->epoch, epoch);
-	list->last_lsn = list->last_end = list->requested = InvalidXLogRecPtr;
+	list->last_lsn = list->last_end = InvalidXLogRecPtr;
 	pg_atomic_fetch_add_u64(&list->change, 1);
 }
 
@@ -379,6 +381,7 @@ pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
 	int64		now = pmhash_clock_coarse();
 	bool		room = true;
 
+	Assert(n >= 0 && lsn <= end);
 	for (int done = 0; room && done < n;)
 	{
 		PmhashDeadList *list = NULL;
@@ -417,6 +420,7 @@ find_some(PmhashDeadList *list, const uint64 *value, int n)
 	uint64		group = PG_UINT64_MAX;	/* of the value before */
 	uint64		bits = 0;
 
+	Assert(n > 0 && n <= 64);
 	for (int i = 0; i < n; i++)
 	{
 		if (group_of(value[i]) != group)
@@ -506,23 +510,8 @@ pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *waiting)
 	waiting->since = list->since;
 	waiting->lsn = first->lsn;
 	waiting->last = list->last_lsn;
-	waiting->requested = list->requested;
 	SpinLockRelease(&list->mutex);
 	return waiting->n > 0;
-}
-
-/* A flush up to lsn has been requested for the list of a file. */
-void
-pmhash_dead_list_requested(const PmhashFile *file, XLogRecPtr lsn)
-{
-	PmhashDeadList *list = find_list(file);
-
-	if (list == NULL)
-		return;
-	SpinLockAcquire(&list->mutex);
-	if (belongs_to(list, file) && lsn <= list->last_lsn)
-		list->requested = Max(lsn, list->requested);
-	SpinLockRelease(&list->mutex);
 }
 
 /* Take the first entry out of the ring, which is there.  The mutex is held. */
@@ -575,6 +564,7 @@ pmhash_dead_list_take(const PmhashFile *file, XLogRecPtr flushed,
 	int			n = 0;
 	int			some;
 
+	Assert(room > 0);
 	if (list == NULL)
 		return 0;
 	do
@@ -664,6 +654,7 @@ pmhash_dead_batch_keep(PmhashDeadBatch *batch)
 {
 	static bool registered = false;
 
+	Assert(batch != NULL && batch->file != NULL);
 	if (!registered)
 		before_shmem_exit(batch_exit, (Datum) 0);
 	registered = true;

@@ -212,6 +212,7 @@ take_file(PmhashEntry *entry)
 {
 	PmhashFile *file = entry->file;
 
+	Assert(entry->file != NULL);
 	clear_suspect(entry);
 	pmhash_mapping_remove(&mappings, &entry->mapping);
 	entry->file = NULL;
@@ -238,6 +239,7 @@ unmap(PmhashMapping *mapping)
 {
 	PmhashEntry *entry = entry_of(mapping);
 
+	Assert(is_idle(mapping));
 	close_file(take_file(entry));
 	if (!entry->valid)
 		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
@@ -322,6 +324,7 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 static void
 drop_file(PmhashEntry *entry)
 {
+	Assert(entry->file != NULL);
 	if (entry->used >= transaction)
 	{
 		close_later(entry->file);
@@ -343,6 +346,7 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	PmhashEntry *entry = find_any(relid);
 	bool		found;
 
+	Assert(stub->file_id != 0);
 	if (entry != NULL && entry->file != NULL && entry->file_id != stub->file_id)
 		drop_file(entry);
 	entry = hash_search(entries, &relid, HASH_ENTER, &found);
@@ -379,6 +383,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 	PmhashFile *volatile file = NULL;
 	PmhashEntry *volatile entry = NULL;
 
+	Assert(table != NULL);
 	PG_TRY();
 	{
 		file = make_handle(index, table, stub);

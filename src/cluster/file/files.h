@@ -115,7 +115,6 @@ typedef struct PmhashDeadWaiting
 	int64		since;			/* when the first was noted; pmhash_clock_coarse */
 	XLogRecPtr	lsn;			/* what it waits for */
 	XLogRecPtr	last;			/* what the last one waits for */
-	XLogRecPtr	requested;		/* the flush that has been requested */
 } PmhashDeadWaiting;
 
 /* What a session is removing of the entries of a file. */
@@ -135,7 +134,6 @@ extern void pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
 								 XLogRecPtr lsn, XLogRecPtr end,
 								 const PmhEntry *entries, int n);
 extern bool pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *waiting);
-extern void pmhash_dead_list_requested(const PmhashFile *file, XLogRecPtr lsn);
 extern int	pmhash_dead_list_take(const PmhashFile *file,
 								  XLogRecPtr flushed, XLogRecPtr *noted,
 								  PmhEntry *entries, int room, uint64 *epoch);

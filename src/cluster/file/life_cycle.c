@@ -157,6 +157,7 @@ pmhash_session_file_made(const PmhashFile *file, Relation index)
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	SessionFile *made = palloc0(sizeof(SessionFile));
 
+	Assert(index->rd_rel->relpersistence == RELPERSISTENCE_TEMP);
 	made->heap = index->rd_index->indrelid;
 	made->fork = pmhash_fork_of(index);
 	made->file_id = file->file_id;
@@ -195,6 +196,7 @@ pmhash_session_file_replaced(Oid heap)
 {
 	ListCell   *lc;
 
+	Assert(OidIsValid(heap));
 	foreach(lc, files)
 	{
 		SessionFile *file = lfirst(lc);
@@ -274,6 +276,7 @@ pmhash_remove_dropped(Oid database)
 	uint64	   *files;
 	int			n;
 
+	Assert(database != MyDatabaseId);
 	pmhash_counters_forget_dropped(database);
 	files = pmhash_list_files(database, &n);
 	for (int i = 0; i < n; i++)
@@ -331,6 +334,7 @@ refuse_next_life(void)
 static void
 database_is_new(Oid database)
 {
+	Assert(OidIsValid(database) && IsTransactionState());
 	if (pmhash_shared == NULL)
 		return;
 	if (pmhash_shared->usable && pmhash_pool_is_present())
@@ -376,6 +380,7 @@ add_pending(const char *path, Oid relid, bool drop)
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	Pending    *p = palloc0(sizeof(Pending));
 
+	Assert(GetCurrentTransactionNestLevel() > 0);
 	p->level = GetCurrentTransactionNestLevel();
 	p->subid = GetCurrentSubTransactionId();
 	p->drop = drop;
@@ -400,6 +405,7 @@ pmhash_pending_create(const char *path, Relation index)
 	Pending    *p = add_pending(path, RelationGetRelid(index), false);
 	Relation	heap = RelationIdGetRelation(index->rd_index->indrelid);
 
+	Assert(IsTransactionState());
 	p->fork = pmhash_fork_of(index);
 	if (heap != NULL)
 	{
@@ -467,6 +473,7 @@ pmhash_goes_with_table(const char *path, Relation heap)
 	SubTransactionId made = pmhash_fork_subid(heap);
 	ListCell   *lc;
 
+	Assert(pmhash_node_subid(heap) != InvalidSubTransactionId);
 	foreach(lc, pending)
 	{
 		const Pending *p = lfirst(lc);
@@ -533,6 +540,7 @@ pmhash_note_drop(Oid relid)
 void
 pmhash_note_database_drop(Oid database)
 {
+	Assert(OidIsValid(database));
 	cleaning_wanted = database;
 }
 
@@ -615,6 +623,7 @@ verify_drops(void)
 {
 	ListCell   *lc;
 
+	Assert(IsTransactionState());
 	foreach(lc, pending)
 	{
 		Pending    *p = lfirst(lc);
@@ -820,6 +829,7 @@ pmhash_files_prepared(void)
 void
 pmhash_files_before_commit(void)
 {
+	Assert(GetCurrentTransactionNestLevel() == 1);
 	verify_drops();
 	if (forks_replaced)
 		note_replaced_forks();
@@ -842,6 +852,7 @@ pmhash_files_to_parent(int level, SubTransactionId subid, SubTransactionId paren
 {
 	ListCell   *lc;
 
+	Assert(level > 1);
 	foreach(lc, pending)
 	{
 		Pending    *p = lfirst(lc);

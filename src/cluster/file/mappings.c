@@ -72,6 +72,7 @@ most_mapped(void)
 void
 pmhash_mapping_add(PmhashMappings *all, PmhashMapping *mapping, PmhTable *table)
 {
+	Assert(table != NULL);
 	mapping->table = table;
 	mapping->resting = false;
 	dlist_push_tail(&all->awake, &mapping->order);
@@ -82,6 +83,7 @@ pmhash_mapping_add(PmhashMappings *all, PmhashMapping *mapping, PmhTable *table)
 void
 pmhash_mapping_remove(PmhashMappings *all, PmhashMapping *mapping)
 {
+	Assert(mapping->table != NULL);
 	dlist_delete(&mapping->order);
 	if (mapping->resting)
 		all->n_resting--;
@@ -95,6 +97,7 @@ pmhash_mapping_remove(PmhashMappings *all, PmhashMapping *mapping)
 void
 pmhash_mapping_use(PmhashMappings *all, PmhashMapping *mapping)
 {
+	Assert(mapping->table != NULL);
 	if (mapping->resting)
 	{
 		all->n_resting--;
@@ -132,6 +135,7 @@ least_used(PmhashMappings *all, dlist_head *list)
 static void
 put_to_rest(PmhashMappings *all, PmhashMapping *mapping)
 {
+	Assert(!mapping->resting && all->is_idle(mapping));
 	pmh_rest(mapping->table);
 	mapping->resting = true;
 	dlist_delete(&mapping->order);

@@ -105,6 +105,8 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	PmhResult	result;
 	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
 
+	Assert(stub->file_id != 0);
+	Assert(IsTransactionState() && !RecoveryInProgress());
 	pmhash_require_pool_present();
 	if (pmhash_journal_map(path, &error) != PMH_OK)
 		pmhash_file_error(index, path, "open undo journal", &error);
@@ -144,6 +146,7 @@ pmhash_file_begin_filling(Relation index)
 	PmhashFile *file;
 	PmhashStub	stub;
 
+	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	pmhash_require_service(index);
 	new_stub(&stub);
 	stub.flags = PMHASH_STUB_FILLING | (pmhash_wants_wal(index) ? PMHASH_STUB_LOGGED : 0);
@@ -231,6 +234,7 @@ pmhash_file_create(Relation index)
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
 	bool		comes_back;
 
+	Assert(!RecoveryInProgress() && !IsInParallelMode());
 	pmhash_require_service(index);
 
 	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
@@ -258,6 +262,7 @@ pmhash_file_create(Relation index)
 void
 pmhash_file_create_init(Relation index)
 {
+	Assert(IsTransactionState());
 	pmhash_require_service(index);
 	pmhash_stub_create_init(index);
 }
@@ -274,6 +279,7 @@ pmhash_file_create_missing(Relation index)
 	PmhashFile *file;
 	PmhashStub	stub;
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	LockRelationForExtension(index, ExclusiveLock);
 	if (pmhash_stub_read(index, false, &stub) &&
 		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)

@@ -25,6 +25,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
@@ -68,6 +69,7 @@ StaticAssertDecl(lengthof(meanings) == PMH_CANCELLED + 1, "the last result of th
 PmhashReason
 pmhash_reason_of(const PmhError *error)
 {
+	Assert(error->code < lengthof(meanings));
 	if (error->code == PMH_ERR_IO &&
 		(error->sys_errno == EINTR || error->sys_errno == EAGAIN))
 		return PMHASH_REASON_NONE;
@@ -166,6 +168,7 @@ pmhash_file_error(Relation index, const char *path, const char *what,
 	const char *shown;
 	const char *detail = error->detail;
 
+	Assert(error->code != PMH_OK && error->code < lengthof(meanings));
 	if (error->code == PMH_CANCELLED)
 		raise_cancelled(index);
 	shown = pmhash_shown_path(index, path);
@@ -307,6 +310,7 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
+	Assert(trouble->reason != PMHASH_REASON_NONE);
 	if (trouble->reason == PMHASH_REASON_MOVED)
 		pmhash_require_not_moved(index);
 	if (trouble->reason == PMHASH_REASON_MISSING && trouble->file_id == 0)
@@ -376,6 +380,8 @@ void
 pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 					PmhashReason reason)
 {
+	Assert(reason != PMHASH_REASON_NONE);
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (RecoveryInProgress())
 	{
 		/* A standby's stub is the primary's; the file is our own. */
@@ -427,6 +433,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 bool
 pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file)
 {
+	Assert(RelationGetRelid(heap) == index->rd_index->indrelid);
 	if (pmhash_node_subid(heap) == InvalidSubTransactionId ||
 		pmhash_goes_with_table(file->path, heap))
 		return true;
@@ -446,6 +453,7 @@ pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file)
 void
 pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)
 {
+	Assert(trouble->reason != PMHASH_REASON_NONE);
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		trouble->reason == PMHASH_REASON_DISABLED ||
 		trouble->reason == PMHASH_REASON_NOT_LOGGED ||
@@ -498,6 +506,7 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 {
 	PmhError	error = *pmh_error(file->table);
 
+	Assert(result != PMH_OK);
 	if (error.code != result)
 	{
 		memset(&error, 0, sizeof(error));
@@ -523,6 +532,7 @@ pmhash_insert_failed(Relation index, PmhashFile *file, PmhResult result)
 	bool		passes = result == PMH_CANCELLED ||
 		(result != PMH_ERR_NO_FILE && !file->filling);
 
+	Assert(result != PMH_OK && !RecoveryInProgress());
 	if (passes || pmhash_enforces_constraint(index) ||
 		index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		pmhash_engine_error(index, file, result);

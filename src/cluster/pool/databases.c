@@ -64,6 +64,7 @@ scan_databases(MemoryContext context, List **connectable, List **all)
 	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
 	HeapTuple	tuple;
 
+	Assert(IsTransactionState());
 	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
 	{
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
@@ -89,6 +90,7 @@ pmhash_databases_in_catalog(List **all)
 	MemoryContext context = CurrentMemoryContext;
 	List	   *connectable = NIL;
 
+	Assert(!IsTransactionState());
 	*all = NIL;
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
@@ -104,6 +106,7 @@ lock_database(Oid database, LOCKMODE mode)
 {
 	LOCKTAG		tag;
 
+	Assert(IsTransactionState());
 	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
 	return LockAcquire(&tag, mode, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
@@ -122,6 +125,7 @@ pmhash_database_is_free(Oid database)
 	MemoryContext context = CurrentMemoryContext;
 	bool		free;
 
+	Assert(!IsTransactionState());
 	StartTransactionCommand();
 	free = lock_database(database, RowExclusiveLock);
 	CommitTransactionCommand();
@@ -148,6 +152,7 @@ pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
 	List	   *all = NIL;
 	bool		dropped;
 
+	Assert(!IsTransactionState() && !RecoveryInProgress());
 	StartTransactionCommand();
 	dropped = lock_database(database, ShareLock);
 	if (dropped)

@@ -16,7 +16,6 @@
 extern bool pmhash_pool_lock(char *reason);
 extern void pmhash_pool_unlock(void);
 extern int	pmhash_pool_lock_fd(void);
-extern int	pmhash_pool_ask_fd(void);
 extern bool pmhash_pool_is_locked(void);
 extern bool pmhash_pool_is_present(void);
 extern void pmhash_require_pool_present(void);
@@ -32,7 +31,6 @@ extern bool pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn g
 extern uint64 pmhash_device_of_syncfs(void);
 extern bool pmhash_pool_written_back(char *reason);
 extern bool pmhash_pool_sync(void);
-extern bool pmhash_pool_never_failed(bool *failed);
 
 /* ---- databases.c ---- */
 extern List *pmhash_databases_in_pool(void);

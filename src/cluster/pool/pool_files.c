@@ -258,6 +258,7 @@ pmhash_device_of_syncfs(void)
 {
 	struct stat st;
 
+	Assert(pmhash_pool_is_locked());
 	if (!kernel_reports() || !file_system_reports() ||
 		fstat(pmhash_pool_lock_fd(), &st) != 0)
 		return 0;
@@ -285,28 +286,6 @@ pmhash_pool_written_back(char *reason)
 bool
 pmhash_pool_sync(void)
 {
-	return syncfs(pmhash_pool_ask_fd()) == 0;
-}
-
-/* A file's own answer has gone with the process that had it. */
-static bool
-cannot_be_asked_again(int fd, const char *path)
-{
-	return false;
-}
-
-/*
- * Has anything failed at all since the pool was locked, whether a process of this
- * server knows of it or not?  For the postmaster, if a process has died that may have
- * known.  False if so (*failed), or if that can't be found out: where syncfs is not
- * believed, or for a file that it does not speak for.
- */
-bool
-pmhash_pool_never_failed(bool *failed)
-{
-	uint64		device = pmhash_device_of_syncfs();
-
-	*failed = device != 0 && syncfs(pmhash_pool_lock_fd()) != 0;
-	return device != 0 && !*failed &&
-		pmhash_pool_ask_files(device, cannot_be_asked_again, NULL);
+	Assert(pmhash_pool_is_locked());
+	return syncfs(pmhash_pool_lock_fd()) == 0;
 }

@@ -98,6 +98,7 @@ pmhash_give_way_workers(int wanted)
 {
 	long		processors = sysconf(_SC_NPROCESSORS_ONLN);
 
+	Assert(wanted >= 0);
 	if (!giving_way)
 		return wanted;
 	return Min(wanted, Max((int) Min(processors, INT_MAX) / 2 - 1, 0));
@@ -137,6 +138,7 @@ pmhash_give_way(void)
 	int64		now;
 	long		taken;
 
+	Assert(CritSectionCount == 0);
 	CHECK_FOR_INTERRUPTS();
 	if (!giving_way)
 		return;

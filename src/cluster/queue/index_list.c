@@ -89,6 +89,7 @@ pmhash_list_indexes(bool temporary)
 	HeapTuple	tuple;
 	List	   *indexes = NIL;
 
+	Assert(IsTransactionState());
 	if (methods == NIL)
 		return NIL;
 	pg_class = table_open(RelationRelationId, AccessShareLock);
@@ -154,6 +155,7 @@ pmhash_report_index(const char *doing, Relation index)
 	char	   *activity = psprintf("%s pmhash index %s", doing,
 									quote_qualified_identifier(schema, name));
 
+	Assert(IsTransactionState());
 	pgstat_report_activity(STATE_RUNNING, activity);
 	pfree(activity);
 }
@@ -172,6 +174,7 @@ pmhash_first_complaint(Oid index)
 	bool		first = false;
 	int			i;
 
+	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
 	SpinLockAcquire(&pmhash_shared->mutex);
 	for (i = 0; i < PMHASH_MAX_COMPLAINTS && OidIsValid(complaint[i].index); i++)
 	{

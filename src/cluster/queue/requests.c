@@ -42,6 +42,7 @@ pmhash_request(Oid database, PmhashJob job)
 	PmhashRequests *requests;
 	int			i = 0;
 
+	Assert(job < PMHASH_JOBS);
 	if (pmhash_shared == NULL || !pmhash_shared->usable)
 		return;
 	requests = &pmhash_shared->requests;
@@ -109,6 +110,7 @@ pmhash_take_requests(void)
 void
 pmhash_set_launcher(Latch *latch)
 {
+	Assert(latch == NULL || latch == MyLatch);
 	SpinLockAcquire(&pmhash_shared->mutex);
 	pmhash_shared->launcher = latch;
 	SpinLockRelease(&pmhash_shared->mutex);
@@ -141,6 +143,7 @@ static PmhashBuildKind own_kind = PMHASH_BUILD_PLAIN;
 static PmhashRebuild *
 find_rebuild(Oid database, Oid index)
 {
+	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_REBUILD_LOCK)));
 	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
 	{
 		PmhashRebuild *r = &pmhash_shared->rebuild[i];
@@ -171,6 +174,8 @@ new_rebuild(Oid index)
 {
 	PmhashRebuild *r = find_rebuild(InvalidOid, InvalidOid);
 
+	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE));
 	if (r != NULL)
 	{
 		memset(r, 0, sizeof(*r));
@@ -185,6 +190,7 @@ new_rebuild(Oid index)
 static bool
 is_other_kind_at(Oid heap)
 {
+	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_REBUILD_LOCK)));
 	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
 	{
 		PmhashRebuild *r = &pmhash_shared->rebuild[i];
@@ -209,6 +215,7 @@ pmhash_rebuild_begins(Oid index, Oid heap)
 	PmhashRebuild *r;
 	bool		begins;
 
+	Assert(OidIsValid(index));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	begins = !OidIsValid(heap) || !is_other_kind_at(heap);
 	r = find_rebuild(MyDatabaseId, index);
@@ -233,6 +240,7 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 	PmhashRebuild *r;
 	int			pause = 0;
 
+	Assert(sqlstate != 0);
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
 	if (r == NULL)
@@ -302,6 +310,7 @@ pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next)
 	int			n = 0;
 	List	   *databases = NIL;
 
+	Assert(kind < PMHASH_BUILD_KINDS);
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
 	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
 	{
@@ -349,6 +358,7 @@ pmhash_rebuild_wanted(Oid index)
 void
 pmhash_rebuild_pass_begins(PmhashBuildKind kind)
 {
+	Assert(OidIsValid(MyDatabaseId) && kind < PMHASH_BUILD_KINDS);
 	own_kind = kind;
 }
 

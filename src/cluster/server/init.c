@@ -112,6 +112,7 @@ engine_hooks_init(void)
 void
 pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 {
+	Assert(build != NULL && fill != NULL);
 	pmhash_am_build = build;
 	pmhash_am_fill = fill;
 	pmhash_planner_hook_init();

@@ -100,6 +100,7 @@ init_shared_memory(void)
 	bool		found;
 	char	   *memory;
 
+	Assert(!IsUnderPostmaster);
 	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
 	pmhash_shared->instance = current_instance = new_instance();
 	pg_atomic_init_u32(&pmhash_shared->ready, 0);
@@ -154,6 +155,7 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
+	Assert(!IsUnderPostmaster);
 	pool_refused = !pmhash_directory_allowed(reason) ||
 		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	pmhash_shared->usable = !pool_refused;
@@ -207,6 +209,7 @@ postmaster_exit(int code, Datum arg)
 void
 pmhash_startup_init(void)
 {
+	Assert(process_shared_preload_libraries_in_progress);
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared_memory;
 	previous_startup_hook = shmem_startup_hook;

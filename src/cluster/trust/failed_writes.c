@@ -55,6 +55,7 @@ pmhash_renew_nonce(void)
 	PmhashControl control;
 	char		reason[PMHASH_REASON_SIZE];
 
+	Assert(!RecoveryInProgress());
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	if (pmhash_shared->usable)
 	{
@@ -80,6 +81,7 @@ distrust_all(const char *why)
 	char		reason[PMHASH_REASON_SIZE];
 	bool		written;
 
+	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_POOL_LOCK)));
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	control = pmhash_shared->control;
 	pmhash_renew_eras(&control, PMHASH_ALL_FILES, PMHASH_REASON_WRITE_FAILED);
@@ -139,6 +141,7 @@ pmhash_ask_for_failed_file(int fd, const char *path, char *failed)
 	bool		unknown;
 	bool		asked;
 
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE));
 	if (ShutdownRequestPending || ProcDiePending)
 		return false;			/* that asks as well, and may be ended by force */
 	hold_quit(&before);
@@ -173,6 +176,7 @@ pmhash_ask_for_failed_writes(const char *failed)
 	bool		written;
 	volatile bool asked = false;
 
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE));
 	if (failed[0] == '\0' && (ShutdownRequestPending || ProcDiePending))
 		return false;			/* that asks as well, and may be ended by force */
 	hold_quit(&before);
@@ -266,6 +270,7 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 	int64		begun;
 	bool		complete;
 
+	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_ASK_LOCK)));
 	pg_atomic_write_u64(&pmhash_shared->ask_from, ASKED_NOW);
 	/* once more: syncfs() has to wait for what has been stored meanwhile */
 	if ((!pmhash_pool_write_back(device, go_on) ||

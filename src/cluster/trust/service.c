@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
@@ -28,6 +29,7 @@ keep_control(PmhashControl *control)
 {
 	char		reason[PMHASH_REASON_SIZE];
 
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	if (!pmhash_pool_write_control(control, reason))
 		ereport(ERROR,
 				(errcode(ERRCODE_IO_ERROR),
@@ -39,6 +41,7 @@ keep_control(PmhashControl *control)
 static void
 finish_last_life(PmhashControl *control)
 {
+	Assert(control->journal_instance != 0);
 	pmhash_undo(control);
 	control->journal_instance = 0;
 	pmhash_see_redo(control);
@@ -53,6 +56,8 @@ make_ready(void)
 	bool		pmem;
 	bool		promoted = control.role == PMHASH_ROLE_STANDBY;
 
+	Assert(!RecoveryInProgress());
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	/* Not in what stands there instead: a standby has had it for long. */
 	pmhash_require_pool_present();
 	if (control.journal_instance != 0)
@@ -83,6 +88,7 @@ make_ready(void)
 void
 pmhash_pool_ready(void)
 {
+	Assert(CritSectionCount == 0);
 	if (RecoveryInProgress())
 		return;					/* a standby: the pool is the startup process's */
 	if (pg_atomic_read_u32(&pmhash_shared->ready) != 0)

@@ -30,6 +30,7 @@
 static void
 become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
 {
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
 	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
 	pmhash_removal_finished(row->file_id);
 	row->wanted = wanted;
@@ -52,6 +53,7 @@ give_files_up(const char *path)
 	char		reason[PMHASH_REASON_SIZE];
 	bool		said = false;
 
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
 	/* Who has that lock may wait for ours: a promotion. */
 	if (LWLockConditionalAcquire(pool_lock, LW_EXCLUSIVE))
 	{
@@ -174,6 +176,7 @@ pmhash_standby_database_dropped(Oid database)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
+	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	if (!standby->active)
 	{
@@ -216,6 +219,8 @@ pmhash_standby_promote(PmhashControl *control)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
+	Assert(!RecoveryInProgress());
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	if (standby->active)
 		standby->complete = pmhash_standby_reached();

@@ -75,6 +75,7 @@ pmhash_set_witness(int lock_fd)
 {
 	uint64_t	hint = WITNESS;
 
+	Assert(lock_fd >= 0);
 	(void) fcntl(lock_fd, F_SET_RW_HINT, &hint);
 }
 
@@ -110,6 +111,7 @@ revoke_trust(int lock_fd)
 {
 	uint64_t	hint = REVOKED;
 
+	Assert(lock_fd >= 0);
 	return fcntl(lock_fd, F_SET_RW_HINT, &hint) == 0;
 }
 
@@ -136,6 +138,7 @@ pmhash_withdraw_witness(int lock_fd)
 {
 	uint64_t	hint = 0;
 
+	Assert(lock_fd >= 0);
 	if (fcntl(lock_fd, F_GET_RW_HINT, &hint) != 0)
 		return knows_no_hints(errno);
 	if (hint != WITNESS)
@@ -268,6 +271,7 @@ pmhash_continue_without_pool(void)
 	PmhashServerState server;
 	char		reason[PMHASH_REASON_SIZE];
 
+	Assert(!IsUnderPostmaster);
 	if (refused_at == InvalidXLogRecPtr ||
 		!pmhash_read_server_state(&server, reason) ||
 		server.control.state != DB_SHUTDOWNED ||
@@ -417,28 +421,10 @@ page_cache_doubt(const PmhashEntryState *entry)
 }
 
 /*
- * The postmaster is still there, and asks once more.  Why that is no answer, or NULL: all
- * has been written back.
- */
-static const char *
-doubt_asked_again(const PmhashEntryState *entry)
-{
-	bool		failed;
-
-	if (pmhash_pool_never_failed(&failed))
-		return NULL;
-	if (failed)
-		return WRITE_FAILED;
-	return pmhash_witness_is_withdrawn(entry->lock_fd) ?
-		"a process died while it asked whether all had been written back" :
-		"it is not known whether all has been written back";
-}
-
-/*
  * May a process of the last server life have learned that something was not written
  * back, and have been killed with that?  Only if it has taken the witness away before.
- * This postmaster can ask once more where syncfs is believed.  Or it has asked already
- * (pool_start.c, ask_before_server).
+ * Where the kernel knows no such hint, and this postmaster has had the lock all the time,
+ * that is not known.  Or the postmaster has asked already (pool_start.c, ask_before_server).
  */
 static const char *
 write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
@@ -447,10 +433,9 @@ write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 		return WRITE_FAILED;
 	if (control->state != PMHASH_POOL_RUNNING || pmhash_has_witness(entry->lock_fd))
 		return NULL;
-	if (entry->lock_kept)
-		return doubt_asked_again(entry);
-	return pmhash_witness_is_withdrawn(entry->lock_fd) ?
-		"the server went down while it asked whether all had been written back" : NULL;
+	if (pmhash_witness_is_withdrawn(entry->lock_fd))
+		return "a process went down while it asked whether all had been written back";
+	return entry->lock_kept ? "it is not known whether all has been written back" : NULL;
 }
 
 /*
@@ -595,6 +580,7 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 	PmhashStandbyStart start = PMHASH_STANDBY_FRESH;
 	PmhashReason reason = PMHASH_REASON_APART;
 
+	Assert(!IsUnderPostmaster && instance != 0);
 	if (!entry->has_control)
 		doubt = new_control(control, entry, server);
 	else

@@ -251,6 +251,7 @@ describe(Relation index, Datum *values, bool *nulls)
 	const char *state;
 	bool		details = pmhash_may_see_details(index);
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (!pmhash_service_available())
 		state = disabled_state(details);
 	else if ((look = pmhash_stub_look(index, &stub)) == PMHASH_LOOK_UNREADABLE &&

@@ -101,6 +101,7 @@ static List *existing;
 static void
 read_catalog(void)
 {
+	Assert(!IsTransactionState());
 	if (!is_read)
 		connectable = pmhash_databases_in_catalog(&existing);
 	is_read = true;
@@ -147,6 +148,7 @@ catch_termination(void)
 static void
 launcher_interrupts(void)
 {
+	Assert(!IsTransactionState());
 	CHECK_FOR_INTERRUPTS();
 	if (ShutdownRequestPending)
 		proc_exit(server_stops ? 0 : 1);
@@ -172,6 +174,7 @@ find_task(Oid database, PmhashJob job)
 	Task	   *task;
 	ListCell   *lc;
 
+	Assert(job < PMHASH_JOBS);
 	foreach(lc, tasks)
 	{
 		task = lfirst(lc);
@@ -254,6 +257,7 @@ at_work(PmhashJob job, Oid database)
 static void
 note_ends(void)
 {
+	Assert(!IsTransactionState());
 	for (int i = 0; i < PMHASH_WORKERS; i++)
 	{
 		Worker	   *worker = &workers[i];
@@ -306,6 +310,7 @@ rank_of(const Task *task)
 static void
 forget_database(Task *task)
 {
+	Assert(!list_member_oid(existing, task->database));
 	if (!RecoveryInProgress() && task->job == PMHASH_JOB_CLEAN)
 	{
 		PMH_STOP_POINT("launcher_before_dropped");
@@ -351,6 +356,7 @@ start(Task *task, Worker *unused)
 	bool		has_slot = true;
 	bool		tell = no_start_before != 0 || at_work(PMHASH_JOBS, InvalidOid) == 0;
 
+	Assert(unused->handle == NULL);
 	read_catalog();
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	task->wanted_at = NEVER;
@@ -575,6 +581,7 @@ collect(bool settled, int64 *next)
 	static bool looked = false;
 	int64		now = pmhash_clock_ms();
 
+	Assert(!RecoveryInProgress());
 	take_requests();
 	for (PmhashBuildKind kind = 0; kind < PMHASH_BUILD_KINDS; kind++)
 	{
@@ -689,6 +696,7 @@ note_flushed(void)
 	static XLogRecPtr noted = InvalidXLogRecPtr;
 	XLogRecPtr	end = pmhash_insert_end();
 
+	Assert(!RecoveryInProgress());
 	if (seen > noted && seen <= GetFlushRecPtr(NULL))
 	{
 		pmhash_journal_note_flushed(seen);
@@ -753,6 +761,7 @@ note_checkpoint(void)
 	XLogRecPtr	redo = GetRedoRecPtr();
 	XLogRecPtr	reached;
 
+	Assert(!RecoveryInProgress());
 	if (redo == last)
 		return NOTE_IDLE;
 	if (checkpoint_is_there(redo, &reached))
@@ -835,6 +844,7 @@ rest(long timeout)
 pg_noreturn static void
 wait_for_another_life(void)
 {
+	Assert(!pmhash_shared->usable);
 	pmhash_set_launcher(NULL);
 	for (;;)
 	{

@@ -207,6 +207,7 @@ note_owner(Relation index, Owners *owners)
 {
 	PmhashStub	stub;
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	switch (pmhash_stub_look(index, &stub))
 	{
 		case PMHASH_LOOK_UNREADABLE:
@@ -384,6 +385,7 @@ pmhash_remove_distrusted(Oid database)
 	uint64	   *files = pmhash_list_files(database, &n);
 	char		path[MAXPGPATH];
 
+	Assert(!IsTransactionState());
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

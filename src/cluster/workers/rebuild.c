@@ -115,6 +115,7 @@ static Refill refill = {.old_file = -1};
 static void
 hold_old_file(const char *path)
 {
+	Assert(refill.old_file < 0);
 	refill.old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
 	if (refill.old_file >= 0)
 		ReserveExternalFD();
@@ -175,6 +176,8 @@ remove_old_file(Relation heap, Relation index)
 {
 	char		path[MAXPGPATH];
 
+	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true));
+	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	(void) pmhash_stub_invalidate(index, 0, refill.reason);
 	if (pmhash_index_path(index, true, NULL, path))
 	{
@@ -194,6 +197,7 @@ remove_old_file(Relation heap, Relation index)
 static bool
 needs_new_file(Relation index, PmhashReason *reason)
 {
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	*reason = PMHASH_REASON_NONE;
 	if (pmhash_is_index(index) && index->rd_index->indisready &&
 		index->rd_index->indislive)
@@ -257,6 +261,7 @@ wait_for_writer(VirtualTransactionId writer)
 {
 	int64		begun = pmhash_clock_ms();
 
+	Assert(IsTransactionState());
 	while (!VirtualXactLock(writer, false))
 	{
 		if (LockTimeout > 0 && pmhash_clock_past(begun, LockTimeout))
@@ -282,6 +287,7 @@ wait_for_writers(void)
 	LOCKTAG		tag;
 	int			n;
 
+	Assert(OidIsValid(refill.heap));
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, refill.heap);
 	StartTransactionCommand();
 	writer = GetLockConflicts(&tag, ShareLock, &n);
@@ -324,6 +330,7 @@ fill_file(void)
 	Relation	heap;
 	Relation	index;
 
+	Assert(refill.file_id != 0);
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	heap = table_open(refill.heap, ShareUpdateExclusiveLock);
@@ -343,6 +350,7 @@ make_valid(void)
 {
 	Relation	index;
 
+	Assert(FullTransactionIdIsValid(refill.filled_by));
 	StartTransactionCommand();
 	PMH_STOP_POINT("rebuild_before_valid");
 	index = relation_open(refill.index, ShareUpdateExclusiveLock);
@@ -378,6 +386,7 @@ make_valid(void)
 static void
 refill_index(Oid relid)
 {
+	Assert(!IsTransactionState());
 	if (!begin(relid))
 		return;
 	wait_for_writers();
@@ -392,6 +401,8 @@ abandon(Relation index)
 	PmhashStub	stub;
 	char		path[MAXPGPATH];
 
+	Assert(refill.file_id != 0);
+	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	if (!pmhash_stub_read(index, true, &stub) || stub.file_id != refill.file_id ||
 		(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) == 0)
 		return;					/* valid: it is good */
@@ -410,6 +421,7 @@ refill_failed(void)
 {
 	Relation	index;
 
+	Assert(!IsTransactionState());
 	pmhash_refill_scanned();
 	if (refill.file_id == 0)
 		return;
@@ -447,6 +459,7 @@ needs_rebuild(Oid relid, char *name, Oid *heap)
 	PmhashReason reason;
 	bool		needed;
 
+	Assert(IsTransactionState());
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 		return false;
 	index = try_relation_open(relid, NoLock);
@@ -597,6 +610,7 @@ list_in_order(PmhashBuildKind kind, MemoryContext context, List **rest)
 	List	   *others = NIL;
 	ListCell   *lc;
 
+	Assert(IsTransactionState());
 	*rest = NIL;
 
 	foreach(lc, all)
@@ -661,6 +675,7 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 	List	   *rest;
 	ListCell   *lc;
 
+	Assert(!IsTransactionState() && !RecoveryInProgress());
 	pmhash_rebuild_pass_begins(kind);
 	before_shmem_exit(rebuilder_exit, (Datum) 0);
 	StartTransactionCommand();

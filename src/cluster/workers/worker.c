@@ -88,6 +88,9 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 	const char *type;
 	bool		started;
 
+	Assert(OidIsValid(database));
+	Assert(assignment->place >= 0 && assignment->place < PMHASH_WORKERS);
+	Assert(assignment->job < PMHASH_JOBS);
 	assignment->standby = RecoveryInProgress();
 	assignment->number = pg_atomic_add_fetch_u64(&pmhash_shared->workers_started, 1);
 	pg_atomic_write_u64(&pmhash_shared->worker_result[assignment->place],
@@ -121,6 +124,7 @@ pmhash_worker_result(const PmhashAssignment *assignment)
 {
 	uint64		word = pg_atomic_read_u64(&pmhash_shared->worker_result[assignment->place]);
 
+	Assert(assignment->place >= 0 && assignment->place < PMHASH_WORKERS);
 	return word / PMHASH_WORKER_RESULTS == assignment->number ?
 		(PmhashWorkerResult) (word % PMHASH_WORKER_RESULTS) : PMHASH_WORKER_UNFINISHED;
 }
@@ -131,6 +135,7 @@ note_result(const PmhashAssignment *assignment, PmhashWorkerResult result)
 {
 	uint64		word = assignment->number * PMHASH_WORKER_RESULTS;
 
+	Assert(!IsTransactionState());
 	(void) pg_atomic_compare_exchange_u64(&pmhash_shared->worker_result[assignment->place],
 										  &word, word + result);
 }
@@ -218,6 +223,7 @@ build(Oid database, const PmhashAssignment *assignment)
 {
 	PmhashBuildKind kind = (PmhashBuildKind) assignment->job;
 
+	Assert(kind < PMHASH_BUILD_KINDS);
 	if (kind == PMHASH_BUILD_EXPRESSIONS)
 	{
 		uint32		none = 0;
@@ -271,6 +277,7 @@ register_worker(const char *function, const char *type, int flags,
 {
 	BackgroundWorker worker;
 
+	Assert(process_shared_preload_libraries_in_progress);
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = flags;
 	worker.bgw_start_time = start;
