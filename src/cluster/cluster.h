@@ -272,7 +272,6 @@ extern void pmhash_insert_failed(Relation index, PmhashFile *file,
 
 /* ---- relations.c ---- */
 
-/* The shared buffer that has a block of a main fork just now, or InvalidBuffer. */
 extern Buffer pmhash_buffer_of(PmhashNode node, BlockNumber block);
 
 /* ---- invalid.c ---- */
@@ -341,24 +340,12 @@ extern bool pmhash_any_queue(const PmhashFile *file);
 
 #define PMHASH_DEAD_MAX		4096	/* entries at most per call */
 
-/*
- * Remove entries, read under removal epoch 'epoch', whose tuples are dead to
- * all, once the WAL that made them so is on disk: as soon as it is flushed up
- * to lsn, which no heap page of theirs was past when it was judged
- * (InvalidXLogRecPtr: not known).
- */
 extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 								XLogRecPtr lsn, const PmhEntry *entries, int n);
-
-/* Remove those that have waited for that, if it is flushed by now. */
 extern void pmhash_dead_entries_settle(Relation index, PmhashFile *file);
 
 /* ---- dead_list.c ---- */
 
-/*
- * Is the row at a TID known to be dead to all, as a visit of it would find just now?
- * Is any row of the file known to be so?
- */
 extern bool pmhash_known_dead(const PmhashFile *file, uint64 value);
 extern size_t pmhash_drop_known_dead(const PmhashFile *file, uint64 *value, size_t n);
 extern bool pmhash_any_known_dead(const PmhashFile *file);

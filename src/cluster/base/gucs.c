@@ -85,10 +85,15 @@ pmhash_directory_allowed(char *reason)
 					   pmhash_directory);
 }
 
-/* Those that stand when the server starts. */
-static void
-define_start_gucs(void)
+/*
+ * Define the variables.  Called from _PG_init while preloading.
+ */
+void
+pmhash_define_gucs(void)
 {
+	Assert(process_shared_preload_libraries_in_progress);
+
+	/* those that stand when the server starts */
 	DefineCustomStringVariable("pmhash.directory",
 							   "Sets the directory of pmhash index files.",
 							   "An empty string means the data directory's path with \".pmhash\" appended.",
@@ -119,12 +124,8 @@ define_start_gucs(void)
 							&pmhash_warm_up, -1, -1, INT_MAX,
 							PGC_POSTMASTER, GUC_UNIT_MB,
 							NULL, NULL, NULL);
-}
 
-/* Those that a reload changes. */
-static void
-define_reload_gucs(void)
-{
+	/* those that a reload changes */
 	DefineCustomIntVariable("pmhash.cleaner_naptime",
 							"Sets the time between searches for pmhash index files that no index owns.",
 							"Files of dropped and rebuilt indexes are removed at once; this is for what crashes and prepared transactions leave.",
@@ -143,12 +144,8 @@ define_reload_gucs(void)
 							 &pmhash_wal, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
-}
 
-/* Those of a session. */
-static void
-define_session_gucs(void)
-{
+	/* those of a session */
 	DefineCustomBoolVariable("pmhash.group_insert",
 							 "Inserts index entries of long statements in groups.",
 							 NULL,
@@ -179,16 +176,5 @@ define_session_gucs(void)
 							&pmhash_mapped_files, 16000, 100, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
-}
-
-/*
- * Define the variables.  Called from _PG_init while preloading.
- */
-void
-pmhash_define_gucs(void)
-{
-	define_start_gucs();
-	define_reload_gucs();
-	define_session_gucs();
 	MarkGUCPrefixReserved("pmhash");
 }

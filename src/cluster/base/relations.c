@@ -11,7 +11,6 @@
 #include "access/relation.h"
 #include "catalog/pg_class.h"
 #include "storage/buf_internals.h"
-#include "storage/bufmgr.h"
 #include "storage/lwlock.h"
 #include "storage/sinval.h"
 

@@ -71,8 +71,7 @@ typedef enum PmhashWorkerResult
 								 * are noted nowhere */
 	PMHASH_WORKER_LEFT_SOME,	/* it has, but not at all that it wanted to look at */
 	PMHASH_WORKER_DONE,
-	PMHASH_WORKER_FOUND_NOTHING,	/* the same, and there is nothing of ours */
-	PMHASH_WORKER_RESULTS
+	PMHASH_WORKER_FOUND_NOTHING /* the same, and there is nothing of ours */
 } PmhashWorkerResult;
 
 /* The rebuild of an invalid index, while it goes on and after it has failed. */
@@ -138,8 +137,7 @@ typedef struct PmhashShared
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
-	pg_atomic_uint64 workers_started;	/* worker.c: ... */
-	pg_atomic_uint64 worker_result[PMHASH_WORKERS];
+	pg_atomic_uint32 worker_result[PMHASH_WORKERS]; /* PmhashWorkerResult of the last one */
 	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */
 	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
 								 * worker of ours, or 0 */

@@ -15,7 +15,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
-#include "utils/memutils.h"
 #include "utils/resowner.h"
 
 #if PG_VERSION_NUM >= 170000

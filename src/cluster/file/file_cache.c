@@ -33,7 +33,6 @@
 
 #include <sys/stat.h>
 
-#include "access/xact.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -42,7 +41,6 @@
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 
 /* Stat calls that the end of a transaction may cost. */

@@ -60,8 +60,6 @@
 
 #include "access/relation.h"
 #include "access/xlog.h"
-#include "catalog/catalog.h"
-#include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 

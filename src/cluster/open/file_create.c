@@ -44,28 +44,6 @@ new_stub(PmhashStub *stub)
 	}
 }
 
-/* The file's name must be as durable as its contents. */
-static void
-sync_name(Relation index, const char *directory)
-{
-	PmhError	error;
-	int			fd;
-
-	memset(&error, 0, sizeof(error));
-	ReserveExternalFD();
-	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fsync(fd) != 0)
-	{
-		error.code = PMH_ERR_IO;
-		error.sys_errno = errno;
-	}
-	if (fd >= 0)
-		close(fd);
-	ReleaseExternalFD();
-	if (error.code != PMH_OK)
-		pmhash_file_error(index, directory, "create", &error);
-}
-
 /*
  * pmh_create, under the create lock: the cleaner lists files under it, so that it
  * never meets one whose header is still being written.  If the process has no
@@ -130,7 +108,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 		pmhash_file_error(index, path, "create", &error);
 	file = pmhash_entry_use_for_build(pmhash_entry_enter(index, table, stub, generation));
 	if (pmh_is_pmem(table))
-		sync_name(index, directory);
+		fsync_fname_ext(directory, true, false, ERROR);	/* the name is as durable as the file */
 	return file;
 }
 

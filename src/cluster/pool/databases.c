@@ -10,7 +10,6 @@
 #include "postgres.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
@@ -18,15 +17,11 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
-#include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/acl.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 

@@ -29,7 +29,6 @@ extern bool pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn g
 
 /* ---- pool_files.c ---- */
 extern uint64 pmhash_device_of_syncfs(void);
-extern bool pmhash_pool_written_back(char *reason);
 extern bool pmhash_pool_sync(void);
 
 /* ---- databases.c ---- */

@@ -270,19 +270,9 @@ pmhash_device_of_syncfs(void)
  * the last call or since the pool was locked?  Then pages of an index file may
  * be gone from the page cache, or may go, and older ones come from the disk.
  * All processes share the postmaster's open file.  It writes everything back first, so
- * ask no more often than checkpoints come.  False with a reason if something has failed.
+ * ask no more often than checkpoints come.  False with errno if something has failed.
  * True says nothing of files that are not on pmhash_device_of_syncfs.
  */
-bool
-pmhash_pool_written_back(char *reason)
-{
-	if (pmhash_pool_sync())
-		return true;
-	return pmhash_fail(reason, "the file system of directory \"%s\" has failed to write something back: %s",
-					   pmhash_pool_path(), strerror(errno));
-}
-
-/* The same, for the start and the stop of the server.  False with errno. */
 bool
 pmhash_pool_sync(void)
 {

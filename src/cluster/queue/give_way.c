@@ -26,7 +26,6 @@
 #include <unistd.h>
 
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "utils/wait_event.h"
 
 #include "cluster/base/tools.h"

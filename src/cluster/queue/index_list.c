@@ -15,7 +15,6 @@
 #include "access/table.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_index.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "pgstat.h"

@@ -184,7 +184,10 @@ pmhash_ask_for_failed_writes(const char *failed)
 	{
 		unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and another asks */
 		asked = pmhash_withdraw_witness(lock_fd);
-		written = asked && pmhash_pool_written_back(reason);
+		written = asked &&
+			(pmhash_pool_sync() ||
+			 pmhash_fail(reason, "the file system of directory \"%s\" has failed to write something back: %s",
+						 pmhash_pool_path(), strerror(errno)));
 		PMH_STOP_POINT("asked_for_failed_writes");
 		if (asked && failed[0] != '\0')
 			distrust(failed);

@@ -31,7 +31,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
 

@@ -43,7 +43,6 @@
 
 #include "cluster/base/control_file.h"
 #include "cluster/pool/pool.h"
-#include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
 

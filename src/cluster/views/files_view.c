@@ -67,6 +67,19 @@ building(const PmhashStandbyRow *state)
 	return psprintf("building (%d %%)", percent);
 }
 
+/* A build or rebuild that has failed, and when it is tried again by the wall clock. */
+static const char *
+failed_state(const char *what, const char *message, int sqlstate, int64 next_try,
+			 bool details)
+{
+	int64		wait = next_try - pmhash_clock_ms();
+	TimestampTz next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
+
+	if (!details)
+		message = psprintf("SQLSTATE %s", unpack_sql_state(sqlstate));
+	return psprintf("%s failed: %s; next try at %s", what, message, timestamptz_to_str(next));
+}
+
 /* Which worker there is not, so that nothing can be built; or nothing to say. */
 static const char *
 what_builds_lack(void)
@@ -88,8 +101,6 @@ standby_index_state(const PmhashStub *stub, bool details)
 {
 	PmhashStandbyRow state;
 	bool		has_place;
-	TimestampTz next;
-	int64		wait;
 
 	if (stub == NULL || (stub->flags & PMHASH_STUB_WAL) != PMHASH_STUB_WAL)
 		return "absent: the index is not logged (storage parameter wal)";
@@ -108,12 +119,7 @@ standby_index_state(const PmhashStub *stub, bool details)
 						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
 		return psprintf("to be built%s", what_builds_lack());
-	wait = state.next_try - pmhash_clock_ms();
-	next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
-	return psprintf("build failed: %s; next try at %s",
-					details ? state.message :
-					psprintf("SQLSTATE %s", unpack_sql_state(state.sqlstate)),
-					timestamptz_to_str(next));
+	return failed_state("build", state.message, state.sqlstate, state.next_try, details);
 }
 
 /*
@@ -165,20 +171,6 @@ pmhash_standby(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(pmhash_files);
 
-/* A rebuild that has failed, and when it is tried again by the wall clock. */
-static const char *
-failed_state(const PmhashRebuild *rebuild, bool details)
-{
-	int64		wait = rebuild->next_try - pmhash_clock_ms();
-	TimestampTz next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
-	const char *what = rebuild->failure;
-
-	if (!details)
-		what = psprintf("SQLSTATE %s", unpack_sql_state(rebuild->sqlstate));
-	return psprintf("rebuild failed: %s; next try at %s", what,
-					timestamptz_to_str(next));
-}
-
 /*
  * Why nothing is done about an invalid index, or nothing to say.  A standby builds a
  * file as soon as a query has missed it.
@@ -219,7 +211,7 @@ index_state(Relation index, const PmhashStub *stub, bool details)
 						why_not_rebuilt(index));
 	if (rebuild.running)
 		return "rebuilding";
-	return failed_state(&rebuild, details);
+	return failed_state("rebuild", rebuild.failure, rebuild.sqlstate, rebuild.next_try, details);
 }
 
 /*

@@ -29,7 +29,6 @@
 #include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -109,41 +108,9 @@ read_catalog(void)
 
 /* ---- its end ---- */
 
-static volatile sig_atomic_t server_stops = false;
-
 /*
- * SIGTERM: the postmaster sends it when the server is shut down, others
- * (pg_terminate_backend) when they want the launcher started afresh.
- */
-static void
-note_termination(int signo, siginfo_t *info, void *context)
-{
-	int			saved_errno = errno;
-
-	if (info->si_pid == PostmasterPid)
-		server_stops = true;
-	ShutdownRequestPending = true;
-	SetLatch(MyLatch);
-	errno = saved_errno;
-}
-
-static void
-catch_termination(void)
-{
-	struct sigaction action;
-
-	memset(&action, 0, sizeof(action));
-	action.sa_sigaction = note_termination;
-	action.sa_flags = SA_SIGINFO | SA_RESTART;
-	sigemptyset(&action.sa_mask);
-	if (sigaction(SIGTERM, &action, NULL) != 0)
-		elog(ERROR, "could not set the handler of SIGTERM: %m");
-}
-
-/*
- * To be called between the launcher's steps, outside transactions.  Ends it
- * without a word if the server is being shut down; an exit code of 1 has the
- * postmaster start it again after RESTART_AFTER.
+ * To be called between the launcher's steps, outside transactions.  An exit code of 1 has the
+ * postmaster start it again after PMHASH_WORKER_RESTART, unless the server is being shut down.
  */
 static void
 launcher_interrupts(void)
@@ -151,7 +118,7 @@ launcher_interrupts(void)
 	Assert(!IsTransactionState());
 	CHECK_FOR_INTERRUPTS();
 	if (ShutdownRequestPending)
-		proc_exit(server_stops ? 0 : 1);
+		proc_exit(1);
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;
@@ -270,7 +237,8 @@ note_ends(void)
 		pfree(worker->handle);
 		worker->handle = NULL;
 		no_start_before = 0;	/* it leaves its slot */
-		result = pmhash_worker_result(&worker->assignment);
+		result = (PmhashWorkerResult)
+			pg_atomic_read_u32(&pmhash_shared->worker_result[worker->assignment.place]);
 		worker->task->empty = result == PMHASH_WORKER_FOUND_NOTHING;
 		if (result == PMHASH_WORKER_DONE || result == PMHASH_WORKER_FOUND_NOTHING)
 			worker->task->tries = 0;
@@ -906,7 +874,7 @@ pmhash_launcher_main(Datum arg)
 	int64		primary_since = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	catch_termination();
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	if (pmhash_shared == NULL)
 		proc_exit(0);

@@ -37,7 +37,6 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/lsyscache.h"
@@ -47,7 +46,6 @@
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/versions.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/open/open.h"
@@ -170,32 +168,19 @@ note_named(Owners *owners, uint64 file_id, bool invalid)
 	named->invalid = invalid && (!found || named->invalid);
 }
 
-/* Say that a stub can't be read, once. */
+/* Say what is the matter with an index, once. */
 static void
-complain_once(Relation index, const char *why)
-{
-	if (!pmhash_first_complaint(RelationGetRelid(index)))
-		return;
-	ereport(LOG,
-			(errmsg("pmhash could not determine which file index \"%s\" has: %s",
-					RelationGetRelationName(index), why),
-			 errdetail("Files that may belong to it are kept."),
-			 errhint("REINDEX INDEX makes a new stub page.")));
-}
-
-/* Say that an index can't be opened, once. */
-static void
-complain_of_catalogs(Oid relid)
+complain_once(Oid relid, const char *why, const char *hint)
 {
 	const char *name = get_rel_name(relid);
 
 	if (!pmhash_first_complaint(relid))
 		return;
 	ereport(LOG,
-			(errmsg("pmhash could not determine which file %s has: its row in pg_index is missing",
-					pmhash_index_label(relid, name ? name : "")),
+			(errmsg("pmhash could not determine which file %s has: %s",
+					pmhash_index_label(relid, name ? name : ""), why),
 			 errdetail("Files that may belong to it are kept."),
-			 errhint("The system catalogs are damaged.")));
+			 errhint("%s", hint)));
 }
 
 /*
@@ -205,17 +190,20 @@ complain_of_catalogs(Oid relid)
 static void
 note_owner(Relation index, Owners *owners)
 {
+	const char *const new_stub = "REINDEX INDEX makes a new stub page.";
+	Oid			relid = RelationGetRelid(index);
 	PmhashStub	stub;
 
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	switch (pmhash_stub_look(index, &stub))
 	{
 		case PMHASH_LOOK_UNREADABLE:
-			complain_once(index, errno != 0 ? strerror(errno) : "its stub page is damaged");
+			complain_once(relid, errno != 0 ? strerror(errno) : "its stub page is damaged",
+						  new_stub);
 			owners->unknown++;
 			return;
 		case PMHASH_LOOK_OTHER:
-			complain_once(index, "its page is no stub page");
+			complain_once(relid, "its page is no stub page", new_stub);
 			owners->unknown++;
 			return;
 		case PMHASH_LOOK_STUB:
@@ -226,7 +214,7 @@ note_owner(Relation index, Owners *owners)
 		case PMHASH_LOOK_EMPTY:	/* dropped */
 			break;
 	}
-	(void) hash_search(owners->known, &RelationGetRelid(index), HASH_ENTER, NULL);
+	(void) hash_search(owners->known, &relid, HASH_ENTER, NULL);
 }
 
 /* The same for an index that is locked.  False if it can't be opened. */
@@ -242,7 +230,8 @@ note_owner_of(Oid relid, Owners *owners)
 		relation_close(index, NoLock);
 	}
 	if (damaged)
-		complain_of_catalogs(relid);
+		complain_once(relid, "its row in pg_index is missing",
+					  "The system catalogs are damaged.");
 	return index != NULL;
 }
 

@@ -148,21 +148,12 @@ refill_forget(void)
 static void
 report_begin(Relation index)
 {
-	const int	column[] = {
-		PROGRESS_CREATEIDX_COMMAND,
-		PROGRESS_CREATEIDX_INDEX_OID,
-		PROGRESS_CREATEIDX_ACCESS_METHOD_OID,
-		PROGRESS_CREATEIDX_PHASE
-	};
-	const int64 value[] = {
-		PROGRESS_CREATEIDX_COMMAND_REINDEX_CONCURRENTLY,
-		refill.index,
-		index->rd_rel->relam,
-		PROGRESS_CREATEIDX_PHASE_WAIT_1
-	};
-
 	pgstat_progress_start_command(PROGRESS_COMMAND_CREATE_INDEX, refill.heap);
-	pgstat_progress_update_multi_param(lengthof(column), column, value);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_COMMAND,
+								 PROGRESS_CREATEIDX_COMMAND_REINDEX_CONCURRENTLY);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_INDEX_OID, refill.index);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_ACCESS_METHOD_OID, index->rd_rel->relam);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_WAIT_1);
 }
 
 /* ---- the steps ---- */

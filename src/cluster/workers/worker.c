@@ -23,17 +23,13 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
-#include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
 #include "cluster/base/versions.h"
-#include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
 #include "cluster/replay/standby_build.h"
 #include "cluster/workers/workers.h"
@@ -92,9 +88,8 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 	Assert(assignment->place >= 0 && assignment->place < PMHASH_WORKERS);
 	Assert(assignment->job < PMHASH_JOBS);
 	assignment->standby = RecoveryInProgress();
-	assignment->number = pg_atomic_add_fetch_u64(&pmhash_shared->workers_started, 1);
-	pg_atomic_write_u64(&pmhash_shared->worker_result[assignment->place],
-						assignment->number * PMHASH_WORKER_RESULTS);
+	pg_atomic_write_u32(&pmhash_shared->worker_result[assignment->place],
+						PMHASH_WORKER_UNFINISHED);
 	StaticAssertStmt(sizeof(*assignment) <= BGW_EXTRALEN, "it is handed over in there");
 	type = type_of_worker(assignment);
 	memset(&worker, 0, sizeof(worker));
@@ -113,31 +108,6 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 	if (started || tell)
 		note_worker_slot(started);
 	return started;
-}
-
-/*
- * What a worker that has ended has said at its end, if it has come to that.  Its place may
- * be that of one of another launcher meanwhile.
- */
-PmhashWorkerResult
-pmhash_worker_result(const PmhashAssignment *assignment)
-{
-	uint64		word = pg_atomic_read_u64(&pmhash_shared->worker_result[assignment->place]);
-
-	Assert(assignment->place >= 0 && assignment->place < PMHASH_WORKERS);
-	return word / PMHASH_WORKER_RESULTS == assignment->number ?
-		(PmhashWorkerResult) (word % PMHASH_WORKER_RESULTS) : PMHASH_WORKER_UNFINISHED;
-}
-
-/* This worker has been through its database. */
-static void
-note_result(const PmhashAssignment *assignment, PmhashWorkerResult result)
-{
-	uint64		word = assignment->number * PMHASH_WORKER_RESULTS;
-
-	Assert(!IsTransactionState());
-	(void) pg_atomic_compare_exchange_u64(&pmhash_shared->worker_result[assignment->place],
-										  &word, word + result);
 }
 
 /* ---- main functions ---- */
@@ -258,12 +228,14 @@ pmhash_worker_main(Datum arg)
 {
 	Oid			database = DatumGetObjectId(arg);
 	PmhashAssignment assignment;
+	PmhashWorkerResult result;
 
 	memcpy(&assignment, MyBgworkerEntry->bgw_extra, sizeof(assignment));
-	note_result(&assignment,
-				assignment.job == PMHASH_JOB_CLEAN ? clean(database) :
-				assignment.job == PMHASH_JOB_SWEEP ? sweep(database) :
-				build(database, &assignment));
+	result = assignment.job == PMHASH_JOB_CLEAN ? clean(database) :
+		assignment.job == PMHASH_JOB_SWEEP ? sweep(database) : build(database, &assignment);
+	Assert(!IsTransactionState());
+	/* (Its place may be that of a worker of another launcher by now, which is no harm.) */
+	pg_atomic_write_u32(&pmhash_shared->worker_result[assignment.place], result);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 

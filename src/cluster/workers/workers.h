@@ -22,13 +22,11 @@ typedef struct PmhashAssignment
 	PmhashJob	job;
 	bool		standby;		/* it was started in recovery */
 	int			place;			/* of its result, in shared memory */
-	uint64		number;			/* of this worker */
 } PmhashAssignment;
 
 extern void pmhash_worker_init(void);
 extern bool pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 								BackgroundWorkerHandle **handle, bool tell);
-extern PmhashWorkerResult pmhash_worker_result(const PmhashAssignment *assignment);
 
 /* ---- launcher.c ---- */
 extern void pmhash_checkpoint_made(void);
