@@ -18,7 +18,10 @@
 
 #include "cluster/cluster.h"
 
-/* ---- guards of what this layer writes to files ---- */
+/*
+ * Guards of what this layer writes to files: every offset and size.  A change of one of them
+ * is another format.  The struct says which version it takes then.
+ */
 
 #define PMHASH_AT(type, field, offset) \
 	StaticAssertDecl(offsetof(type, field) == (offset), #type "." #field " has moved")

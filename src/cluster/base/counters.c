@@ -185,7 +185,6 @@ pmhash_counters_flush(PmhashFile *file)
 {
 	PmhCounts	engine;
 
-	Assert(file->table != NULL);
 	if (pmh_take_counts(file->table, &engine))
 	{
 		pmhash_count(file, PMHASH_SPLITS, engine.splits);

@@ -196,7 +196,6 @@ pmhash_keep_message(char *to, size_t size, const char *message)
 	int			head;
 	int			end;
 
-	Assert(size >= PMHASH_KEPT_MESSAGE);
 	if (length < (int) size)
 	{
 		memcpy(to, message, length + 1);

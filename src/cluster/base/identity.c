@@ -22,7 +22,6 @@ pmhash_engine_env(void)
 {
 	PmhEnv		env;
 
-	Assert(pmhash_shared->instance != 0);
 	memset(&env, 0, sizeof(env));
 	env.locks = pmhash_shared->locks;
 	env.instance = pmhash_shared->instance;

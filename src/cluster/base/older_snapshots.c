@@ -64,7 +64,6 @@ pmhash_snapshot_is_imported(void)
 {
 	ptrdiff_t	number = MyProc - ProcGlobal->allProcs;
 
-	Assert(MyProc != NULL && IsTransactionState());
 	if (importer != NULL && number < MaxBackends)
 		GET_VXID_FROM_PGPROC(importer[number], *MyProc);
 }

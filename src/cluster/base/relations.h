@@ -29,13 +29,21 @@ extern Relation pmhash_open_named(Oid relid);
 extern void pmhash_require_ours(Relation rel);
 extern void pmhash_forget_plans(Oid database, Oid table, bool everywhere);
 
+/*
+ * Is a table a heap?  What reads its pages, or goes by how heap gives TIDs away, asks first.
+ * By its routines, not by the OID of its access method: another one may have the handler
+ * of heap (CREATE ACCESS METHOD ... HANDLER heap_tableam_handler).
+ */
 static inline bool
 pmhash_is_heap_table(Relation table)
 {
 	return table->rd_tableam == GetHeapamTableAmRoutine();
 }
 
-/* ---- users' functions ---- */
+/*
+ * Functions of users, in expressions and predicates of indexes, run as the owner of
+ * the table, as in core (index.c, index_build).
+ */
 
 /* As which user, and with which settings, the caller was. */
 typedef struct PmhashCaller

@@ -166,7 +166,13 @@ extern const char *pmhash_disabled_detail(bool standby);
 extern void pmhash_define_gucs(void);
 extern bool pmhash_directory_allowed(char *reason);
 
-/* ---- locks of keys ---- */
+/*
+ * Locks of keys, for inserts into unique indexes.
+ *
+ * A session that inserts a key which must not be there twice holds its lock from
+ * the look at the entries that are there to its own entry (am/unique.c).  One lock
+ * serves many keys of many files; nothing else takes them.
+ */
 
 StaticAssertDecl((PMHASH_KEY_LOCKS & (PMHASH_KEY_LOCKS - 1)) == 0,
 				 "the lock of a key is found without a division");

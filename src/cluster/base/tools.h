@@ -17,6 +17,15 @@
 
 /* ---- the clock ---- */
 
+/*
+ * GetCurrentTimestamp() is the time of day.  Set back by an hour, it keeps from
+ * happening for that hour whatever is done "so long after the last time"; set
+ * forward, it has everything done at once.  So whatever is timed within a
+ * server life is timed by this clock; the time of day is for people to read.
+ * All processes of a boot see the same clock, so its readings may stand in
+ * shared memory; they mean nothing in a file.
+ */
+
 /* Milliseconds since some moment before this boot's first process; never 0. */
 static inline int64
 pmhash_clock_ms(void)

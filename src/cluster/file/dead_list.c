@@ -220,7 +220,6 @@ find_list(const PmhashFile *file)
 static void
 change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 {
-	Assert(file->file_id != 0);
 	pg_atomic_fetch_add_u64(&list->change, 1);	/* a full barrier, as below */
 	for (int i = 0; i < SETS; i++)
 	{
@@ -654,7 +653,6 @@ pmhash_dead_batch_keep(PmhashDeadBatch *batch)
 {
 	static bool registered = false;
 
-	Assert(batch != NULL && batch->file != NULL);
 	if (!registered)
 		before_shmem_exit(batch_exit, (Datum) 0);
 	registered = true;

@@ -381,7 +381,6 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 	PmhashFile *volatile file = NULL;
 	PmhashEntry *volatile entry = NULL;
 
-	Assert(table != NULL);
 	PG_TRY();
 	{
 		file = make_handle(index, table, stub);

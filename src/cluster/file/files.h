@@ -145,8 +145,6 @@ extern void pmhash_dead_batch_keep(PmhashDeadBatch *batch);
 extern void pmhash_dead_batch_drop(const PmhashFile *file);
 
 /* ---- life_cycle.c ---- */
-
-/* ---- life_cycle.c ---- */
 extern void pmhash_note_drop(Oid relid);
 extern void pmhash_note_database_drop(Oid database);
 extern void pmhash_note_database(Oid database);
@@ -164,15 +162,11 @@ extern void pmhash_files_aborted(int level);
 extern void pmhash_files_over(void);
 extern void pmhash_files_to_parent(int level, SubTransactionId subid,
 								   SubTransactionId parent);
-
-/* ---- life_cycle.c ---- */
 extern void pmhash_session_file_made(const PmhashFile *file, Relation index);
 extern bool pmhash_session_file_of(Relation index, char *path);
 extern void pmhash_unlink(const char *path);
 extern void pmhash_remove_file(const char *path);
 extern void pmhash_session_file_replaced(Oid heap);
-
-/* ---- life_cycle.c ---- */
 extern void pmhash_remove_dropped(Oid database);
 extern void pmhash_note_statement(const Node *statement);
 

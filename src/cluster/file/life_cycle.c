@@ -196,7 +196,6 @@ pmhash_session_file_replaced(Oid heap)
 {
 	ListCell   *lc;
 
-	Assert(OidIsValid(heap));
 	foreach(lc, files)
 	{
 		SessionFile *file = lfirst(lc);
@@ -540,7 +539,6 @@ pmhash_note_drop(Oid relid)
 void
 pmhash_note_database_drop(Oid database)
 {
-	Assert(OidIsValid(database));
 	cleaning_wanted = database;
 }
 

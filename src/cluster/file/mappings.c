@@ -72,7 +72,6 @@ most_mapped(void)
 void
 pmhash_mapping_add(PmhashMappings *all, PmhashMapping *mapping, PmhTable *table)
 {
-	Assert(table != NULL);
 	mapping->table = table;
 	mapping->resting = false;
 	dlist_push_tail(&all->awake, &mapping->order);

@@ -104,7 +104,6 @@ request_flush(XLogRecPtr lsn)
 {
 	uint64		requested = pg_atomic_read_u64(&pmhash_shared->flush_wanted);
 
-	Assert(!XLogRecPtrIsInvalid(lsn));
 	XLogSetAsyncXactLSN(lsn);	/* in case there is no launcher just now */
 	while (requested < lsn)
 	{

@@ -362,36 +362,16 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 }
 
 /*
- * Is a file that we have mapped still there?  Its pages are, for us, but no other process
- * finds it.
- */
-static bool
-mapped_is_there(PmhashFile *file, PmhashTrouble *trouble)
-{
-	if (!pmhash_file_is_gone(file) || !pmhash_pool_is_present())
-		return true;
-	memset(trouble, 0, sizeof(*trouble));
-	strlcpy(trouble->path, file->path, sizeof(trouble->path));
-	trouble->reason = PMHASH_REASON_MISSING;
-	return false;
-}
-
-/*
  * Has the index a usable file?  If not, the trouble.  Maps as little as it can; what
  * is not mapped is looked at, whatever is known of it.
  */
 static bool
 file_is_usable(Relation index, PmhashTrouble *trouble)
 {
-	PmhashEntry *entry;
-
 	if (!make_ready(index, trouble))
 		return false;
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, NULL, trouble))
 		return false;
-	entry = pmhash_entry_find(index, PMHASH_READ);
-	if (entry != NULL && entry->file != NULL)
-		return mapped_is_there(entry->file, trouble);
 	memset(trouble, 0, sizeof(*trouble));
 	return entry_by_stub(index, PMHASH_READ, false, trouble) != NULL;
 }
@@ -420,7 +400,6 @@ is_index_younger(Relation index, Snapshot snapshot)
 {
 	TransactionId xmin = HeapTupleHeaderGetXmin(index->rd_indextuple->t_data);
 
-	Assert(index->rd_indextuple != NULL);
 	return !TransactionIdIsCurrentTransactionId(xmin) &&
 		XidInMVCCSnapshot(xmin, snapshot);
 }

@@ -34,8 +34,6 @@ pg_noreturn extern void pmhash_file_error(Relation index, const char *path,
 extern int	pmhash_detail_of_file(const char *detail, const char *path,
 								  const char *shown);
 extern PmhashReason pmhash_reason_of(const PmhError *error);
-
-/* ---- invalid.c ---- */
 /*
  * Why an index can't be opened: its file is not to be used, now and in future
  * (reason), or something that may pass is in the way (reason NONE, error).

@@ -84,7 +84,6 @@ plan_for_now(PlannerInfo *root, Oid table)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
-	Assert(OidIsValid(table));
 	root->glob->transientPlan = true;
 	if (list_length(planned_for_now) == MOST_TABLES)
 	{

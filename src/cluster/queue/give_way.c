@@ -97,7 +97,6 @@ pmhash_give_way_workers(int wanted)
 {
 	long		processors = sysconf(_SC_NPROCESSORS_ONLN);
 
-	Assert(wanted >= 0);
 	if (!giving_way)
 		return wanted;
 	return Min(wanted, Max((int) Min(processors, INT_MAX) / 2 - 1, 0));

@@ -240,7 +240,6 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 	PmhashRebuild *r;
 	int			pause = 0;
 
-	Assert(sqlstate != 0);
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
 	if (r == NULL)

@@ -74,7 +74,6 @@ pmhash_set_witness(int lock_fd)
 {
 	uint64_t	hint = WITNESS;
 
-	Assert(lock_fd >= 0);
 	(void) fcntl(lock_fd, F_SET_RW_HINT, &hint);
 }
 
@@ -110,7 +109,6 @@ revoke_trust(int lock_fd)
 {
 	uint64_t	hint = REVOKED;
 
-	Assert(lock_fd >= 0);
 	return fcntl(lock_fd, F_SET_RW_HINT, &hint) == 0;
 }
 
@@ -137,7 +135,6 @@ pmhash_withdraw_witness(int lock_fd)
 {
 	uint64_t	hint = 0;
 
-	Assert(lock_fd >= 0);
 	if (fcntl(lock_fd, F_GET_RW_HINT, &hint) != 0)
 		return knows_no_hints(errno);
 	if (hint != WITNESS)

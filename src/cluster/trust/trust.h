@@ -45,8 +45,6 @@ extern void pmhash_continue_without_pool(void);
 
 /* ---- service.c ---- */
 extern void pmhash_pool_ready(void);
-
-/* ---- service.c ---- */
 extern PmhashReason pmhash_service_doubt(void);
 
 /* ---- failed_writes.c ---- */
@@ -54,7 +52,6 @@ extern void pmhash_renew_nonce(void);
 extern bool pmhash_ask_for_failed_file(int fd, const char *path, char *failed);
 extern bool pmhash_ask_for_failed_writes(const char *failed);
 
-/* ---- failed_writes.c ---- */
 /* ms from the start of a server life to its first question */
 #define PMHASH_FIRST_QUESTION	30000
 

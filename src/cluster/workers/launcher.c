@@ -812,7 +812,6 @@ rest(long timeout)
 pg_noreturn static void
 wait_for_another_life(void)
 {
-	Assert(!pmhash_shared->usable);
 	pmhash_set_launcher(NULL);
 	for (;;)
 	{

@@ -69,7 +69,7 @@ type_of_worker(const PmhashAssignment *assignment)
 {
 	return assignment->job == PMHASH_JOB_CLEAN ? "pmhash cleaner" :
 		assignment->job == PMHASH_JOB_SWEEP ? "pmhash standby sweeper" :
-		assignment->standby ? "pmhash standby builder" : "pmhash rebuilder";
+		RecoveryInProgress() ? "pmhash standby builder" : "pmhash rebuilder";
 }
 
 /*
@@ -87,7 +87,6 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 	Assert(OidIsValid(database));
 	Assert(assignment->place >= 0 && assignment->place < PMHASH_WORKERS);
 	Assert(assignment->job < PMHASH_JOBS);
-	assignment->standby = RecoveryInProgress();
 	pg_atomic_write_u32(&pmhash_shared->worker_result[assignment->place],
 						PMHASH_WORKER_UNFINISHED);
 	StaticAssertStmt(sizeof(*assignment) <= BGW_EXTRALEN, "it is handed over in there");
@@ -207,7 +206,7 @@ build(Oid database, const PmhashAssignment *assignment)
 	pmhash_give_way_from_now_on();
 	if (kind == PMHASH_BUILD_PLAIN)
 		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
-	if (assignment->standby)
+	if (RecoveryInProgress())
 		return pmhash_standby_build_database(kind);
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);

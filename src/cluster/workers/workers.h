@@ -20,7 +20,6 @@
 typedef struct PmhashAssignment
 {
 	PmhashJob	job;
-	bool		standby;		/* it was started in recovery */
 	int			place;			/* of its result, in shared memory */
 } PmhashAssignment;
 
@@ -31,16 +30,12 @@ extern bool pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 /* ---- launcher.c ---- */
 extern void pmhash_checkpoint_made(void);
 
-/* ---- launcher.c ---- */
-
 /* ---- orphans.c ---- */
 extern PmhashWorkerResult pmhash_remove_orphans(void);
 extern void pmhash_remove_distrusted(Oid database);
 
 /* ---- rebuild.c ---- */
 extern PmhashWorkerResult pmhash_rebuild_database(PmhashBuildKind kind);
-
-/* ---- rebuild.c ---- */
 extern void pmhash_refill_scanned(void);
 
 #endif							/* PMHASH_WORKERS_H */
