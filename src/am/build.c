@@ -33,7 +33,7 @@
 #include "am/build.h"
 #include "am/unique.h"
 #include "cluster/base/counters.h"
-#include "cluster/queue/give_way.h"
+#include "cluster/queue/queue.h"
 #include "cluster/workers/workers.h"
 #include "engine/stop_point.h"
 

@@ -38,8 +38,8 @@
 
 #include "am/build.h"
 #include "am/fetch.h"
-#include "cluster/base/heap_table.h"
-#include "cluster/queue/give_way.h"
+#include "cluster/base/relations.h"
+#include "cluster/queue/queue.h"
 
 /*
  * The scan of a heap for an index build, a page at a time.

@@ -31,7 +31,7 @@
 #include "utils/rel.h"
 
 #include "am/am.h"
-#include "cluster/base/am_callbacks.h"
+#include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/pool/pool.h"
 #include "engine/stop_point.h"

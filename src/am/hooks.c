@@ -21,9 +21,9 @@
 #include "utils/lsyscache.h"
 
 #include "am/am.h"
-#include "cluster/base/older_snapshots.h"
-#include "cluster/file/life_cycle.h"
-#include "cluster/queue/requests.h"
+#include "cluster/base/shared.h"
+#include "cluster/file/files.h"
+#include "cluster/queue/queue.h"
 #include "cluster/wal/logged.h"
 #include "cluster/workers/workers.h"
 
@@ -170,7 +170,7 @@ pmhash_index_builder_runs(void)
  * The server calls the hook for each object that a statement makes, alters or drops,
  * before the change can be seen.  What is noted is looked at when the statement or the
  * transaction is over; only a new database is looked at here and now, since its files
- * are copied next (new_database.c).
+ * are copied next (life_cycle.c).
  */
 
 static object_access_hook_type previous_hook = NULL;

@@ -29,8 +29,8 @@
 #include "am/keys.h"
 #include "am/scan.h"
 #include "am/unique.h"
-#include "cluster/base/heap_table.h"
-#include "cluster/base/try.h"
+#include "cluster/base/relations.h"
+#include "cluster/base/tools.h"
 #include "cluster/wal/logged.h"
 
 /*

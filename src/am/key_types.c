@@ -30,8 +30,8 @@
 #include "utils/typcache.h"
 
 #include "am/am.h"
-#include "cluster/base/levels.h"
-#include "cluster/queue/index_list.h"
+#include "cluster/base/tools.h"
+#include "cluster/queue/queue.h"
 
 /*
  * The types that keys are made of: elements of arrays, attributes of
@@ -325,7 +325,7 @@ pmhash_range_order_misleads(Oid type)
 /* A relation whose columns have changed; lives in TopTransactionContext. */
 typedef struct Altered
 {
-	int			level;			/* nesting level of the transaction (levels.h) */
+	int			level;			/* nesting level of the transaction (tools.h) */
 	Oid			relid;
 	AttrNumber	attno;			/* 0: a column has come or gone; else this one was
 								 * altered, and had this type */

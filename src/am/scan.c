@@ -28,7 +28,7 @@
 
 #include "am/am.h"
 #include "am/scan.h"
-#include "cluster/base/heap_table.h"
+#include "cluster/base/relations.h"
 #include "engine/sort.h"
 
 /*

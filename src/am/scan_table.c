@@ -30,8 +30,8 @@
 
 #include "am/keys.h"
 #include "am/scan.h"
-#include "cluster/base/heap_table.h"
-#include "cluster/base/try.h"
+#include "cluster/base/relations.h"
+#include "cluster/base/tools.h"
 
 /*
  * The key of the row that a TID leads to, for checks of uniqueness.

@@ -21,8 +21,8 @@
 #include "utils/memutils.h"
 
 #include "am/build.h"
-#include "cluster/queue/give_way.h"
-#include "cluster/server/engine_hooks.h"
+#include "cluster/queue/queue.h"
+#include "cluster/server/server.h"
 #include "engine/sort.h"
 
 /*

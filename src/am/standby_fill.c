@@ -33,11 +33,10 @@
 #include "am/am.h"
 #include "am/build.h"
 #include "am/fetch.h"
-#include "cluster/base/as_owner.h"
-#include "cluster/base/clock.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/heap_table.h"
-#include "cluster/queue/give_way.h"
+#include "cluster/base/control_file.h"
+#include "cluster/base/relations.h"
+#include "cluster/base/tools.h"
+#include "cluster/queue/queue.h"
 #include "cluster/replay/replay.h"
 
 /*

@@ -15,9 +15,8 @@
 #include "utils/inval.h"
 
 #include "am/am.h"
-#include "cluster/base/try.h"
-#include "cluster/file/file_cache.h"
-#include "cluster/file/life_cycle.h"
+#include "cluster/base/tools.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/wal/logged.h"
 

@@ -20,8 +20,8 @@
 
 #include "am/scan.h"
 #include "am/unique.h"
-#include "cluster/base/heap_table.h"
-#include "cluster/base/key_lock.h"
+#include "cluster/base/relations.h"
+#include "cluster/base/shared.h"
 #include "cluster/wal/logged.h"
 
 /*
@@ -29,7 +29,7 @@
  *
  * btree looks for equal keys and inserts under the write lock of one page, and
  * so two inserters of a key cannot miss each other.  Here the lock of the key
- * (key_lock.h) guards a look at the index and the insertion, and nothing else:
+ * (shared.h) guards a look at the index and the insertion, and nothing else:
  * the rows are visited without it, as functions of users may run and pages may
  * have to be read for that.  So it takes two steps, again and again:
  *

@@ -31,7 +31,7 @@
 
 #include "am/am.h"
 #include "am/keys.h"
-#include "cluster/base/heap_table.h"
+#include "cluster/base/relations.h"
 #include "cluster/wal/logged.h"
 
 /* Rest, as cost-based delay wants it, and look at interrupts. */

@@ -80,10 +80,8 @@
 #include "am/am.h"
 #include "am/fetch.h"
 #include "am/keys.h"
-#include "cluster/base/am_callbacks.h"
-#include "cluster/base/as_owner.h"
-#include "cluster/base/heap_table.h"
-#include "cluster/server/engine_hooks.h"
+#include "cluster/base/relations.h"
+#include "cluster/server/server.h"
 #include "engine/stop_point.h"
 
 /*

@@ -111,7 +111,7 @@ typedef enum PmhashReason
 
 /* ---- init.c ---- */
 
-/* Fills the file of an index while others insert into it; see refill.c. */
+/* Fills the file of an index while others insert into it; see rebuild.c. */
 typedef void (*PmhashFillFunction) (Relation heap, Relation index,
 									struct IndexInfo *indexInfo,
 									PmhashFile *file);
@@ -270,17 +270,16 @@ pg_noreturn extern void pmhash_standby_engine_error(const PmhashFile *file,
 extern void pmhash_insert_failed(Relation index, PmhashFile *file,
 								 PmhResult result);
 
-/* ---- buffer_lookup.c ---- */
+/* ---- relations.c ---- */
 
-/* The shared buffer that has a block of a main fork just now, or InvalidBuffer. */
 extern Buffer pmhash_buffer_of(PmhashNode node, BlockNumber block);
 
-/* ---- file_error.c ---- */
+/* ---- invalid.c ---- */
 
 /* What to do about an invalid index: an errhint. */
 extern const char *pmhash_rebuild_hint(Relation index);
 
-/* ---- may_see.c ---- */
+/* ---- databases.c ---- */
 
 /*
  * May this user see where the index's file is, and what may reveal its rows?  NULL,
@@ -339,24 +338,12 @@ extern bool pmhash_any_queue(const PmhashFile *file);
 
 #define PMHASH_DEAD_MAX		4096	/* entries at most per call */
 
-/*
- * Remove entries, read under removal epoch 'epoch', whose tuples are dead to
- * all, once the WAL that made them so is on disk: as soon as it is flushed up
- * to lsn, which no heap page of theirs was past when it was judged
- * (InvalidXLogRecPtr: not known).
- */
 extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 								XLogRecPtr lsn, const PmhEntry *entries, int n);
-
-/* Remove those that have waited for that, if it is flushed by now. */
 extern void pmhash_dead_entries_settle(Relation index, PmhashFile *file);
 
 /* ---- dead_list.c ---- */
 
-/*
- * Is the row at a TID known to be dead to all, as a visit of it would find just now?
- * Is any row of the file known to be so?
- */
 extern bool pmhash_known_dead(const PmhashFile *file, uint64 value);
 extern size_t pmhash_drop_known_dead(const PmhashFile *file, uint64 *value, size_t n);
 extern bool pmhash_any_known_dead(const PmhashFile *file);

@@ -32,7 +32,7 @@
 #include "utils/snapmgr.h"
 #include "utils/spccache.h"
 
-#include "cluster/base/heap_table.h"
+#include "cluster/base/relations.h"
 #include "join/join.h"
 
 /*

@@ -19,8 +19,6 @@
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/identity.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"

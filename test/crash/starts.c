@@ -4,7 +4,7 @@
  *	  Lives of a server and its pool, at random: what a start decides is tried
  *	  with every history that leads there.
  *
- * startup.c, shared.c, first_use.c, distrust.c, service.c, pool_start.c, trust.c, durable.c,
+ * startup.c, shared.c, failed_writes.c, service.c, pool_start.c, trust.c, durable.c and
  * undo_journal.c are compiled as they are and work on files in a scratch
  * directory.  What stands in for PostgreSQL is as little as it takes: pg_control as a
  * file, WAL as two numbers, rows with the LSN of their WAL.  A postmaster is a process,
@@ -57,18 +57,12 @@
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/counters.h"
-#include "cluster/base/gucs.h"
-#include "cluster/base/identity.h"
-#include "cluster/base/older_snapshots.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/wait_events.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
-#include "cluster/file/dead_list.h"
-#include "cluster/file/file_cache.h"
+#include "cluster/file/files.h"
 #include "cluster/pool/pool.h"
-#include "cluster/server/engine_hooks.h"
-#include "cluster/server/startup.h"
-#include "cluster/trust/standby_lose.h"
+#include "cluster/server/server.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/layout.h"
@@ -80,8 +74,8 @@
 
 /* The calls that can fail, and how. */
 #define CALLS(X) \
-	X(open) X(pread) X(pwrite) X(fsync) X(syncfs) X(ftruncate) X(rename) X(renameat2) \
-	X(unlink) X(posix_fallocate) X(fcntl) X(stat) X(lstat) X(fstat) X(fstatfs) X(uname) X(statx) \
+	X(open) X(pread) X(pwrite) X(fsync) X(syncfs) \
+	X(unlink) X(posix_fallocate) X(fcntl) X(stat) X(fstat) X(fstatfs) X(uname) X(statx) \
 	X(access) X(opendir) X(readdir) X(flock) X(pmem_map_file)
 
 #define NUMBER_OF(name) CALL_##name,
@@ -314,12 +308,8 @@ __wrap_fcntl(int fd, int command, void *p)
 WRAP(int, uname, -1, (struct utsname *u), (u))
 WRAP(ssize_t, pread, -1, (int fd, void *b, size_t n, off_t o), (fd, b, n, o))
 WRAP(ssize_t, pwrite, -1, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
-WRAP(int, ftruncate, -1, (int fd, off_t n), (fd, n))
-WRAP(int, rename, -1, (const char *a, const char *b), (a, b))
-WRAP(int, renameat2, -1, (int d, const char *a, int e, const char *b, unsigned f), (d, a, e, b, f))
 WRAP(int, unlink, -1, (const char *p), (p))
 WRAP(int, posix_fallocate, fail_errno, (int fd, off_t o, off_t n), (fd, o, n))
-WRAP(int, lstat, -1, (const char *p, struct stat *st), (p, st))
 WRAP(int, fstat, -1, (int fd, struct stat *st), (fd, st))
 WRAP(int, statx, -1, (int d, const char *p, int f, unsigned m, struct statx *st), (d, p, f, m, st))
 WRAP(int, access, -1, (const char *p, int mode), (p, mode))
@@ -398,6 +388,27 @@ LWLockAcquire(LWLock *lock, LWLockMode mode)
 void
 LWLockRelease(LWLock *lock)
 {
+}
+
+bool
+LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
+{
+	return true;
+}
+
+/* No launcher is there, and nothing that uses an index asks in its stead. */
+bool		pmhash_has_launcher = true;
+volatile sig_atomic_t InterruptPending;
+
+void
+ProcessInterrupts(void)
+{
+}
+
+XLogRecPtr
+GetRedoRecPtr(void)
+{
+	return InvalidXLogRecPtr;
 }
 
 void

@@ -1,16 +1,120 @@
 /*-------------------------------------------------------------------------
  *
  * control_file.h
- *	  The control file of the pool: <pool>/control, rewritten whole.
+ *	  The control file of the pool, <pool>/control, and what else is in small files; what the
+ *	  files of the pool are called.
+ *
+ * Include postgres.h first.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef PMHASH_CONTROL_FILE_H
 #define PMHASH_CONTROL_FILE_H
 
-#include "cluster/base/data_directory.h"
-#include "cluster/base/format.h"
+#include <dirent.h>
+#include <inttypes.h>
+
+#include "catalog/pg_control.h"
+
 #include "cluster/cluster.h"
+
+/*
+ * Guards of what this layer writes to files: every offset and size.  A change of one of them
+ * is another format.  The struct says which version it takes then.
+ */
+
+#define PMHASH_AT(type, field, offset) \
+	StaticAssertDecl(offsetof(type, field) == (offset), #type "." #field " has moved")
+#define PMHASH_SIZE(type, size) \
+	StaticAssertDecl(sizeof(type) == (size), #type " has another size")
+
+/* ---- durable.c ---- */
+
+/* a reason that a function returning false leaves, for a message: bytes */
+#define PMHASH_REASON_SIZE	512
+
+#define PMHASH_SMALL_FILE	512	/* bytes: no file of durable.c is longer */
+
+extern bool pmhash_fail(char *reason, const char *format,...) pg_attribute_printf(2, 3);
+extern ssize_t pmhash_read_small(const char *path, void *data, size_t size);
+extern struct dirent *pmhash_next_name(DIR *dir, bool *ok);
+extern bool pmhash_replace_durably(const char *directory, const char *name,
+								   const void *data, size_t size, char *reason);
+extern bool pmhash_remove_durably(const char *directory, const char *name,
+								  size_t size, char *reason);
+
+/* ---- kept messages ---- */
+
+#define PMHASH_KEPT_MESSAGE		160 /* bytes, with the zero at the end */
+
+extern void pmhash_keep_message(char *to, size_t size, const char *message);
+
+/* ---- pool_names.c ---- */
+
+/* how 64-bit ids look in file names and messages */
+#define PMHASH_ID_FORMAT	"%016" PRIx64
+
+extern bool pmhash_pool_is_default(void);
+extern void pmhash_set_pool_path(void);
+extern const char *pmhash_pool_path(void);
+extern void pmhash_database_path(char *path, Oid database);
+extern void pmhash_file_path(char *path, Oid database, uint64 file_id);
+extern void pmhash_journal_path(char *path);
+extern bool pmhash_parse_file_name(const char *name, uint64 *file_id);
+extern bool pmhash_parse_database_name(const char *name, Oid *database);
+
+/* ---- what the data directory says ---- */
+
+#define PMHASH_NONCE_SIZE		16
+
+/*
+ * Token of trust: <data directory>/pmhash.nonce.  It is there only if all that
+ * the server has done since it was written was done with the pool whose control
+ * file has the same nonce: a start that can't use the pool removes it, unless
+ * the server life before has ended in order and 'checkpoint' is still
+ * pg_control's.
+ */
+#define PMHASH_TOKEN_MAGIC		UINT64CONST(0x4e454b4f54484d50)
+
+typedef struct PmhashToken
+{
+	uint64		magic;
+	uint8		nonce[PMHASH_NONCE_SIZE];
+	uint64		checkpoint;		/* at the end in order of the life that wrote it,
+								 * if nothing is left to be undone; else 0 */
+	uint32		reserved;
+	uint32		crc;			/* CRC-32C of all before */
+} PmhashToken;
+
+/* Guards: another layout is another PMHASH_TOKEN_MAGIC. */
+PMHASH_AT(PmhashToken, magic, 0);
+PMHASH_AT(PmhashToken, nonce, 8);
+PMHASH_AT(PmhashToken, checkpoint, 24);
+PMHASH_AT(PmhashToken, reserved, 32);
+PMHASH_AT(PmhashToken, crc, 36);
+PMHASH_SIZE(PmhashToken, 40);
+
+/* What a start finds in the data directory. */
+typedef struct PmhashServerState
+{
+	ControlFileData control;
+	bool		restored;		/* a backup is being recovered */
+	bool		standby;		/* a standby is being started */
+	bool		has_token;
+	PmhashToken token;
+} PmhashServerState;
+
+extern bool pmhash_read_pg_control(ControlFileData *data, char *reason);
+extern int64 pmhash_postmaster_opts_mtime(void);
+extern bool pmhash_start_calls_syncfs(void);
+extern bool pmhash_starts_standby(void);
+extern bool pmhash_read_server_state(PmhashServerState *server, char *reason);
+extern bool pmhash_write_token(const uint8 *nonce, uint64 checkpoint, char *reason);
+extern bool pmhash_read_token(PmhashToken *token);
+extern bool pmhash_remove_token(char *reason);
+extern bool pmhash_has_ended_token(const PmhashServerState *server);
+
+/* ---- the control file ---- */
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
 #define PMHASH_POOL_VERSION		5

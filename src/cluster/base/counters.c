@@ -67,7 +67,7 @@ typedef struct Sums
 } Sums;
 
 static Sums *sums = NULL;		/* NULL unless preloaded */
-static HTAB *rows = NULL;		/* NULL too if there are to be none */
+static HTAB *rows = NULL;		/* the same */
 
 /* ---- shared memory ---- */
 
@@ -86,6 +86,7 @@ pmhash_counters_init(void)
 	HASHCTL		ctl;
 	bool		found;
 
+	Assert(!IsUnderPostmaster);
 	sums = ShmemInitStruct("pmhash counters", sizeof(Sums), &found);
 	sums->since = GetCurrentTimestamp();
 	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
@@ -93,14 +94,11 @@ pmhash_counters_init(void)
 	pg_atomic_init_u64(&sums->lock_waits, 0);
 	pg_atomic_init_u64(&sums->not_tracked, 0);
 
-	rows = NULL;
-	if (pmhash_tracked_indexes == 0)
-		return;
 	memset(&ctl, 0, sizeof(ctl));
 	ctl.keysize = sizeof(RowKey);
 	ctl.entrysize = sizeof(Row);
-	rows = pmhash_shared_hash("pmhash counters of indexes", pmhash_tracked_indexes,
-							  &ctl, HASH_ELEM | HASH_BLOBS);
+	rows = pmhash_shared_hash("pmhash counters of indexes",
+							  Max(pmhash_tracked_indexes, 1), &ctl, HASH_ELEM | HASH_BLOBS);
 }
 
 /* The row of an index, or NULL.  Under the lock. */
@@ -109,13 +107,15 @@ find_row(Oid database, Oid index)
 {
 	RowKey		key = {database, index};
 
-	return rows == NULL ? NULL : hash_search(rows, &key, HASH_FIND, NULL);
+	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_COUNTERS_LOCK)));
+	return hash_search(rows, &key, HASH_FIND, NULL);
 }
 
 /* Is there no room for one more?  Under the lock. */
 static bool
 rows_are_full(void)
 {
+	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_COUNTERS_LOCK)));
 	return hash_get_num_entries(rows) >= pmhash_tracked_indexes;
 }
 
@@ -127,7 +127,8 @@ make_row(Oid database, Oid index)
 	bool		found;
 	Row		   *row = find_row(database, index);
 
-	if (row != NULL || rows == NULL || rows_are_full())
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE));
+	if (row != NULL || rows_are_full())
 		return row;
 	row = hash_search(rows, &key, HASH_ENTER_NULL, &found);
 	if (row == NULL)
@@ -152,12 +153,13 @@ add_to(pg_atomic_uint64 *n, const PmhashCounts *counts, uint32 bits)
 	}
 }
 
-/* Add to the row of an index of this database.  There are rows.  Raises no error. */
+/* Add to the sums, and to the row of an index of this database.  Raises no error. */
 static void
-add_to_row(Oid index, const PmhashCounts *counts, uint32 bits)
+add_counts(Oid index, const PmhashCounts *counts, uint32 bits)
 {
 	Row		   *row;
 
+	add_to(sums->n, counts, bits);
 	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
 	row = find_row(MyDatabaseId, index);
 	if (unlikely(row == NULL) && !rows_are_full())
@@ -171,17 +173,6 @@ add_to_row(Oid index, const PmhashCounts *counts, uint32 bits)
 	else
 		pg_atomic_fetch_add_u64(&sums->not_tracked, 1);
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
-}
-
-/* Add to the sums, and to the row of the index.  Raises no error. */
-static void
-add_counts(Oid index, const PmhashCounts *counts, uint32 bits)
-{
-	add_to(sums->n, counts, bits);
-	if (rows != NULL)
-		add_to_row(index, counts, bits);
-	else
-		pg_atomic_fetch_add_u64(&sums->not_tracked, 1);
 }
 
 /*
@@ -213,6 +204,7 @@ pmhash_counters_add(Oid index, PmhashCounter counter, uint64 n)
 {
 	PmhashCounts counts = {{0}};
 
+	Assert(counter < PMHASH_NCOUNTERS);
 	if (sums == NULL)
 		return;
 	counts.n[counter] = n;
@@ -279,7 +271,7 @@ pmhash_counters_server(PmhashServerCounters *server)
 	read_counts(sums->n, &server->counts);
 	server->lock_waits = pg_atomic_read_u64(&sums->lock_waits);
 	server->not_tracked = pg_atomic_read_u64(&sums->not_tracked);
-	server->rows = rows == NULL ? 0 : hash_get_num_entries(rows);
+	server->rows = hash_get_num_entries(rows);
 	server->most_rows = pmhash_tracked_indexes;
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
 }
@@ -289,6 +281,7 @@ pmhash_counters_server(PmhashServerCounters *server)
 static void
 clear_row(Row *row, TimestampTz now)
 {
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE));
 	row->since = now;
 	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
 		pg_atomic_write_u64(&row->n[i], 0);

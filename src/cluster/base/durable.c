@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * durable.c
- *	  Small files that are replaced as a whole and durably, without ereport
- *	  and, once they are there, without needing new space.
+ *	  Small files that are written as a whole and durably, without ereport
+ *	  and, once they are there, without needing new space; reasons of failures, as
+ *	  they are kept for views and other messages.
  *
  * The control file of the pool and the token in the data directory must be
  * written when the disk is full: what a start decides is of no use if it cannot
- * be kept.  So each of them has a twin with ".tmp" at the end of its name, which
- * has its space already.  What is new goes into the twin; then the two change
- * names (RENAME_EXCHANGE), and the old contents are the twin's.  No reader ever
- * reads a twin.
+ * be kept.  So they are overwritten in place, as the server does with pg_control
+ * (controldata_utils.c, update_controlfile), and are smaller than what a disk stores
+ * as a whole.  Where it does not, as on persistent memory, a loss of power at that
+ * moment leaves a wrong checksum, and nothing is trusted.
  *
  * They have the mode of the server's own files: a backup of the data directory may
  * be made by a member of a group that may read all of it (initdb -g), and fails at
@@ -23,14 +24,12 @@
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/file_perm.h"
+#include "mb/pg_wchar.h"
 
-#include "cluster/base/durable.h"
-#include "cluster/base/kept_message.h"
+#include "cluster/base/control_file.h"
 
 #define WHOLE_REASON	(4 * MAXPGPATH) /* bytes: two paths and more */
 
@@ -102,31 +101,19 @@ fsync_directory(const char *path)
 	return ok;
 }
 
-/* Write data to an open file, cut it to that length, and sync it. */
+/* Write the first bytes of a file in place, and sync it.  flags: of open.  False with errno. */
 static bool
-fill(int fd, const void *data, size_t size)
+write_in_place(const char *path, int flags, const void *data, size_t size)
 {
-	struct stat st;
-
-	errno = ENOSPC;				/* what a short write means */
-	if (pwrite(fd, data, size, 0) != (ssize_t) size || fstat(fd, &st) != 0)
-		return false;
-	if (st.st_size > (off_t) size && ftruncate(fd, (off_t) size) != 0)
-		return false;
-	return fsync(fd) == 0;
-}
-
-/* Fill the twin, in the space that it has.  False with errno. */
-static bool
-fill_twin(const char *twin, const void *data, size_t size)
-{
-	int			fd = open(twin, O_WRONLY | O_CREAT | O_CLOEXEC, pg_file_create_mode);
+	int			fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | flags, pg_file_create_mode);
 	bool		ok;
 	int			save_errno;
 
+	Assert(size <= PMHASH_SMALL_FILE);
 	if (fd < 0)
 		return false;
-	ok = fill(fd, data, size);
+	errno = ENOSPC;				/* what a short write means */
+	ok = pwrite(fd, data, size, 0) == (ssize_t) size && fsync(fd) == 0;
 	save_errno = errno;
 	close(fd);
 	errno = save_errno;
@@ -134,95 +121,26 @@ fill_twin(const char *twin, const void *data, size_t size)
 }
 
 /*
- * Give a file a twin that has its space.  If there is no room for it now, the
- * next write needs some: nothing is lost by that.
- */
-static void
-make_twin(const char *twin, size_t size)
-{
-	int			fd = open(twin, O_WRONLY | O_CREAT | O_CLOEXEC, pg_file_create_mode);
-
-	if (fd < 0)
-		return;
-	(void) posix_fallocate(fd, 0, (off_t) size);
-	close(fd);
-}
-
-/* Exchange twin and file.  False with errno. */
-static bool
-change_places(const char *twin, const char *path, size_t size)
-{
-	struct stat st;
-
-	/* Not with a directory or the like: that would stand in for the twin. */
-	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
-		renameat2(AT_FDCWD, twin, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
-		return true;
-
-	/* There was no file yet, or the file system can't exchange names. */
-	if (rename(twin, path) != 0)
-		return false;
-	make_twin(twin, size);
-	return true;
-}
-
-/*
- * Replace directory/name by data: all or nothing, and durable (the sequence is
- * that of durable_rename in fd.c, which may ereport).  False with a reason if
- * that fails; then the file has its old or its new contents.
+ * Replace what directory/name says by data: all or nothing, and durable.  False with a
+ * reason if that fails; then the file has its old or its new contents.
  */
 bool
 pmhash_replace_durably(const char *directory, const char *name, const void *data,
 					   size_t size, char *reason)
 {
 	char		path[MAXPGPATH];
-	char		twin[MAXPGPATH];
 
 	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
-	snprintf(twin, MAXPGPATH, "%s/%s.tmp", directory, name);
-	if (!fill_twin(twin, data, size) ||
-		!change_places(twin, path, size) ||
-		!fsync_directory(directory))
+	if (!write_in_place(path, O_CREAT, data, size) || !fsync_directory(directory))
 		return pmhash_fail(reason, "could not write file \"%s\": %s", path,
 						   strerror(errno));
 	return true;
 }
 
 /*
- * Make an open file of that size worthless where it stands: empty, or if that
- * can't be, all zeros.
- */
-static bool
-spoil(int fd, size_t size)
-{
-	char		zeros[PMHASH_SMALL_FILE] = {0};
-
-	return (ftruncate(fd, 0) == 0 ||
-			pwrite(fd, zeros, size, 0) == (ssize_t) size) &&
-		fsync(fd) == 0;
-}
-
-/* The same by name.  False with errno. */
-static bool
-spoil_durably(const char *path, size_t size)
-{
-	int			fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool		ok;
-	int			save_errno;
-
-	if (fd < 0)
-		return false;
-	ok = spoil(fd, size);
-	save_errno = errno;
-	close(fd);
-	errno = save_errno;
-	return ok;
-}
-
-/*
  * Make away with directory/name, a file of that size (PMHASH_SMALL_FILE at the
- * most), durably: what it said is said no more.  It is spoiled where it stands,
- * which needs the file only, and removed, which needs the directory only; one of
+ * most), durably: what it said is said no more.  It becomes all zeros where it stands,
+ * which needs the file only, and is removed, which needs the directory only; one of
  * both is enough, and neither needs space.  False with a reason if it may still
  * be there, or be there again after a crash of the operating system.
  */
@@ -230,14 +148,63 @@ bool
 pmhash_remove_durably(const char *directory, const char *name, size_t size,
 					  char *reason)
 {
+	const char	zeros[PMHASH_SMALL_FILE] = {0};
 	char		path[MAXPGPATH];
 	bool		spoiled;
 
 	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
-	spoiled = spoil_durably(path, size);
+	spoiled = write_in_place(path, 0, zeros, size);
 	if (((unlink(path) == 0 || errno == ENOENT) && fsync_directory(directory)) ||
 		spoiled)
 		return true;
 	return pmhash_fail(reason, "could not remove file \"%s\": %s", path,
 					   strerror(errno));
+}
+
+/* ==== kept messages ==== */
+
+#define GAP		"..."
+#define HEAD	48				/* bytes kept of the beginning, if there is a gap */
+#define TAIL(size)	((int) (size) - HEAD - (int) sizeof(GAP))
+
+StaticAssertDecl(TAIL(PMHASH_KEPT_MESSAGE) > HEAD, "most of it is the end");
+
+/*
+ * How many of the first limit bytes are whole characters.  A process that is in no
+ * database (replay, the launcher) goes by SQL_ASCII, where each byte is one, and who
+ * reads the message is in one: what it has besides ASCII, a path, is in UTF-8 as a rule.
+ */
+static int
+whole_characters(const char *message, int length, int limit)
+{
+	int			encoding = GetDatabaseEncoding();
+
+	return pg_encoding_mbcliplen(encoding == PG_SQL_ASCII ? PG_UTF8 : encoding,
+								 message, length, limit);
+}
+
+/*
+ * Copy a message, in the encoding of the database, to a buffer of so many bytes, at
+ * least PMHASH_KEPT_MESSAGE.  One that is too long loses its middle, in whole
+ * characters: what is long is a path as a rule, or a value, and why it failed comes
+ * after that ("could not create file \"...\": Permission denied").  Raises nothing.
+ */
+void
+pmhash_keep_message(char *to, size_t size, const char *message)
+{
+	int			length = (int) strlen(message);
+	int			head;
+	int			end;
+
+	if (length < (int) size)
+	{
+		memcpy(to, message, length + 1);
+		return;
+	}
+	head = whole_characters(message, length, HEAD);
+
+	/* it goes back to the beginning of a character, so it stays within TAIL bytes */
+	end = whole_characters(message, length,
+						   length - TAIL(size) + MAX_MULTIBYTE_CHAR_LEN - 1);
+	snprintf(to, size, "%.*s" GAP "%s", head, message, message + end);
 }

@@ -18,8 +18,8 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "cluster/base/durable.h"
-#include "cluster/base/gucs.h"
+#include "cluster/base/control_file.h"
+#include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 
 char	   *pmhash_directory = NULL;
@@ -46,16 +46,6 @@ check_lock_stripes(int *newval, void **extra, GucSource source)
 		return false;
 	}
 	return true;
-}
-
-/* Is path the directory, or below it?  Both without symbolic links. */
-static bool
-is_below(const char *path, const char *directory)
-{
-	size_t		length = strlen(directory);
-
-	return strncmp(path, directory, length) == 0 &&
-		(path[length] == '\0' || path[length] == '/');
 }
 
 /*
@@ -88,17 +78,22 @@ pmhash_directory_allowed(char *reason)
 		if (realpath(parent, pool) == NULL)
 			return true;
 	}
-	if (realpath(DataDir, data) == NULL || !is_below(pool, data))
+	if (realpath(DataDir, data) == NULL || !path_is_prefix_of_path(data, pool))
 		return true;
 	return pmhash_fail(reason,
 					   "\"pmhash.directory\" is inside the data directory: \"%s\"",
 					   pmhash_directory);
 }
 
-/* Those that stand when the server starts. */
-static void
-define_start_gucs(void)
+/*
+ * Define the variables.  Called from _PG_init while preloading.
+ */
+void
+pmhash_define_gucs(void)
 {
+	Assert(process_shared_preload_libraries_in_progress);
+
+	/* those that stand when the server starts */
 	DefineCustomStringVariable("pmhash.directory",
 							   "Sets the directory of pmhash index files.",
 							   "An empty string means the data directory's path with \".pmhash\" appended.",
@@ -129,12 +124,8 @@ define_start_gucs(void)
 							&pmhash_warm_up, -1, -1, INT_MAX,
 							PGC_POSTMASTER, GUC_UNIT_MB,
 							NULL, NULL, NULL);
-}
 
-/* Those that a reload changes. */
-static void
-define_reload_gucs(void)
-{
+	/* those that a reload changes */
 	DefineCustomIntVariable("pmhash.cleaner_naptime",
 							"Sets the time between searches for pmhash index files that no index owns.",
 							"Files of dropped and rebuilt indexes are removed at once; this is for what crashes and prepared transactions leave.",
@@ -153,12 +144,8 @@ define_reload_gucs(void)
 							 &pmhash_wal, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
-}
 
-/* Those of a session. */
-static void
-define_session_gucs(void)
-{
+	/* those of a session */
 	DefineCustomBoolVariable("pmhash.group_insert",
 							 "Inserts index entries of long statements in groups.",
 							 NULL,
@@ -189,16 +176,5 @@ define_session_gucs(void)
 							&pmhash_mapped_files, 16000, 100, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
-}
-
-/*
- * Define the variables.  Called from _PG_init while preloading.
- */
-void
-pmhash_define_gucs(void)
-{
-	define_start_gucs();
-	define_reload_gucs();
-	define_session_gucs();
 	MarkGUCPrefixReserved("pmhash");
 }

@@ -13,7 +13,6 @@
 #include "utils/timestamp.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/identity.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 
@@ -75,6 +74,7 @@ pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
 {
 	const PmhashControl *control = &pmhash_shared->control;
 
+	Assert(IsTransactionState() && file_id != 0);
 	memset(id, 0, sizeof(*id));
 	id->version = PMHASH_IDENTITY_VERSION;
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)

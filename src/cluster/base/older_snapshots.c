@@ -17,13 +17,14 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
 
-#include "cluster/base/older_snapshots.h"
+#include "cluster/base/shared.h"
 
 /*
  * VACUUM and concurrent builds of other indexes do not read the index, but functions
@@ -51,6 +52,7 @@ pmhash_imports_init(void)
 {
 	bool		found;
 
+	Assert(!IsUnderPostmaster);
 	importer = ShmemInitStruct("pmhash imports", pmhash_imports_size(), &found);
 	for (int i = 0; i < MaxBackends; i++)
 		SetInvalidVirtualTransactionId(importer[i]);

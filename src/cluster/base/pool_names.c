@@ -9,7 +9,7 @@
 
 #include "miscadmin.h"
 
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/cluster.h"
 
 static char pool_path[MAXPGPATH];
@@ -32,6 +32,7 @@ pmhash_database_path(char *path, Oid database)
 void
 pmhash_file_path(char *path, Oid database, uint64 file_id)
 {
+	Assert(file_id != 0);
 	snprintf(path, MAXPGPATH, "%s/%u/" PMHASH_ID_FORMAT ".pmh",
 			 pool_path, database, file_id);
 }

@@ -39,6 +39,8 @@ pmhash_disable(const char *reason)
 {
 	bool		said;
 
+	Assert(reason[0] != '\0');
+	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_POOL_LOCK)));
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	said = !pmhash_shared->usable;
 	if (!said)

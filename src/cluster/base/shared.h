@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * shared.h
- *	  What the processes of a server share.
+ *	  What the processes of a server share, and what is set up with it; identity of files.
+ *
+ * Include postgres.h first.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,15 +16,13 @@
 #include "storage/spin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/kept_message.h"
+#include "cluster/cluster.h"
 #include "engine/table.h"
 
 #define PMHASH_MAX_REQUESTS		32
 #ifndef PMHASH_MAX_REBUILDS		/* fewer in tests with stop points */
 #define PMHASH_MAX_REBUILDS		1024
 #endif
-#define PMHASH_CROWDED			16
 #define PMHASH_LONGEST_PAUSE	300		/* s, between tries to build a file (pmhash_pause) */
 #define PMHASH_MAX_COMPLAINTS	64
 #define PMHASH_REMOVAL_EPOCHS	256
@@ -67,11 +67,11 @@ typedef enum PmhashJob
 /* How a worker has ended. */
 typedef enum PmhashWorkerResult
 {
-	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database */
+	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database, or its failures
+								 * are noted nowhere */
 	PMHASH_WORKER_LEFT_SOME,	/* it has, but not at all that it wanted to look at */
 	PMHASH_WORKER_DONE,
-	PMHASH_WORKER_FOUND_NOTHING,	/* the same, and there is nothing of ours */
-	PMHASH_WORKER_RESULTS
+	PMHASH_WORKER_FOUND_NOTHING /* the same, and there is nothing of ours */
 } PmhashWorkerResult;
 
 /* The rebuild of an invalid index, while it goes on and after it has failed. */
@@ -87,13 +87,6 @@ typedef struct PmhashRebuild
 	int64		next_try;		/* pmhash_clock_ms */
 	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
-
-/* A database with more failed rebuilds than there are rows. */
-typedef struct PmhashCrowded
-{
-	Oid			database;
-	int64		until;			/* pmhash_clock_ms: the others of it are not tried */
-} PmhashCrowded;
 
 /* An index that a worker has complained about in this server life. */
 typedef struct PmhashComplaint
@@ -128,9 +121,8 @@ typedef struct PmhashShared
 	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
 	struct PmhashStandby *standby;	/* files of a server in recovery */
-	LWLockPadded *key_locks;	/* see key_lock.h */
+	LWLockPadded *key_locks;	/* see shared.h */
 	uint64		instance;		/* of this life of shared memory; never 0 */
-	pg_atomic_uint64 files_removed; /* how many have been, by any process */
 
 	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
 	pg_atomic_uint64 journal_next;
@@ -145,18 +137,14 @@ typedef struct PmhashShared
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
-	PmhashCrowded crowded[PMHASH_CROWDED];	/* by database; another one's is replaced */
-	pg_atomic_uint64 workers_started;	/* worker.c: ... */
-	pg_atomic_uint64 worker_result[PMHASH_WORKERS];
+	pg_atomic_uint32 worker_result[PMHASH_WORKERS]; /* PmhashWorkerResult of the last one */
 	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */
-	pg_atomic_uint64 no_worker_last;	/* when one was tried in vain last */
 	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
 								 * worker of ours, or 0 */
 
 	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
 									 * failed writes, or 0 */
 	pg_atomic_uint64 ask_from;	/* pmhash_clock_ms: not to be asked before */
-	pg_atomic_uint64 asked_under_way;	/* one that was not over when it was due, or 0 */
 
 	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* under mutex */
 
@@ -172,5 +160,94 @@ extern void pmhash_disable(const char *reason);
 extern const char *pmhash_disabled_detail(bool standby);
 
 #define pmhash_lwlock(id)	(&pmhash_shared->lwlocks[id].lock)
+
+/* ---- gucs.c ---- */
+
+extern void pmhash_define_gucs(void);
+extern bool pmhash_directory_allowed(char *reason);
+
+/*
+ * Locks of keys, for inserts into unique indexes.
+ *
+ * A session that inserts a key which must not be there twice holds its lock from
+ * the look at the entries that are there to its own entry (am/unique.c).  One lock
+ * serves many keys of many files; nothing else takes them.
+ */
+
+StaticAssertDecl((PMHASH_KEY_LOCKS & (PMHASH_KEY_LOCKS - 1)) == 0,
+				 "the lock of a key is found without a division");
+
+/* The lock of a hash in a file.  Both are as good as random. */
+static inline LWLock *
+pmhash_key_lock(const PmhashFile *file, uint64 hash)
+{
+	return &pmhash_shared->key_locks[(file->file_id ^ hash) % PMHASH_KEY_LOCKS].lock;
+}
+
+/* ---- older_snapshots.c ---- */
+
+extern Size pmhash_imports_size(void);
+extern void pmhash_imports_init(void);
+extern void pmhash_snapshot_is_imported(void);
+extern bool pmhash_snapshot_may_be_older(void);
+
+/* ---- identity.c ---- */
+
+#define PMHASH_IDENTITY_VERSION		3
+#define PMHASH_IDENTITY_TEMP		0x0001	/* goes with its backend */
+#define PMHASH_IDENTITY_UNLOGGED	0x0002	/* of an unlogged table */
+#define PMHASH_IDENTITY_LOGGED		0x0004	/* all changes are in WAL, for standbys */
+
+typedef struct PmhashIdentity
+{
+	uint32		version;
+	uint32		flags;
+	uint64		system_identifier;
+	uint64		file_id;
+	PmhashSeed	seed;
+	uint64		dax_era;
+	uint64		cache_era;
+	uint64		instance;		/* server life of its creation */
+	uint64		creator_xid;	/* full transaction id, 0 if not tied to one */
+	int64		created_at;		/* TimestampTz */
+	uint64		created_lsn;	/* insert position then */
+	Oid			database;
+	Oid			tablespace;		/* informational from here on: REINDEX, */
+	Oid			index_oid;		/* SET TABLESPACE and ALTER TYPE keep the */
+	Oid			relfilenode;	/* file and change these */
+	uint32		owner_pid;		/* the creating backend */
+	uint32		timeline;
+	int64		owner_start;	/* TimestampTz */
+	uint64		predicate_key[2];	/* secret, and independent of the seed */
+} PmhashIdentity;
+
+StaticAssertDecl(sizeof(PmhashIdentity) == PMH_IDENTITY_SIZE,
+				 "identity must fill the engine's header field");
+/* Guards: another layout is another PMHASH_IDENTITY_VERSION. */
+PMHASH_AT(PmhashIdentity, version, 0);
+PMHASH_AT(PmhashIdentity, flags, 4);
+PMHASH_AT(PmhashIdentity, system_identifier, 8);
+PMHASH_AT(PmhashIdentity, file_id, 16);
+PMHASH_AT(PmhashIdentity, seed, 24);
+PMHASH_AT(PmhashIdentity, dax_era, 48);
+PMHASH_AT(PmhashIdentity, cache_era, 56);
+PMHASH_AT(PmhashIdentity, instance, 64);
+PMHASH_AT(PmhashIdentity, creator_xid, 72);
+PMHASH_AT(PmhashIdentity, created_at, 80);
+PMHASH_AT(PmhashIdentity, created_lsn, 88);
+PMHASH_AT(PmhashIdentity, database, 96);
+PMHASH_AT(PmhashIdentity, tablespace, 100);
+PMHASH_AT(PmhashIdentity, index_oid, 104);
+PMHASH_AT(PmhashIdentity, relfilenode, 108);
+PMHASH_AT(PmhashIdentity, owner_pid, 112);
+PMHASH_AT(PmhashIdentity, timeline, 116);
+PMHASH_AT(PmhashIdentity, owner_start, 120);
+PMHASH_AT(PmhashIdentity, predicate_key, 128);
+
+extern PmhEnv pmhash_engine_env(void);
+extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);
+extern PmhashReason pmhash_table_doubt(const PmhTable *table);
+extern void pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
+								 bool transactional, PmhashIdentity *id);
 
 #endif							/* PMHASH_SHARED_H */

@@ -48,16 +48,16 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
-#include "cluster/base/clock.h"
 #include "cluster/base/shared.h"
-#include "cluster/file/dead_list.h"
+#include "cluster/base/tools.h"
+#include "cluster/file/files.h"
 
-#define DEAD_BATCHES	8
 #define LISTS			16		/* 192 kB each; a power of two */
 #define SETS			1024	/* a power of two */
 #define SET_WORDS		8		/* one cache line */
@@ -90,7 +90,6 @@ typedef struct PmhashDeadList
 	uint32		head;			/* the first of them in the ring */
 	XLogRecPtr	last_lsn;		/* of the last of them */
 	XLogRecPtr	last_end;
-	XLogRecPtr	requested;
 	int64		since;
 	Waiting		ring[PMHASH_DEAD_MAX];
 
@@ -119,6 +118,7 @@ pmhash_dead_lists_init(void)
 	PmhashDeadList *lists;
 	bool		found;
 
+	Assert(!IsUnderPostmaster);
 	lists = ShmemInitStruct("pmhash dead entries", pmhash_dead_lists_size(), &found);
 	memset(lists, 0, pmhash_dead_lists_size());
 	for (int i = 0; i < LISTS; i++)
@@ -230,7 +230,7 @@ change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 	pg_atomic_write_u32(&list->known, 0);
 	pg_atomic_write_u64(&list->file_id, file->file_id);
 	pg_atomic_write_u64(&list->epoch, epoch);
-	list->last_lsn = list->last_end = list->requested = InvalidXLogRecPtr;
+	list->last_lsn = list->last_end = InvalidXLogRecPtr;
 	pg_atomic_fetch_add_u64(&list->change, 1);
 }
 
@@ -380,6 +380,7 @@ pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
 	int64		now = pmhash_clock_coarse();
 	bool		room = true;
 
+	Assert(n >= 0 && lsn <= end);
 	for (int done = 0; room && done < n;)
 	{
 		PmhashDeadList *list = NULL;
@@ -418,6 +419,7 @@ find_some(PmhashDeadList *list, const uint64 *value, int n)
 	uint64		group = PG_UINT64_MAX;	/* of the value before */
 	uint64		bits = 0;
 
+	Assert(n > 0 && n <= 64);
 	for (int i = 0; i < n; i++)
 	{
 		if (group_of(value[i]) != group)
@@ -506,25 +508,9 @@ pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *waiting)
 	waiting->n = belongs_to(list, file) ? pg_atomic_read_u32(&list->n) : 0;
 	waiting->since = list->since;
 	waiting->lsn = first->lsn;
-	waiting->end = first->end;
 	waiting->last = list->last_lsn;
-	waiting->requested = list->requested;
 	SpinLockRelease(&list->mutex);
 	return waiting->n > 0;
-}
-
-/* A flush up to lsn has been requested for the list of a file. */
-void
-pmhash_dead_list_requested(const PmhashFile *file, XLogRecPtr lsn)
-{
-	PmhashDeadList *list = find_list(file);
-
-	if (list == NULL)
-		return;
-	SpinLockAcquire(&list->mutex);
-	if (belongs_to(list, file) && lsn <= list->last_lsn)
-		list->requested = Max(lsn, list->requested);
-	SpinLockRelease(&list->mutex);
 }
 
 /* Take the first entry out of the ring, which is there.  The mutex is held. */
@@ -577,6 +563,7 @@ pmhash_dead_list_take(const PmhashFile *file, XLogRecPtr flushed,
 	int			n = 0;
 	int			some;
 
+	Assert(room > 0);
 	if (list == NULL)
 		return 0;
 	do
@@ -618,30 +605,24 @@ pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch,
 
 /* ---- what this session is removing ---- */
 
-static PmhashDeadBatch *batches[DEAD_BATCHES];	/* NULL: free */
-static int	nbatches;			/* that are not */
+static PmhashDeadBatch *own_batch = NULL;
 
 /* The batch of a file, or NULL. */
 PmhashDeadBatch *
 pmhash_dead_batch(const PmhashFile *file)
 {
-	for (int i = 0; nbatches > 0 && i < DEAD_BATCHES; i++)
-	{
-		if (batches[i] != NULL && batches[i]->file == file)
-			return batches[i];
-	}
-	return NULL;
+	return own_batch != NULL && own_batch->file == file ? own_batch : NULL;
 }
 
+/* It is over, or its file is about to be unmapped.  Raises no error. */
 static void
-drop_batch(int i)
+drop_batch(void)
 {
-	PmhashDeadBatch *batch = batches[i];
+	PmhashDeadBatch *batch = own_batch;
 
 	if (batch == NULL)
 		return;
-	batches[i] = NULL;
-	nbatches--;
+	own_batch = NULL;
 	pmh_removal_end(&batch->removal);
 	if (batch->known != NULL)
 	{
@@ -652,42 +633,29 @@ drop_batch(int i)
 	pfree(batch);
 }
 
-/* The process ends: what its batches have taken may be found by others. */
-static void
-drop_batches(int code, Datum arg)
-{
-	for (int i = 0; i < DEAD_BATCHES; i++)
-		drop_batch(i);
-}
-
-/* A file has a batch from now on, which may take the place of another file's. */
-void
-pmhash_dead_batch_keep(PmhashDeadBatch *batch)
-{
-	static int	next = -1;		/* the last that was replaced */
-	int			place = 0;
-
-	if (next < 0)
-		before_shmem_exit(drop_batches, (Datum) 0);
-	next = Max(next, 0);
-	while (place < DEAD_BATCHES && batches[place] != NULL)
-		place++;
-	if (place == DEAD_BATCHES)
-	{
-		place = next = (next + 1) % DEAD_BATCHES;
-		drop_batch(place);
-	}
-	batches[place] = batch;
-	nbatches++;
-}
-
-/* A file's batch is over, or the file is about to be unmapped.  Raises no error. */
 void
 pmhash_dead_batch_drop(const PmhashFile *file)
 {
-	for (int i = 0; nbatches > 0 && i < DEAD_BATCHES; i++)
-	{
-		if (batches[i] != NULL && batches[i]->file == file)
-			drop_batch(i);
-	}
+	if (pmhash_dead_batch(file) != NULL)
+		drop_batch();
+}
+
+/* The process ends: what its batch has taken may be found by others. */
+static void
+batch_exit(int code, Datum arg)
+{
+	drop_batch();
+}
+
+/* A file has a batch from now on, in the place of another file's. */
+void
+pmhash_dead_batch_keep(PmhashDeadBatch *batch)
+{
+	static bool registered = false;
+
+	if (!registered)
+		before_shmem_exit(batch_exit, (Datum) 0);
+	registered = true;
+	drop_batch();
+	own_batch = batch;
 }

@@ -19,16 +19,13 @@
  * is unmapped.  The entry stays.
  *
  * A mapping keeps the space of a file that has been removed, unless that was cut off
- * (life_cycle.c, remove_dropped), and one of an index that has handed its main fork to
+ * (pmhash_remove_file), and one of an index that has handed its main fork to
  * another (tablecmds.c, TryReuseIndex) will never be used again.
- * So mappings that an invalidation has made suspect are looked after at the end of
- * transactions, LOOKS_PER_TRANSACTION at most each time: soon after it they are unmapped if
- * the file has gone.  (What removes a file at commit does so before the invalidation goes
- * out: xact.c, CommitTransaction calls the callbacks before AtEOXact_Inval.)  They are
- * looked at again when any process has removed a file: the file of an index that has handed
- * it on goes without an invalidation of that index, and the cleaner removes files at any
- * time.  If they have not been used since, half a minute later they are unmapped in any
- * case, which costs the next user a mapping.
+ * So mappings that an invalidation has made suspect are looked after once, at the end of a
+ * transaction, LOOKS_PER_TRANSACTION at most each time, and unmapped if the file has gone.
+ * (What removes a file at commit does so before the invalidation goes out: xact.c,
+ * CommitTransaction calls the callbacks before AtEOXact_Inval.  What the cleaner removes later
+ * is cut off.)
  *
  *-------------------------------------------------------------------------
  */
@@ -36,27 +33,18 @@
 
 #include <sys/stat.h>
 
-#include "access/xact.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 
-#include "cluster/base/clock.h"
-#include "cluster/base/identity.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/file/dead_list.h"
-#include "cluster/file/file_cache.h"
-#include "cluster/file/mappings.h"
+#include "cluster/file/files.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 
 /* Stat calls that the end of a transaction may cost. */
 #define LOOKS_PER_TRANSACTION	16
-
-/* Milliseconds for which a suspect mapping whose file is there is kept. */
-#define LOOK_PAUSE			INT64CONST(30000)
 
 static HTAB *entries = NULL;	/* PmhashEntry by OID of the index */
 
@@ -65,7 +53,7 @@ static void unmap(PmhashMapping *mapping);
 
 static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
 
-/* Entries with a mapping that are suspect; those to look for soon first. */
+/* Entries with a mapping that are suspect, and have not been looked after. */
 static dlist_head suspects = DLIST_STATIC_INIT(suspects);
 
 static List *replaced = NIL;	/* handles to close at end of transaction */
@@ -103,11 +91,9 @@ set_suspect(PmhashEntry *entry)
 		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 		return;
 	}
-	if (entry->suspect)
-		dlist_delete(&entry->look);
+	if (!entry->suspect)
+		dlist_push_tail(&suspects, &entry->look);
 	entry->suspect = true;
-	entry->next_look = 0;
-	dlist_push_head(&suspects, &entry->look);
 }
 
 static void
@@ -170,7 +156,7 @@ same_fork(const PmhashEntry *entry, Relation index)
 	return memcmp(&entry->fork, &fork, sizeof(fork)) == 0;
 }
 
-/* May the file of a stub with these flags be used so?  See refill.c. */
+/* May the file of a stub with these flags be used so?  See rebuild.c. */
 bool
 pmhash_stub_serves(uint16 flags, PmhashUse use)
 {
@@ -224,6 +210,7 @@ take_file(PmhashEntry *entry)
 {
 	PmhashFile *file = entry->file;
 
+	Assert(entry->file != NULL);
 	clear_suspect(entry);
 	pmhash_mapping_remove(&mappings, &entry->mapping);
 	entry->file = NULL;
@@ -250,6 +237,7 @@ unmap(PmhashMapping *mapping)
 {
 	PmhashEntry *entry = entry_of(mapping);
 
+	Assert(is_idle(mapping));
 	close_file(take_file(entry));
 	if (!entry->valid)
 		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
@@ -334,6 +322,7 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 static void
 drop_file(PmhashEntry *entry)
 {
+	Assert(entry->file != NULL);
 	if (entry->used >= transaction)
 	{
 		close_later(entry->file);
@@ -355,6 +344,7 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	PmhashEntry *entry = find_any(relid);
 	bool		found;
 
+	Assert(stub->file_id != 0);
 	if (entry != NULL && entry->file != NULL && entry->file_id != stub->file_id)
 		drop_file(entry);
 	entry = hash_search(entries, &relid, HASH_ENTER, &found);
@@ -381,31 +371,6 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 }
 
 /*
- * A file that is being mapped may be mapped for the index that it belonged to before, which
- * has become suspect when it was dropped: no longer than for this transaction, then.  If it
- * is not among the last that have become suspect it stays a while.
- */
-static void
-forget_former_owner(uint64 file_id)
-{
-	int			n = 0;
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &suspects)
-	{
-		PmhashEntry *entry = dlist_container(PmhashEntry, look, iter.cur);
-
-		if (n++ == LOOKS_PER_TRANSACTION)
-			return;
-		if (entry->file_id != file_id)
-			continue;
-		drop_file(entry);
-		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
-		return;
-	}
-}
-
-/*
  * The same for a file that has just been mapped.  It is the first to be unmapped
  * unless pmhash_entry_use is called for it.  ERROR closes it.
  */
@@ -422,7 +387,6 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 		entry = pmhash_entry_confirm(index, stub, generation);
 		if (entry->file != NULL)
 			drop_file(entry);
-		forget_former_owner(stub->file_id);
 	}
 	PG_CATCH();
 	{
@@ -478,33 +442,6 @@ pmhash_entry_mapped(Oid relid, uint64 file_id)
 	return entry->file;
 }
 
-static void
-suspect_file(dlist_head *list, uint64 file_id)
-{
-	dlist_mutable_iter iter;
-
-	dlist_foreach_modify(iter, list)
-	{
-		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
-
-		if (entry->file_id == file_id)
-			set_suspect(entry);
-	}
-}
-
-/*
- * This process has removed a file: let its mappings go soon, and, if others may have
- * some of it, too, have them look after those that they suspect.  Raises no error.
- */
-void
-pmhash_entries_file_removed(uint64 file_id, bool others_map_it)
-{
-	if (pmhash_shared != NULL && others_map_it)
-		pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
-	suspect_file(&mappings.awake, file_id);
-	suspect_file(&mappings.resting, file_id);
-}
-
 /* ---- end of transactions ---- */
 
 /* Has a file that is mapped been removed? */
@@ -516,33 +453,18 @@ pmhash_file_is_gone(const PmhashFile *file)
 	return stat(file->path, &st) != 0 && errno == ENOENT;
 }
 
-/*
- * Look after some suspect mappings.  The first in the list is the one that was looked
- * at longest ago.
- */
+/* Look after some suspect mappings. */
 static void
 look_after_suspects(void)
 {
-	int64		now = pmhash_clock_coarse();
-	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
-
 	for (int i = 0; i < LOOKS_PER_TRANSACTION && !dlist_is_empty(&suspects); i++)
 	{
 		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
-		bool		first = entry->next_look == 0;
 
-		if (!first && entry->looked == removed && entry->next_look > now)
-			return;
-		if ((!first && entry->next_look <= now) || pmhash_file_is_gone(entry->file))
-		{
+		if (pmhash_file_is_gone(entry->file))
 			unmap(&entry->mapping);
-			continue;
-		}
-		if (first)
-			entry->next_look = now + LOOK_PAUSE;
-		entry->looked = removed;
-		dlist_delete(&entry->look);
-		dlist_push_tail(&suspects, &entry->look);
+		else
+			clear_suspect(entry);
 	}
 }
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * life_cycle.c
- *	  Files follow transactions.
+ *	  Files follow transactions, sessions and databases.
  *
  * Made		on a list with the nesting level of its (sub)transaction; an abort
  *			of that level removes the file.  COMMIT and PREPARE keep it.
@@ -27,6 +27,26 @@
  * an index of the table is locked by another session or the table is not known, nothing is
  * removed and the cleaner is woken.
  *
+ *
+ * The files of temporary indexes:
+ * they go with their transactions as others do, which at the latest is the one
+ * in which a session that ends drops its tables (namespace.c, RemoveTempRelationsCallback).
+ * No other session can read the stubs of such indexes, so this list is what
+ * is known of their files; and it has which of their main forks a transaction replaces,
+ * which storage.c does not note for temporary relations.
+ *
+ *
+ * A database is made: nothing in the pool has its OID.
+ * The OID of a database that has been dropped may come back: CREATE DATABASE ... OID.
+ * If the template is an older copy of that one, stubs of the new database name files of
+ * the dropped one, and say that they are of this database; and so do these files.  All
+ * agrees, but they have what the dropped database had in the end.  The server guards
+ * its own files against that (dbcommands.c, check_db_file_conflict).  So what is left in
+ * the pool goes before anything is copied.
+ *
+ * An OID that the server has drawn itself is no danger: the stubs of a template have the
+ * template's OID, or one of a database that the template was copied from.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -44,17 +64,289 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "cluster/base/am_callbacks.h"
-#include "cluster/base/identity.h"
+#include "cluster/base/control_file.h"
+#include "cluster/base/counters.h"
+#include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/file/file_cache.h"
-#include "cluster/file/life_cycle.h"
+#include "cluster/file/files.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/requests.h"
+#include "cluster/queue/queue.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
+
+/* ==== files of this session ==== */
+
+typedef struct SessionFile
+{
+	Oid			heap;			/* table of the index */
+	PmhashFork	fork;			/* that it was made for */
+	uint64		file_id;
+	bool		doubtful;		/* the index, or another one on that table, has got
+								 * another main fork in this transaction */
+	char	   *path;
+} SessionFile;
+
+static List *files = NIL;		/* in TopMemoryContext */
+static bool any_doubtful = false;
+
+/* The file at path has been removed. */
+static void
+forget_file(const char *path)
+{
+	ListCell   *lc;
+
+	foreach(lc, files)
+	{
+		SessionFile *file = lfirst(lc);
+
+		if (strcmp(file->path, path) != 0)
+			continue;
+		pfree(file->path);
+		pfree(file);
+		files = foreach_delete_current(files, lc);
+		return;
+	}
+}
+
+/*
+ * Remove a file.  It may be gone already.  Never raises an error, since it is called after
+ * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
+ */
+void
+pmhash_unlink(const char *path)
+{
+	const char *name = last_dir_separator(path);
+	uint64		file_id;
+	bool		is_ours = name != NULL && pmhash_parse_file_name(name + 1, &file_id);
+
+	if (unlink(path) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
+	forget_file(path);			/* path may be its own, freed now */
+	if (is_ours)
+		pmhash_file_is_not_new(file_id);
+}
+
+/*
+ * Remove a file that nobody uses any more, or will.  But idle sessions may keep it mapped for
+ * days.  So it is cut off, as the server does with its own files (md.c, mdunlinkfork), for its
+ * space to be free at once: when it has no name any more, so that none meets it cut off.
+ */
+void
+pmhash_remove_file(const char *path)
+{
+	int			fd = BasicOpenFile(path, O_WRONLY | PG_BINARY);
+
+	pmhash_unlink(path);
+	if (fd < 0)
+		return;
+	if (ftruncate(fd, 0) != 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not truncate removed file: %m")));
+	(void) close(fd);
+}
+
+/* The file of a temporary index has been made. */
+void
+pmhash_session_file_made(const PmhashFile *file, Relation index)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	SessionFile *made = palloc0(sizeof(SessionFile));
+
+	Assert(index->rd_rel->relpersistence == RELPERSISTENCE_TEMP);
+	made->heap = index->rd_index->indrelid;
+	made->fork = pmhash_fork_of(index);
+	made->file_id = file->file_id;
+	made->path = pstrdup(file->path);
+	files = lappend(files, made);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * The file made for the main fork that a temporary index has, into path[MAXPGPATH];
+ * false if there is none.
+ */
+bool
+pmhash_session_file_of(Relation index, char *path)
+{
+	PmhashFork	fork = pmhash_fork_of(index);
+
+	for (int i = list_length(files) - 1; i >= 0; i--)
+	{
+		const SessionFile *file = list_nth(files, i);
+
+		if (memcmp(&file->fork, &fork, sizeof(fork)) != 0)
+			continue;
+		strlcpy(path, file->path, MAXPGPATH);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * An index of a temporary table is getting another file, with a new main fork: look
+ * which of that table's files are still wanted before commit.
+ */
+void
+pmhash_session_file_replaced(Oid heap)
+{
+	ListCell   *lc;
+
+	foreach(lc, files)
+	{
+		SessionFile *file = lfirst(lc);
+
+		if (file->heap != heap)
+			continue;
+		file->doubtful = true;
+		any_doubtful = true;
+	}
+}
+
+/* Have a look taken at each file that may not be wanted any more. */
+static void
+session_files_look(void (*look) (const char *path, Oid heap, uint64 file_id))
+{
+	ListCell   *lc;
+
+	if (!any_doubtful)
+		return;
+	any_doubtful = false;
+	foreach(lc, files)
+	{
+		SessionFile *file = lfirst(lc);
+
+		if (file->doubtful)
+			look(file->path, file->heap, file->file_id);
+		file->doubtful = false;
+	}
+}
+
+/* ==== a new database ==== */
+
+static bool oid_is_given = false;	/* by the statement at work */
+
+/* Before a utility statement: does it make a database with a given OID? */
+void
+pmhash_note_statement(const Node *statement)
+{
+	ListCell   *lc;
+
+	if (!IsA(statement, CreatedbStmt))
+		return;
+	oid_is_given = false;
+	foreach(lc, ((const CreatedbStmt *) statement)->options)
+		oid_is_given |= strcmp(lfirst_node(DefElem, lc)->defname, "oid") == 0;
+}
+
+/* Are there index files of that OID in the pool, or may there be? */
+static bool
+has_files(Oid database)
+{
+	char		path[MAXPGPATH];
+	DIR		   *dir;
+	struct dirent *de;
+	uint64		file_id;
+	bool		found = false;
+
+	pmhash_database_path(path, database);
+	dir = AllocateDir(path);
+	if (dir == NULL)
+		return errno != ENOENT;
+	while (!found && (de = ReadDir(dir, path)) != NULL)
+		found = pmhash_parse_file_name(de->d_name, &file_id);
+	FreeDir(dir);
+	return found;
+}
+
+/*
+ * Remove the directory of a database that does not exist any more.  Since DROP
+ * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
+ * back.  Another one with its OID may: the caller sees to it that there is none yet.
+ */
+void
+pmhash_remove_dropped(Oid database)
+{
+	char		path[MAXPGPATH];
+	uint64	   *files;
+	int			n;
+
+	Assert(database != MyDatabaseId);
+	pmhash_counters_forget_dropped(database);
+	files = pmhash_list_files(database, &n);
+	for (int i = 0; i < n; i++)
+	{
+		pmhash_file_path(path, database, files[i]);
+		pmhash_unlink(path);
+	}
+	pmhash_database_path(path, database);
+	if (rmdir(path) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("pmhash: could not remove directory \"%s\": %m", path)));
+}
+
+static void
+remove_files(Oid database)
+{
+	pmhash_rebuild_forget(database);
+	pmhash_remove_dropped(database);
+	if (has_files(database))
+		ereport(ERROR,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("could not remove index files of a dropped database with OID %u",
+						database),
+				 errdetail("The server log says why."),
+				 errhint("Give the new database another OID, or none.")));
+}
+
+/*
+ * The pool is not used in this server life.  In the next one it may be trusted again,
+ * for what this life leaves out of an index it marks in the stub (trust.c,
+ * pmhash_refuse_trust); this would not be.
+ */
+static void
+refuse_next_life(void)
+{
+	char		reason[PMHASH_REASON_SIZE];
+
+	if (!pmhash_remove_token(reason))
+		ereport(ERROR,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("pmhash is disabled, and files of a dropped database cannot be given up: %s",
+						reason),
+				 errhint("Give the new database another OID, or none.")));
+}
+
+/*
+ * database_is_new
+ *		A row of pg_database has been inserted, and no process can see it yet.
+ *
+ * The index of its OIDs has let it in, so there is no other one with this OID, and those
+ * that were connected to one are gone (DROP DATABASE sees to that).  ERROR if files of
+ * that may be left.
+ */
+static void
+database_is_new(Oid database)
+{
+	Assert(OidIsValid(database) && IsTransactionState());
+	if (pmhash_shared == NULL)
+		return;
+	if (pmhash_shared->usable && pmhash_pool_is_present())
+		remove_files(database);
+	else if (!oid_is_given)
+		return;
+	else if (pmhash_shared->usable)
+		pmhash_require_pool_present();
+	else
+		refuse_next_life();
+}
+
+/* ==== files of transactions ==== */
 
 /* A file whose fate hangs on a transaction; lives in TopMemoryContext. */
 typedef struct Pending
@@ -73,37 +365,11 @@ typedef struct Pending
 	char	   *path;
 } Pending;
 
-/* Files that a transaction itself removes when it commits. */
-#define REMOVED_AT_COMMIT	200
-
 static List *pending = NIL;
 static bool forks_replaced = false; /* has this transaction deleted some? */
 static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
-
-/* ---- removal ---- */
-
-/*
- * Remove a file that goes with a committed transaction.  Nobody uses it any more, as the
- * transaction has locked its index, but idle sessions may keep it mapped for days.  So it
- * is cut off, as the server does with its own files (md.c, mdunlinkfork), for its space to
- * be free at once: when it has no name any more, so that none meets it cut off.
- */
-static void
-remove_dropped(const char *path)
-{
-	int			fd = BasicOpenFile(path, O_WRONLY | PG_BINARY);
-
-	pmhash_unlink(path);
-	if (fd < 0)
-		return;
-	if (ftruncate(fd, 0) != 0)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not truncate removed file: %m")));
-	(void) close(fd);
-}
 
 /* ---- the list ---- */
 
@@ -113,6 +379,7 @@ add_pending(const char *path, Oid relid, bool drop)
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	Pending    *p = palloc0(sizeof(Pending));
 
+	Assert(GetCurrentTransactionNestLevel() > 0);
 	p->level = GetCurrentTransactionNestLevel();
 	p->subid = GetCurrentSubTransactionId();
 	p->drop = drop;
@@ -137,6 +404,7 @@ pmhash_pending_create(const char *path, Relation index)
 	Pending    *p = add_pending(path, RelationGetRelid(index), false);
 	Relation	heap = RelationIdGetRelation(index->rd_index->indrelid);
 
+	Assert(IsTransactionState());
 	p->fork = pmhash_fork_of(index);
 	if (heap != NULL)
 	{
@@ -204,6 +472,7 @@ pmhash_goes_with_table(const char *path, Relation heap)
 	SubTransactionId made = pmhash_fork_subid(heap);
 	ListCell   *lc;
 
+	Assert(pmhash_node_subid(heap) != InvalidSubTransactionId);
 	foreach(lc, pending)
 	{
 		const Pending *p = lfirst(lc);
@@ -276,7 +545,7 @@ pmhash_note_database_drop(Oid database)
 void
 pmhash_note_database(Oid database)
 {
-	pmhash_database_is_new(database);
+	database_is_new(database);
 	look_wanted = database;
 }
 
@@ -351,6 +620,7 @@ verify_drops(void)
 {
 	ListCell   *lc;
 
+	Assert(IsTransactionState());
 	foreach(lc, pending)
 	{
 		Pending    *p = lfirst(lc);
@@ -387,13 +657,6 @@ is_pending_drop(const char *path)
 	return false;
 }
 
-static void
-note_gone(Pending *p, uint64 file_id, bool logged)
-{
-	p->file_id = file_id;
-	p->logged = logged;
-}
-
 /* A main fork whose stub names this file is about to be deleted. */
 static void
 note_replaced(uint64 file_id, bool logged)
@@ -402,6 +665,7 @@ note_replaced(uint64 file_id, bool logged)
 	PmhashIdentity id;
 	PmhError	error;
 	PmhResult	result;
+	Pending    *p;
 	Oid			heap;
 
 	pmhash_file_path(path, MyDatabaseId, file_id);
@@ -418,7 +682,9 @@ note_replaced(uint64 file_id, bool logged)
 		switch (named_on_table(heap, file_id))
 		{
 			case OWNED_NO:
-				note_gone(add_pending(path, id.index_oid, true), file_id, logged);
+				p = add_pending(path, id.index_oid, true);
+				p->file_id = file_id;
+				p->logged = logged;
 				break;
 			case OWNED_UNKNOWN:
 				pmhash_request_cleaning_at_commit();
@@ -487,7 +753,6 @@ void
 pmhash_files_committed(void)
 {
 	ListCell   *lc;
-	int			dropped = 0;
 	int			kept = 0;
 
 	foreach(lc, pending)
@@ -500,13 +765,7 @@ pmhash_files_committed(void)
 			continue;
 		}
 		if (p->drop)
-		{
-			/* thousands are left to the cleaner, as tables' files to the checkpointer */
-			if (dropped++ >= REMOVED_AT_COMMIT && pmhash_cleaners_run())
-				pmhash_request_cleaning_at_commit();
-			else
-				remove_dropped(p->path);
-		}
+			pmhash_remove_file(p->path);	/* nobody has a lock on its index, or will */
 		free_pending(p);
 	}
 	if (kept > 0)
@@ -568,10 +827,11 @@ pmhash_files_prepared(void)
 void
 pmhash_files_before_commit(void)
 {
+	Assert(GetCurrentTransactionNestLevel() == 1);
 	verify_drops();
 	if (forks_replaced)
 		note_replaced_forks();
-	pmhash_session_files_look(note_replaced_session_file);
+	session_files_look(note_replaced_session_file);
 	log_drops();
 }
 
@@ -590,6 +850,7 @@ pmhash_files_to_parent(int level, SubTransactionId subid, SubTransactionId paren
 {
 	ListCell   *lc;
 
+	Assert(level > 1);
 	foreach(lc, pending)
 	{
 		Pending    *p = lfirst(lc);

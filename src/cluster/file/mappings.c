@@ -24,7 +24,7 @@
 #include "storage/fd.h"
 
 #include "cluster/cluster.h"
-#include "cluster/file/mappings.h"
+#include "cluster/file/files.h"
 
 /* Files whose pages a process keeps from one transaction, or record, to the next. */
 #define RESIDENT_FILES		1000
@@ -82,6 +82,7 @@ pmhash_mapping_add(PmhashMappings *all, PmhashMapping *mapping, PmhTable *table)
 void
 pmhash_mapping_remove(PmhashMappings *all, PmhashMapping *mapping)
 {
+	Assert(mapping->table != NULL);
 	dlist_delete(&mapping->order);
 	if (mapping->resting)
 		all->n_resting--;
@@ -95,6 +96,7 @@ pmhash_mapping_remove(PmhashMappings *all, PmhashMapping *mapping)
 void
 pmhash_mapping_use(PmhashMappings *all, PmhashMapping *mapping)
 {
+	Assert(mapping->table != NULL);
 	if (mapping->resting)
 	{
 		all->n_resting--;
@@ -132,6 +134,7 @@ least_used(PmhashMappings *all, dlist_head *list)
 static void
 put_to_rest(PmhashMappings *all, PmhashMapping *mapping)
 {
+	Assert(!mapping->resting && all->is_idle(mapping));
 	pmh_rest(mapping->table);
 	mapping->resting = true;
 	dlist_delete(&mapping->order);

@@ -61,15 +61,15 @@
 #include "access/relation.h"
 #include "access/xlog.h"
 #include "catalog/catalog.h"
-#include "storage/ipc.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 
-#include "cluster/base/clock.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
-#include "cluster/file/dead_list.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
-#include "cluster/queue/requests.h"
+#include "cluster/queue/queue.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/undo_journal.h"
 #include "cluster/wal/wal_record.h"
@@ -184,6 +184,7 @@ make_batch(Relation index, PmhashFile *file, uint64 epoch,
 	PmhashDeadBatch *batch = MemoryContextAllocZero(TopMemoryContext, sizeof(*batch));
 	PmhResult	result;
 
+	Assert(n > 0 && n <= PMHASH_DEAD_MAX);
 	batch->file = file;
 	batch->epoch = epoch;
 	result = pmh_removal_begin(file->table, entries, n, false, &batch->removal);
@@ -297,6 +298,7 @@ log_removal(Relation index, const PmhashFile *file, uint64 epoch,
 	TransactionId horizon;
 	bool		known = pmhash_conflict_horizon(heap, entries, n, &horizon);
 
+	Assert(file->logged && n > 0);
 	relation_close(heap, AccessShareLock);
 	PMH_STOP_POINT("dead_before_log");
 	if (!known ||
@@ -348,18 +350,6 @@ hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
 
 /* ---- work ---- */
 
-/* Something has to wait for WAL: is it to be flushed now? */
-static void
-wait_on(const PmhashFile *file, const PmhashDeadWaiting *waiting)
-{
-	if (waiting->requested >= waiting->lsn ||
-		(waiting->n < MANY_WAIT &&
-		 pmhash_clock_coarse() - waiting->since < LONGEST_WAIT))
-		return;
-	request_flush(waiting->last);
-	pmhash_dead_list_requested(file, waiting->last);
-}
-
 /*
  * Take what may go out of the file's list and work on it.  It is known to be dead until
  * its batch is dropped; an error must not leave it so, with nothing that removes it.
@@ -380,7 +370,9 @@ work_on_list(Relation index, PmhashFile *file)
 	flushed = GetFlushRecPtr(NULL);
 	if (waiting.lsn > flushed)
 	{
-		wait_on(file, &waiting);
+		if (waiting.n >= MANY_WAIT ||
+			pmhash_clock_coarse() - waiting.since >= LONGEST_WAIT)
+			request_flush(waiting.last);
 		return;
 	}
 	entries = MemoryContextAlloc(TopMemoryContext, waiting.n * sizeof(PmhEntry));
@@ -444,6 +436,8 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 	XLogRecPtr	flushed = GetFlushRecPtr(NULL);
 	XLogRecPtr	end = pmhash_insert_end();	/* so it is not before 'flushed' */
 
+	Assert(!RecoveryInProgress());
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	Assert(n <= PMHASH_DEAD_MAX);
 	if (file->logged)
 	{

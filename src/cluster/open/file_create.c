@@ -18,12 +18,10 @@
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
 
-#include "cluster/base/identity.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/try.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
-#include "cluster/file/file_cache.h"
-#include "cluster/file/life_cycle.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/wal/logged.h"
@@ -51,28 +49,6 @@ static uint16
 wal_flags(Relation index)
 {
 	return pmhash_wants_wal(index) ? PMHASH_STUB_LOGGED : 0;
-}
-
-/* The file's name must be as durable as its contents. */
-static void
-sync_name(Relation index, const char *directory)
-{
-	PmhError	error;
-	int			fd;
-
-	memset(&error, 0, sizeof(error));
-	ReserveExternalFD();
-	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fsync(fd) != 0)
-	{
-		error.code = PMH_ERR_IO;
-		error.sys_errno = errno;
-	}
-	if (fd >= 0)
-		close(fd);
-	ReleaseExternalFD();
-	if (error.code != PMH_OK)
-		pmhash_file_error(index, directory, "create", &error);
 }
 
 /*
@@ -114,6 +90,8 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	PmhResult	result;
 	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
 
+	Assert(stub->file_id != 0);
+	Assert(IsTransactionState() && !RecoveryInProgress());
 	pmhash_require_pool_present();
 	if (pmhash_journal_map(path, &error) != PMH_OK)
 		pmhash_file_error(index, path, "open undo journal", &error);
@@ -139,13 +117,13 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 		pmhash_file_error(index, path, "create", &error);
 	file = pmhash_entry_use_for_build(pmhash_entry_enter(index, table, stub, generation));
 	if (pmh_is_pmem(table))
-		sync_name(index, directory);
+		fsync_fname_ext(directory, true, false, ERROR);	/* the name is as durable as the file */
 	return file;
 }
 
 /*
  * Make the file of an index that is to be rebuilt beside writers, and let its stub
- * name it: from here on inserts go there (refill.c).  It stays even if this
+ * name it: from here on inserts go there (rebuild.c).  It stays even if this
  * transaction fails.  The caller holds ShareUpdateExclusiveLock on table and
  * index.  Returns the file's id.  ERROR if it can't be made.
  */
@@ -155,6 +133,7 @@ pmhash_file_begin_filling(Relation index)
 	PmhashFile *file;
 	PmhashStub	stub;
 
+	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	pmhash_require_service(index);
 	new_stub(&stub);
 	stub.flags = PMHASH_STUB_FILLING | wal_flags(index);
@@ -242,6 +221,7 @@ pmhash_file_create(Relation index)
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
 	bool		comes_back;
 
+	Assert(!RecoveryInProgress() && !IsInParallelMode());
 	pmhash_require_service(index);
 
 	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
@@ -269,6 +249,7 @@ pmhash_file_create(Relation index)
 void
 pmhash_file_create_init(Relation index)
 {
+	Assert(IsTransactionState());
 	pmhash_require_service(index);
 	pmhash_stub_create_init(index);
 }
@@ -285,6 +266,7 @@ pmhash_file_create_missing(Relation index)
 	PmhashFile *file;
 	PmhashStub	stub;
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	LockRelationForExtension(index, ExclusiveLock);
 	if (pmhash_stub_read(index, false, &stub) &&
 		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)

@@ -15,16 +15,15 @@
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
-#include "cluster/base/identity.h"
-#include "cluster/base/older_snapshots.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/file/file_cache.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/rebuild_table.h"
+#include "cluster/queue/queue.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/stub.h"
@@ -63,6 +62,7 @@ check_identity(const PmhashStub *stub, bool *recovered, PmhashTrouble *trouble)
 	uint64_t	instance;
 	PmhResult	result;
 
+	Assert(trouble->path[0] != '\0');
 	result = pmh_examine(trouble->path, &id, &instance, &inode, &trouble->error);
 	if (recovered != NULL)
 		*recovered = result == PMH_OK && instance == pmhash_shared->instance;
@@ -86,6 +86,7 @@ map_file(PmhashTrouble *trouble, PmhTable **table)
 	char		journal[MAXPGPATH];
 	PmhResult	result = PMH_OK;
 
+	Assert(trouble->path[0] != '\0');
 	/* A standby has no journal: nothing is written that is not in WAL. */
 	if (!RecoveryInProgress())
 		result = pmhash_journal_map(journal, &trouble->error);
@@ -211,6 +212,7 @@ entry_of_stub(Relation index, const PmhashStub *stub, uint64 generation, bool ma
 												   stub->file_id);
 	bool		recovered;
 
+	Assert(stub->file_id != 0);
 	if (mapped != NULL)
 	{
 		trouble->standby_life = mapped->standby_life;
@@ -343,6 +345,8 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 	PmhashEntry *entry;
 	PmhashFile *file;
 
+	Assert(IsTransactionState());
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (!make_ready(index, trouble))
 		return NULL;
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, snapshot, trouble))
@@ -358,36 +362,16 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 }
 
 /*
- * Is a file that we have mapped still there?  Its pages are, for us, but no other process
- * finds it.
- */
-static bool
-mapped_is_there(PmhashFile *file, PmhashTrouble *trouble)
-{
-	if (!pmhash_file_is_gone(file) || !pmhash_pool_is_present())
-		return true;
-	memset(trouble, 0, sizeof(*trouble));
-	strlcpy(trouble->path, file->path, sizeof(trouble->path));
-	trouble->reason = PMHASH_REASON_MISSING;
-	return false;
-}
-
-/*
  * Has the index a usable file?  If not, the trouble.  Maps as little as it can; what
  * is not mapped is looked at, whatever is known of it.
  */
 static bool
 file_is_usable(Relation index, PmhashTrouble *trouble)
 {
-	PmhashEntry *entry;
-
 	if (!make_ready(index, trouble))
 		return false;
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, NULL, trouble))
 		return false;
-	entry = pmhash_entry_find(index, PMHASH_READ);
-	if (entry != NULL && entry->file != NULL)
-		return mapped_is_there(entry->file, trouble);
 	memset(trouble, 0, sizeof(*trouble));
 	return entry_by_stub(index, PMHASH_READ, false, trouble) != NULL;
 }
@@ -403,6 +387,7 @@ file_is_usable(Relation index, PmhashTrouble *trouble)
 static bool
 is_filled_later(uint64 filled_by, Snapshot snapshot)
 {
+	Assert(snapshot->snapshot_type == SNAPSHOT_MVCC);
 	return filled_by != 0 &&
 		XidInMVCCSnapshot((TransactionId) filled_by, snapshot) &&
 		/* else the number has come round since */
@@ -494,6 +479,7 @@ pmhash_file_open_or_skip(Relation index, bool inserting)
 		pmhash_enforces_constraint(index) ? PMHASH_READ : PMHASH_INSERT;
 	PmhashFile *file = open_file(index, use, NULL, &trouble);
 
+	Assert(!RecoveryInProgress());
 	if (likely(file != NULL))
 		return file;
 	if (trouble.reason == PMHASH_REASON_NONE)
@@ -528,6 +514,8 @@ pmhash_file_open_filling(Relation index, uint64 file_id)
 	PmhashTrouble		trouble;
 	PmhashFile *file = open_file(index, PMHASH_INSERT, NULL, &trouble);
 
+	Assert(file_id != 0);
+	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	if (file == NULL)
 		pmhash_raise_trouble(index, &trouble);
 	if (file->file_id != file_id)
@@ -549,6 +537,7 @@ pmhash_index_examine(Relation index, const PmhashStub *stub)
 {
 	PmhashTrouble		trouble;
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if ((stub->flags & PMHASH_STUB_NEW_FILE) != 0 ||
 		!index->rd_index->indisready || !index->rd_index->indislive)
 		return;
@@ -574,6 +563,7 @@ pmhash_named_file_doubt(Relation index)
 {
 	PmhashTrouble		trouble;
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (file_is_usable(index, &trouble))
 		return PMHASH_REASON_NONE;
 	if (trouble.reason == PMHASH_REASON_NONE)
@@ -603,6 +593,7 @@ pmhash_index_pmem(Relation index, bool *pmem)
 	PmhashTrouble		trouble;
 	PmhashEntry *entry = pmhash_entry_find(index, PMHASH_READ);
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	memset(&trouble, 0, sizeof(trouble));
 	if (entry == NULL || entry->file == NULL)
 		entry = entry_by_stub(index, PMHASH_READ, true, &trouble);
@@ -639,6 +630,7 @@ pmhash_index_plannable(Relation index)
 	uint64		generation;
 	PmhashEntry *entry;
 
+	Assert(IsTransactionState());
 #if PG_VERSION_NUM < 170000
 	if (old_snapshot_threshold >= 0)
 		return false;

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * invalid.c
- *	  Invalid indexes: reasons, and making it known to all processes.
+ *	  Invalid indexes: reasons, and making it known to all processes; messages about index
+ *	  files: what failed, the file, what to do about it.
  *
  * An index is invalid if the file that its stub names must not be used.  That
  * may be seen from the file (there is none, it is damaged, its eras are over),
@@ -24,17 +25,167 @@
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 
-#include "cluster/base/am_callbacks.h"
+#include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/file/life_cycle.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/rebuild_table.h"
-#include "cluster/trust/standby_lose.h"
+#include "cluster/queue/queue.h"
+#include "cluster/trust/trust.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/undo_journal.h"
+
+/* What the engine's results mean; a wait that was given up raises what has come. */
+static const struct
+{
+	int			sqlstate;
+	PmhashReason reason;		/* that the file is not to be used, at opening it */
+	bool		rebuild;		/* helps */
+	const char *hint;			/* else */
+}			meanings[] = {
+	[PMH_ERR_NO_FILE] = {ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, PMHASH_REASON_MISSING, true},
+	[PMH_ERR_IO] = {ERRCODE_IO_ERROR, PMHASH_REASON_UNREADABLE},
+	[PMH_ERR_NO_SPACE] = {ERRCODE_DISK_FULL, .hint = "Free space on the file system of the pmhash directory."},
+	[PMH_ERR_NO_MEMORY] = {ERRCODE_OUT_OF_MEMORY, .hint = "Memory is short, or the system limits the mappings of a process (vm.max_map_count): a transaction needs one for each pmhash index that it uses."},
+	[PMH_ERR_FORMAT] = {ERRCODE_INDEX_CORRUPTED, PMHASH_REASON_DAMAGED, true},
+	[PMH_ERR_VERSION] = {ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, PMHASH_REASON_VERSION, true},
+	[PMH_ERR_CORRUPT] = {ERRCODE_INDEX_CORRUPTED, PMHASH_REASON_DAMAGED, true},
+	[PMH_ERR_TOO_LARGE] = {ERRCODE_PROGRAM_LIMIT_EXCEEDED},
+	[PMH_ERR_LOST] = {ERRCODE_IO_ERROR, PMHASH_REASON_UNREADABLE, true},
+	[PMH_ERR_OUTDATED] = {ERRCODE_IO_ERROR, PMHASH_REASON_OUTDATED},
+	[PMH_ERR_NO_DESCRIPTOR] = {ERRCODE_INSUFFICIENT_RESOURCES},
+	[PMH_CANCELLED] = {ERRCODE_QUERY_CANCELED}
+};
+
+StaticAssertDecl(lengthof(meanings) == PMH_CANCELLED + 1, "the last result of the engine");
+
+/*
+ * What an error of the engine at opening a file says about the file.  Want of
+ * descriptors, of memory or of mappings says nothing.
+ */
+PmhashReason
+pmhash_reason_of(const PmhError *error)
+{
+	Assert(error->code < lengthof(meanings));
+	if (error->code == PMH_ERR_IO &&
+		(error->sys_errno == EINTR || error->sys_errno == EAGAIN))
+		return PMHASH_REASON_NONE;
+	return meanings[error->code].reason;
+}
+
+/* Is there no place for a new file, as what was the pool is not there now? */
+static bool
+has_lost_pool(void)
+{
+	return pmhash_shared->usable && !pmhash_pool_is_present();
+}
+
+/*
+ * Is an invalid index to be rebuilt in the background?  Not one that is not ready for
+ * inserts, which CREATE INDEX CONCURRENTLY has left (rebuild.c, rebuild.c), nor before the
+ * pool is back.
+ */
+static bool
+is_to_rebuild_itself(Relation index)
+{
+	return pmhash_rebuild && pmhash_shared->usable && !has_lost_pool() &&
+		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
+		index->rd_index->indisready;
+}
+
+/* Is it, and can it be? */
+static bool
+rebuilds_itself(Relation index)
+{
+	return is_to_rebuild_itself(index) && pmhash_workers_can_be_had();
+}
+
+/* What to do about an index that a standby has no file of: there is no REINDEX there. */
+static const char *
+standby_hint(void)
+{
+	if (!pmhash_rebuild)
+		return "Turn pmhash.rebuild on: this standby builds its files in the background.";
+	return pmhash_workers_can_be_had() ?
+		"Try again when this standby has built its file in the background." :
+		"No background worker of pmhash can run to build it (see max_worker_processes).";
+}
+
+/* What to do about an invalid index. */
+const char *
+pmhash_rebuild_hint(Relation index)
+{
+	if (has_lost_pool())
+		return "Put the directory of pmhash back, or restart the server: it has been unmounted, removed or replaced.";
+	if (RecoveryInProgress())
+		return standby_hint();
+	if (!is_to_rebuild_itself(index))
+		return "REINDEX INDEX makes a new file.";
+	return pmhash_workers_can_be_had() ?
+		"Try again when the index has been rebuilt in the background; REINDEX INDEX does so now." :
+		"No background worker of pmhash can run to rebuild it (see max_worker_processes); REINDEX INDEX makes a new file.";
+}
+
+/*
+ * The engine has given a wait up because a cancel or a termination has come
+ * (init.c), which CHECK_FOR_INTERRUPTS raises.
+ */
+pg_noreturn static void
+raise_cancelled(Relation index)
+{
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg("canceling statement while waiting for a lock in the file of index \"%s\"",
+					RelationGetRelationName(index))));
+}
+
+/*
+ * DETAIL of an error about a file, "" for none; if the path that the error names is
+ * not the whole one, the server's log has that in addition.  Returns 0, for ereport.
+ */
+int
+pmhash_detail_of_file(const char *detail, const char *path, const char *shown)
+{
+	if (detail[0] != '\0')
+		errdetail("%s", detail);
+	if (shown != path)
+		errdetail_log("%s%sThe path is \"%s\".", detail,
+					  detail[0] != '\0' ? "\n" : "", path);
+	return 0;
+}
+
+pg_noreturn void
+pmhash_file_error(Relation index, const char *path, const char *what,
+				  const PmhError *error)
+{
+	const char *hint = meanings[error->code].rebuild ? pmhash_rebuild_hint(index) :
+		meanings[error->code].hint;
+	int			sqlstate = meanings[error->code].sqlstate;
+	const char *shown;
+	const char *detail = error->detail;
+
+	Assert(error->code != PMH_OK && error->code < lengthof(meanings));
+	if (error->code == PMH_CANCELLED)
+		raise_cancelled(index);
+	shown = pmhash_shown_path(index, path);
+	if (detail[0] != '\0' && error->offset != 0)
+		detail = psprintf("%s (offset %llu)", detail,
+						  (unsigned long long) error->offset);
+	ereport(ERROR,
+			(errcode(sqlstate != 0 ? sqlstate : ERRCODE_IO_ERROR),
+			 errmsg("could not %s file \"%s\" of index \"%s\"%s%s",
+					what, shown, RelationGetRelationName(index),
+					error->sys_errno != 0 ? ": " : "",
+					error->sys_errno != 0 ? strerror(error->sys_errno) : ""),
+			 pmhash_detail_of_file(detail, path, shown),
+			 hint ? errhint("%s", hint) : 0));
+}
+
+/* ==== invalid indexes ==== */
 
 /* Why the index is invalid, for a message or a view: part of a sentence. */
 const char *
@@ -159,6 +310,7 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
+	Assert(trouble->reason != PMHASH_REASON_NONE);
 	if (trouble->reason == PMHASH_REASON_MOVED)
 		pmhash_require_not_moved(index);
 	if (trouble->reason == PMHASH_REASON_MISSING && trouble->file_id == 0)
@@ -170,7 +322,7 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 						RelationGetRelationName(index)),
 				 errdetail("The index is not logged, so standbys have no file of it."),
 				 errhint("Set its storage parameter \"wal\" on the primary server, and use REINDEX there.")));
-	if (pmhash_rebuilds_itself(index) && !failing)
+	if (rebuilds_itself(index) && !failing)
 		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	else if (trouble->reason == PMHASH_REASON_DAMAGED && !failing)
 		sqlstate = ERRCODE_INDEX_CORRUPTED;
@@ -228,6 +380,8 @@ void
 pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 					PmhashReason reason)
 {
+	Assert(reason != PMHASH_REASON_NONE);
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (RecoveryInProgress())
 	{
 		/* A standby's stub is the primary's; the file is our own. */
@@ -279,6 +433,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 bool
 pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file)
 {
+	Assert(RelationGetRelid(heap) == index->rd_index->indrelid);
 	if (pmhash_node_subid(heap) == InvalidSubTransactionId ||
 		pmhash_goes_with_table(file->path, heap))
 		return true;
@@ -298,6 +453,7 @@ pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file)
 void
 pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)
 {
+	Assert(trouble->reason != PMHASH_REASON_NONE);
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		trouble->reason == PMHASH_REASON_DISABLED ||
 		trouble->reason == PMHASH_REASON_NOT_LOGGED ||
@@ -350,6 +506,7 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 {
 	PmhError	error = *pmh_error(file->table);
 
+	Assert(result != PMH_OK);
 	if (error.code != result)
 	{
 		memset(&error, 0, sizeof(error));
@@ -375,6 +532,7 @@ pmhash_insert_failed(Relation index, PmhashFile *file, PmhResult result)
 	bool		passes = result == PMH_CANCELLED ||
 		(result != PMH_ERR_NO_FILE && !file->filling);
 
+	Assert(result != PMH_OK && !RecoveryInProgress());
 	if (passes || pmhash_enforces_constraint(index) ||
 		index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		pmhash_engine_error(index, file, result);

@@ -27,16 +27,13 @@ extern int64 pmhash_inode_bytes(const PmhInode *inode);
 extern uint64 pmhash_file_begin_filling(Relation index);
 extern void pmhash_file_create_missing(Relation index);
 
-/* ---- file_error.c ---- */
+/* ---- invalid.c ---- */
 pg_noreturn extern void pmhash_file_error(Relation index, const char *path,
 										  const char *what,
 										  const PmhError *error);
 extern int	pmhash_detail_of_file(const char *detail, const char *path,
 								  const char *shown);
 extern PmhashReason pmhash_reason_of(const PmhError *error);
-extern bool pmhash_rebuilds_itself(Relation index);
-
-/* ---- invalid.c ---- */
 /*
  * Why an index can't be opened: its file is not to be used, now and in future
  * (reason), or something that may pass is in the way (reason NONE, error).

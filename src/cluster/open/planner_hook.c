@@ -30,7 +30,7 @@
 #include "utils/memutils.h"
 #include "utils/relcache.h"
 
-#include "cluster/base/am_callbacks.h"
+#include "cluster/base/relations.h"
 #include "cluster/open/open.h"
 #if PG_VERSION_NUM >= 190000
 #include "optimizer/pathnode.h"

@@ -2,29 +2,31 @@
  *
  * databases.c
  *	  Which databases there are: in the pool, and in the catalog; can a worker connect to
- *	  one, is it there at all, and which files has it in the pool?
+ *	  one, is it there at all, and which files has it in the pool?  Which user may see where
+ *	  files are, and what may reveal rows.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
+#include "miscadmin.h"
 #include "storage/fd.h"
-#include "storage/lmgr.h"
 #include "storage/lock.h"
-#include "utils/memutils.h"
+#include "utils/acl.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
+#include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 
 /* Databases that have a directory in the pool. */
@@ -57,6 +59,7 @@ scan_databases(MemoryContext context, List **connectable, List **all)
 	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
 	HeapTuple	tuple;
 
+	Assert(IsTransactionState());
 	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
 	{
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
@@ -82,6 +85,7 @@ pmhash_databases_in_catalog(List **all)
 	MemoryContext context = CurrentMemoryContext;
 	List	   *connectable = NIL;
 
+	Assert(!IsTransactionState());
 	*all = NIL;
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
@@ -97,6 +101,7 @@ lock_database(Oid database, LOCKMODE mode)
 {
 	LOCKTAG		tag;
 
+	Assert(IsTransactionState());
 	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
 	return LockAcquire(&tag, mode, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
@@ -115,6 +120,7 @@ pmhash_database_is_free(Oid database)
 	MemoryContext context = CurrentMemoryContext;
 	bool		free;
 
+	Assert(!IsTransactionState());
 	StartTransactionCommand();
 	free = lock_database(database, RowExclusiveLock);
 	CommitTransactionCommand();
@@ -141,6 +147,7 @@ pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
 	List	   *all = NIL;
 	bool		dropped;
 
+	Assert(!IsTransactionState() && !RecoveryInProgress());
 	StartTransactionCommand();
 	dropped = lock_database(database, ShareLock);
 	if (dropped)
@@ -188,4 +195,65 @@ pmhash_database_has_files(Oid database)
 
 	pfree(pmhash_list_files(database, &n));
 	return n > 0;
+}
+
+/* ==== who may see ==== */
+
+/* Is this user the owner of the index (InvalidOid: it has none), or in pg_monitor? */
+static bool
+has_right_to_details(Oid user, Oid index)
+{
+	if (has_privs_of_role(user, ROLE_PG_MONITOR))
+		return true;
+	if (!OidIsValid(index))
+		return false;
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(RelationRelationId, index, user);
+#else
+	return pg_class_ownercheck(index, user);
+#endif
+}
+
+/*
+ * May this user see where the files are and why a rebuild has failed?  That may
+ * reveal rows, as an expression of the index that fails for one shows its
+ * value, and the server's directories: for the owner of the index (InvalidOid: it has
+ * none) and for pg_monitor, which superusers are members of.
+ *
+ * In an operation in the rights of a table's owner two users look on, and both must
+ * have the right: the owner, whose functions may put down what they see (ANALYZE by a
+ * superuser or autovacuum), and the one outside, which reads the message (pmhash.check).
+ */
+bool
+pmhash_may_see_details_of(Oid index)
+{
+	if (!IsTransactionState())
+		return true;
+	return has_right_to_details(GetUserId(), index) &&
+		(!InSecurityRestrictedOperation() ||
+		 has_right_to_details(GetOuterUserId(), index));
+}
+
+bool
+pmhash_may_see_details(Relation index)
+{
+	return pmhash_may_see_details_of(index != NULL ? RelationGetRelid(index)
+									 : InvalidOid);
+}
+
+/*
+ * A path in the pool as this user may see it: where the server's directories are
+ * is for the owner of the index and for pg_monitor, as in the view; for others it
+ * begins in the pool.
+ */
+const char *
+pmhash_shown_path(Relation index, const char *path)
+{
+	const char *pool = pmhash_pool_path();
+	size_t		length = strlen(pool);
+
+	if (strncmp(path, pool, length) != 0 || path[length] != '/' ||
+		pmhash_may_see_details(index))
+		return path;
+	return path + length + 1;
 }

@@ -11,13 +11,11 @@
 #include "nodes/pg_list.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/pool_names.h"
 
 /* ---- pool_lock.c ---- */
 extern bool pmhash_pool_lock(char *reason);
 extern void pmhash_pool_unlock(void);
 extern int	pmhash_pool_lock_fd(void);
-extern int	pmhash_pool_ask_fd(void);
 extern bool pmhash_pool_is_locked(void);
 extern bool pmhash_pool_is_present(void);
 extern void pmhash_require_pool_present(void);
@@ -29,11 +27,9 @@ typedef bool (*PmhashAskFile) (int fd, const char *path);
 extern bool pmhash_pool_write_back(uint64 device, PmhashGoOn go_on);
 extern bool pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn go_on);
 
-/* ---- syncfs.c ---- */
+/* ---- pool_files.c ---- */
 extern uint64 pmhash_device_of_syncfs(void);
-extern bool pmhash_pool_written_back(char *reason);
 extern bool pmhash_pool_sync(void);
-extern bool pmhash_pool_never_failed(bool *failed);
 
 /* ---- databases.c ---- */
 extern List *pmhash_databases_in_pool(void);

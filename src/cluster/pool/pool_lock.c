@@ -10,13 +10,14 @@
 #endif
 #include "postgres.h"
 
+#include "miscadmin.h"
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/base/durable.h"
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 
@@ -25,13 +26,6 @@
 
 /* The lock file, held by the postmaster, inherited; or -1. */
 static int	lock_fd = -1;
-
-/*
- * The same file once more, to ask through: an open file reports a failed write
- * once, and what one process has learned by this one before it was killed, the
- * postmaster can still learn by the other.
- */
-static int	ask_fd = -1;
 
 /*
  * Give the lock up.  A pool that is not ours is its owner's: don't keep that server
@@ -45,23 +39,17 @@ pmhash_pool_unlock(void)
 		flock(lock_fd, LOCK_UN);
 		close(lock_fd);
 	}
-	if (ask_fd >= 0)
-		close(ask_fd);
-	lock_fd = ask_fd = -1;
+	lock_fd = -1;
 }
 
-/* The descriptor of the lock file, or -1.  Children have it from the postmaster. */
+/*
+ * The descriptor of the lock file, or -1.  Children have it from the postmaster, and all ask
+ * the kernel by it (pool_files.c).
+ */
 int
 pmhash_pool_lock_fd(void)
 {
 	return lock_fd;
-}
-
-/* That of the same once more, to ask the kernel by (syncfs.c). */
-int
-pmhash_pool_ask_fd(void)
-{
-	return ask_fd;
 }
 
 /* Has this server locked a pool, whether it can use it or not? */
@@ -126,7 +114,7 @@ open_patiently(const char *path, int flags)
 }
 
 /*
- * Open the lock file, twice.  It is written before all else is known of the pool, so not
+ * Open the lock file.  It is written before all else is known of the pool, so not
  * through a link, and what stands in its place must not hold the postmaster up, as the
  * reading end of a fifo would.
  */
@@ -137,9 +125,7 @@ open_lock(const char *path, char *reason)
 	struct stat st;
 
 	lock_fd = open_patiently(path, O_RDWR | O_CREAT | flags);
-	if (lock_fd >= 0)
-		ask_fd = open_patiently(path, O_RDONLY | flags);
-	if (lock_fd < 0 || ask_fd < 0)
+	if (lock_fd < 0)
 		return pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(errno));
 	if (fstat(lock_fd, &st) != 0 || !S_ISREG(st.st_mode))
 		return pmhash_fail(reason, "\"%s\" is not a file", path);
@@ -172,6 +158,7 @@ pmhash_pool_lock(char *reason)
 {
 	char		path[MAXPGPATH];
 
+	Assert(!IsUnderPostmaster);
 	pmhash_pool_unlock();
 	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());
 	if (open_lock(path, reason) && lock_open_file(path, reason))

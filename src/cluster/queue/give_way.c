@@ -26,11 +26,10 @@
 #include <unistd.h>
 
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "utils/wait_event.h"
 
-#include "cluster/base/wait_events.h"
-#include "cluster/queue/give_way.h"
+#include "cluster/base/tools.h"
+#include "cluster/queue/queue.h"
 
 /* Microseconds. */
 #define WORK			250		/* between two looks */
@@ -137,6 +136,7 @@ pmhash_give_way(void)
 	int64		now;
 	long		taken;
 
+	Assert(CritSectionCount == 0);
 	CHECK_FOR_INTERRUPTS();
 	if (!giving_way)
 		return;

@@ -15,7 +15,6 @@
 #include "access/table.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_index.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -25,8 +24,8 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "cluster/base/am_callbacks.h"
-#include "cluster/queue/index_list.h"
+#include "cluster/base/relations.h"
+#include "cluster/queue/queue.h"
 
 /*
  * Is this a handler function of this library?  Looked up by the name of the C
@@ -89,6 +88,7 @@ pmhash_list_indexes(bool temporary)
 	HeapTuple	tuple;
 	List	   *indexes = NIL;
 
+	Assert(IsTransactionState());
 	if (methods == NIL)
 		return NIL;
 	pg_class = table_open(RelationRelationId, AccessShareLock);
@@ -154,6 +154,7 @@ pmhash_report_index(const char *doing, Relation index)
 	char	   *activity = psprintf("%s pmhash index %s", doing,
 									quote_qualified_identifier(schema, name));
 
+	Assert(IsTransactionState());
 	pgstat_report_activity(STATE_RUNNING, activity);
 	pfree(activity);
 }
@@ -172,6 +173,7 @@ pmhash_first_complaint(Oid index)
 	bool		first = false;
 	int			i;
 
+	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
 	SpinLockAcquire(&pmhash_shared->mutex);
 	for (i = 0; i < PMHASH_MAX_COMPLAINTS && OidIsValid(complaint[i].index); i++)
 	{

@@ -1,17 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *	  What processes ask the launcher for: workers in databases; and whether there can be any.
+ *	  What processes ask the launcher for: workers in databases; whether there can be any;
+ *	  and what is known of rebuilds: which go on, which have failed and why, and when they
+ *	  are tried again.
  *
  * A request raises no error and waits for nothing.
+ *
+ * What is known of rebuilds is for the view and for the launcher.  When all rows are taken, a
+ * failure is noted nowhere: then the worker says that it has not been through its database, for
+ * which the launcher makes a pause before it starts another one there.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "cluster/base/clock.h"
+#include "miscadmin.h"
+
 #include "cluster/base/shared.h"
-#include "cluster/queue/requests.h"
+#include "cluster/base/tools.h"
+#include "cluster/cluster.h"
+#include "cluster/queue/queue.h"
 
 /* ms without a free slot after which none is to be waited for: three tries */
 #define NO_SLOT_FOR_LONG	15000
@@ -33,6 +42,7 @@ pmhash_request(Oid database, PmhashJob job)
 	PmhashRequests *requests;
 	int			i = 0;
 
+	Assert(job < PMHASH_JOBS);
 	if (pmhash_shared == NULL || !pmhash_shared->usable)
 		return;
 	requests = &pmhash_shared->requests;
@@ -65,14 +75,6 @@ pmhash_launcher_is_there(void)
 	there = pmhash_shared->launcher != NULL;
 	SpinLockRelease(&pmhash_shared->mutex);
 	return there;
-}
-
-/* Can a cleaner be expected to come soon when one is requested?  Raises no error. */
-bool
-pmhash_cleaners_run(void)
-{
-	return pmhash_shared != NULL && pmhash_shared->usable && pmhash_launcher_is_there() &&
-		pg_atomic_read_u64(&pmhash_shared->no_worker) == 0;
 }
 
 /*
@@ -108,6 +110,7 @@ pmhash_take_requests(void)
 void
 pmhash_set_launcher(Latch *latch)
 {
+	Assert(latch == NULL || latch == MyLatch);
 	SpinLockAcquire(&pmhash_shared->mutex);
 	pmhash_shared->launcher = latch;
 	SpinLockRelease(&pmhash_shared->mutex);
@@ -118,17 +121,302 @@ pmhash_set_launcher(Latch *latch)
  *		Is what a worker of ours is to do done some time soon?
  *
  * A launcher that is just being started counts, and so does a lack of slots that may be
- * that of a moment: parallel queries take them, too.  What has been tried last some time
- * ago says nothing: there may be slots by now, and a rebuild that is wanted is tried
- * at once.
+ * that of a moment: parallel queries take them, too.
  */
 bool
 pmhash_workers_can_be_had(void)
 {
 	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
-	uint64		last = pg_atomic_read_u64(&pmhash_shared->no_worker_last);
 
 	return pmhash_has_launcher &&
-		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG) ||
-		 pmhash_clock_past((int64) last, NO_SLOT_FOR_LONG));
+		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG));
+}
+
+/* ==== rebuilds ==== */
+
+#define MANY_FAILURES	3		/* after these a person has to see to it */
+
+/* Of this worker.  Others have no pass, and ask for all kinds. */
+static PmhashBuildKind own_kind = PMHASH_BUILD_PLAIN;
+
+/* The row of an index, or NULL.  The caller holds the rebuild lock. */
+static PmhashRebuild *
+find_rebuild(Oid database, Oid index)
+{
+	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_REBUILD_LOCK)));
+	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
+	{
+		PmhashRebuild *r = &pmhash_shared->rebuild[i];
+
+		if (r->database == database && r->index == index)
+			return r;
+	}
+	return NULL;
+}
+
+/* What is known of the rebuild of an index of this database. */
+bool
+pmhash_rebuild_state(Oid index, PmhashRebuild *state)
+{
+	PmhashRebuild *r;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
+	r = find_rebuild(MyDatabaseId, index);
+	if (r != NULL)
+		*state = *r;
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+	return r != NULL;
+}
+
+/* Take a free row, if there is one. */
+static PmhashRebuild *
+new_rebuild(Oid index)
+{
+	PmhashRebuild *r = find_rebuild(InvalidOid, InvalidOid);
+
+	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE));
+	if (r != NULL)
+	{
+		memset(r, 0, sizeof(*r));
+		r->database = MyDatabaseId;
+		r->index = index;
+		r->kind = own_kind;
+	}
+	return r;
+}
+
+/* Is a worker of the other kind at an index of this table? */
+static bool
+is_other_kind_at(Oid heap)
+{
+	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_REBUILD_LOCK)));
+	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
+	{
+		PmhashRebuild *r = &pmhash_shared->rebuild[i];
+
+		if (r->database == MyDatabaseId && r->running && r->heap == heap &&
+			r->kind != own_kind)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * pmhash_rebuild_begins
+ *		Note that a rebuild begins, of an index of this table (InvalidOid: not known).
+ *
+ * False if the rebuilder of the other kind is at the same table: both would need a lock
+ * that only one of them can have.
+ */
+bool
+pmhash_rebuild_begins(Oid index, Oid heap)
+{
+	PmhashRebuild *r;
+	bool		begins;
+
+	Assert(OidIsValid(index));
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
+	begins = !OidIsValid(heap) || !is_other_kind_at(heap);
+	r = find_rebuild(MyDatabaseId, index);
+	if (begins && r == NULL)
+		r = new_rebuild(index);
+	if (begins && r != NULL)
+	{
+		r->running = true;
+		r->heap = heap;
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+	return begins;
+}
+
+/*
+ * Note a failure and when to try again; returns the pause in seconds, or 0 if there is no
+ * row for it.
+ */
+int
+pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
+{
+	PmhashRebuild *r;
+	int			pause = 0;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
+	r = find_rebuild(MyDatabaseId, index);
+	if (r == NULL)
+		r = new_rebuild(index);
+	if (r != NULL)
+	{
+		pause = (int) (pmhash_pause(++r->failures, PMHASH_LONGEST_PAUSE) / 1000);
+		r->next_try = pmhash_clock_ms() + pause * INT64CONST(1000);
+		r->running = false;
+		r->sqlstate = sqlstate;
+		pmhash_keep_message(r->failure, sizeof(r->failure), message);
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+	return pause;
+}
+
+/* Forget an index of this database. */
+void
+pmhash_rebuild_is_over(Oid index)
+{
+	PmhashRebuild *r;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
+	r = find_rebuild(MyDatabaseId, index);
+	if (r != NULL)
+		memset(r, 0, sizeof(*r));
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+}
+
+/* Forget a database. */
+void
+pmhash_rebuild_forget(Oid database)
+{
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
+	{
+		if (pmhash_shared->rebuild[i].database == database)
+			memset(&pmhash_shared->rebuild[i], 0, sizeof(PmhashRebuild));
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+}
+
+/* Forget those indexes of this database that are in neither list any more. */
+void
+pmhash_rebuild_forget_dropped(List *indexes, List *others)
+{
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
+	{
+		PmhashRebuild *r = &pmhash_shared->rebuild[i];
+
+		if (r->database == MyDatabaseId && OidIsValid(r->index) &&
+			!list_member_oid(indexes, r->index) && !list_member_oid(others, r->index))
+			memset(r, 0, sizeof(*r));
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+}
+
+/*
+ * Databases with a failed rebuild of this kind that is to be tried again by now
+ * (pmhash_clock_ms).  *next is made earlier if another is due before it.
+ */
+List *
+pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next)
+{
+	Oid			due[PMHASH_MAX_REBUILDS];
+	int			n = 0;
+	List	   *databases = NIL;
+
+	Assert(kind < PMHASH_BUILD_KINDS);
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
+	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
+	{
+		const PmhashRebuild *r = &pmhash_shared->rebuild[i];
+
+		if (r->database == InvalidOid || r->running || r->kind != kind)
+			continue;
+		if (r->next_try <= now)
+			due[n++] = r->database;
+		else if (r->next_try < *next)
+			*next = r->next_try;
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+	for (int i = 0; i < n; i++)
+		databases = list_append_unique_oid(databases, due[i]);
+	return databases;
+}
+
+/*
+ * A backend has met an invalid index of this database.  Unless that is known, so that a
+ * rebuilder comes without a request, or it has said so of this one within the last second,
+ * the launcher is woken.  If a stub has changed meanwhile that may have been another time
+ * that it was invalid: it has been rebuilt since, and of this time no other may ever say so.
+ */
+void
+pmhash_rebuild_wanted(Oid index)
+{
+	static Oid	last_index = InvalidOid;
+	static int64 last = 0;
+	static uint64 last_generation = 0;
+	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
+	int64		now = pmhash_clock_ms();
+	PmhashRebuild known;
+
+	if ((index == last_index && generation == last_generation && now - last < 1000) ||
+		pmhash_rebuild_state(index, &known))
+		return;
+	last_index = index;
+	last_generation = generation;
+	last = now;
+	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
+}
+
+/* This worker begins to go through the indexes of this kind of its database. */
+void
+pmhash_rebuild_pass_begins(PmhashBuildKind kind)
+{
+	Assert(OidIsValid(MyDatabaseId) && kind < PMHASH_BUILD_KINDS);
+	own_kind = kind;
+}
+
+/* Is a new try of a failed rebuild not due yet? */
+bool
+pmhash_rebuild_has_to_wait(Oid index)
+{
+	PmhashRebuild state;
+
+	return pmhash_rebuild_state(index, &state) && !state.running &&
+		state.next_try > pmhash_clock_ms();
+}
+
+/* Has the rebuild of an index failed so often that waiting will not help? */
+bool
+pmhash_rebuild_keeps_failing(Oid index, PmhashRebuild *state)
+{
+	return pmhash_rebuild_state(index, state) && state->failures >= MANY_FAILURES;
+}
+
+/* The index of this database that is being rebuilt by this worker, or InvalidOid. */
+Oid
+pmhash_rebuild_running(void)
+{
+	Oid			running = InvalidOid;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
+	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
+	{
+		PmhashRebuild *r = &pmhash_shared->rebuild[i];
+
+		if (r->database == MyDatabaseId && r->running && r->kind == own_kind)
+			running = r->index;
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+	return running;
+}
+
+/*
+ * What to do about a rebuild that fails with this SQLSTATE, or NULL.  A worker has
+ * an empty search_path, not that of the session that made the index (worker.c,
+ * pmhash_worker_begin; from PostgreSQL 17 on, all builds have a fixed one: usercontext.c,
+ * RestrictSearchPath), so an expression that calls others by their bare names does not
+ * find them.
+ */
+const char *
+pmhash_rebuild_failure_hint(int sqlstate)
+{
+	switch (sqlstate)
+	{
+		case ERRCODE_UNDEFINED_FUNCTION:
+		case ERRCODE_UNDEFINED_TABLE:
+		case ERRCODE_UNDEFINED_OBJECT:
+		case ERRCODE_UNDEFINED_SCHEMA:
+		case ERRCODE_AMBIGUOUS_FUNCTION:
+			return "A function that the index calls may depend on search_path: set it for the function with ALTER FUNCTION ... SET search_path.";
+		case ERRCODE_CONFIGURATION_LIMIT_EXCEEDED:
+			return "ALTER DATABASE ... SET temp_file_limit gives it more; or REINDEX INDEX in a session that has more makes a new file.";
+		default:
+			return NULL;
+	}
 }

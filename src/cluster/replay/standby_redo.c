@@ -34,19 +34,16 @@
 #include "storage/standby.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/data_directory.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/identity.h"
-#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/file/mappings.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/requests.h"
+#include "cluster/queue/queue.h"
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/trust/standby_lose.h"
+#include "cluster/trust/trust.h"
+#include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 
 /* After so many operations of a delta it is looked whether there is space: 1 MB. */
@@ -653,10 +650,10 @@ notice_newer(void)
 /* ---- databases that are made: nothing here has their OID ---- */
 
 /*
- * As new_database.c, by WAL: no standby can see the files of the primary's pool, nor
+ * As life_cycle.c, by WAL: no standby can see the files of the primary's pool, nor
  * whether that one has them.  Replay of DROP DATABASE would be too early: what moves a
  * database to another tablespace writes such a record, too (dbcommands.c, movedb).
- * What is left of a dropped database goes some time (launch_workers.c, remove_dropped),
+ * What is left of a dropped database goes some time (launcher.c, remove_dropped),
  * and at the latest here, when the first record of one comes that is made with its OID.
  * No session is connected to either then.
  */

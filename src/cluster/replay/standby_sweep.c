@@ -28,14 +28,13 @@
 #include "postmaster/interrupt.h"
 #include "utils/guc.h"
 
-#include "cluster/base/clock.h"
-#include "cluster/base/identity.h"
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/trust/standby_lose.h"
+#include "cluster/trust/trust.h"
 #include "engine/stop_point.h"
 
 /* ---- which, and when ---- */

@@ -5,7 +5,7 @@
  *
  * postmaster	shared memory comes up (at start, and again after a crash of a
  *				child): a new instance number; the pool is taken into use
- * first user	(usually our worker): the undo journal, once (first_use.c); then
+ * first user	(usually our worker): the undo journal, once (service.c); then
  *				each file by the engine when it is opened first
  * postmaster	at exit: sync and clean mark
  *
@@ -17,25 +17,18 @@
  */
 #include "postgres.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include "access/xlogdefs.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "cluster/base/clock.h"
 #include "cluster/base/counters.h"
-#include "cluster/base/gucs.h"
-#include "cluster/base/older_snapshots.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/wait_events.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
-#include "cluster/file/dead_list.h"
-#include "cluster/file/file_cache.h"
-#include "cluster/server/startup.h"
+#include "cluster/file/files.h"
+#include "cluster/server/server.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
@@ -107,21 +100,18 @@ init_shared_memory(void)
 	bool		found;
 	char	   *memory;
 
+	Assert(!IsUnderPostmaster);
 	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
 	pmhash_shared->instance = current_instance = new_instance();
 	pg_atomic_init_u32(&pmhash_shared->ready, 0);
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
-	pg_atomic_init_u64(&pmhash_shared->files_removed, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
-	pg_atomic_init_u64(&pmhash_shared->workers_started, 0);
 	for (int i = 0; i < PMHASH_WORKERS; i++)
-		pg_atomic_init_u64(&pmhash_shared->worker_result[i], 0);
+		pg_atomic_init_u32(&pmhash_shared->worker_result[i], 0);
 	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);
 	pg_atomic_init_u64(&pmhash_shared->no_worker, 0);
-	pg_atomic_init_u64(&pmhash_shared->no_worker_last, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
-	pg_atomic_init_u64(&pmhash_shared->asked_under_way, InvalidXLogRecPtr);
 	pg_atomic_init_u64(&pmhash_shared->ask_from, !IsPostmasterEnvironment ? 0 :
 					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
@@ -155,32 +145,6 @@ init_shared_memory(void)
 /* ---- the pool ---- */
 
 /*
- * A cluster that was upgraded within its own directory may have got the pools of its old
- * and new parts there.  No server uses them, and each base backup has them.
- */
-static void
-report_pools_inside(void)
-{
-	DIR		   *dir = opendir(DataDir);
-	struct dirent *de;
-	char		control[MAXPGPATH];
-	const char *end;
-
-	while (dir != NULL && (de = readdir(dir)) != NULL)
-	{
-		end = strrchr(de->d_name, '.');
-		snprintf(control, MAXPGPATH, "%s/%s/control", DataDir, de->d_name);
-		if (end != NULL && strcmp(end, ".pmhash") == 0 && access(control, F_OK) == 0)
-			ereport(LOG,
-					(errmsg("pmhash: directory \"%s/%s\" is not used, and is part of each backup of the data directory",
-							DataDir, de->d_name),
-					 errhint("Remove it.")));
-	}
-	if (dir != NULL)
-		closedir(dir);
-}
-
-/*
  * Take the pool into use for this server life.  If it was refused before,
  * another server may have used it meanwhile: then the token has gone, and
  * nothing is trusted.
@@ -190,7 +154,7 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
-	report_pools_inside();
+	Assert(!IsUnderPostmaster);
 	pool_refused = !pmhash_directory_allowed(reason) ||
 		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	pmhash_shared->usable = !pool_refused;
@@ -244,6 +208,7 @@ postmaster_exit(int code, Datum arg)
 void
 pmhash_startup_init(void)
 {
+	Assert(process_shared_preload_libraries_in_progress);
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared_memory;
 	previous_startup_hook = shmem_startup_hook;

@@ -31,19 +31,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/data_directory.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/pool_names.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
-#include "cluster/trust/witness.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/stop_point.h"
 
@@ -244,6 +239,7 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	PmhashStandbyStart start;
 	char		why[PMHASH_REASON_SIZE];
 
+	Assert(pmhash_pool_is_locked());
 	memset(&entry, 0, sizeof(entry));
 	entry.lock_fd = pmhash_pool_lock_fd();
 	entry.lock_kept = lock_served;
@@ -310,6 +306,7 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
 bool
 pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 {
+	Assert(!IsUnderPostmaster);
 	pmhash_set_pool_path();
 	return prepare_directory(reason) && take_lock(reason) &&
 		enter_pool(control, instance, reason);
@@ -396,6 +393,7 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	bool		ok;
 	int			save_errno;
 
+	Assert(pmhash_pool_is_locked() && control->next_shut != 0);
 	memset(&shutting, 0, sizeof(shutting));
 	shutting.env.instance = instance;
 	shutting.env.shut = control->shut;
@@ -489,6 +487,7 @@ pmhash_pool_stop(uint64 instance)
 	ControlFileData server;
 	PmhashControl control;
 
+	Assert(!IsUnderPostmaster);
 	if (!pmhash_pool_is_locked() || !pmhash_pool_is_present() ||
 		!pmhash_read_pg_control(&server, reason) ||
 		pmhash_control_read(&control, reason) != PMHASH_CONTROL_VALID ||

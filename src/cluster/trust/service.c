@@ -1,19 +1,123 @@
 /*-------------------------------------------------------------------------
  *
  * service.c
- *	  May pmhash be used now, and what is said if not?
+ *	  What the first process does that uses pmhash in a server life; may pmhash be used
+ *	  now, and what is said if not?
+ *
+ * The first use is the undo of the last server life, and the journal of this one; a standby
+ * that has been promoted becomes a primary.  From then on entries may be written.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "miscadmin.h"
 
+#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
+#include "cluster/wal/undo_journal.h"
+#include "engine/stop_point.h"
+
+/* Write the control file and keep what is in it.  ERROR if that fails. */
+static void
+keep_control(PmhashControl *control)
+{
+	char		reason[PMHASH_REASON_SIZE];
+
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
+	if (!pmhash_pool_write_control(control, reason))
+		ereport(ERROR,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("pmhash could not be made ready: %s", reason)));
+	pmhash_shared->control = *control;
+}
+
+/* Take out what the journal of the last server life says; it is not needed any more. */
+static void
+finish_last_life(PmhashControl *control)
+{
+	Assert(control->journal_instance != 0);
+	pmhash_undo(control);
+	control->journal_instance = 0;
+	pmhash_see_redo(control);
+	keep_control(control);
+}
+
+/* The part of pmhash_pool_ready that one process does. */
+static void
+make_ready(void)
+{
+	PmhashControl control = pmhash_shared->control;
+	bool		pmem;
+	bool		promoted = control.role == PMHASH_ROLE_STANDBY;
+
+	Assert(!RecoveryInProgress());
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
+	/* Not in what stands there instead: a standby has had it for long. */
+	pmhash_require_pool_present();
+	if (control.journal_instance != 0)
+		finish_last_life(&control);
+	if (promoted)
+	{
+		PMH_STOP_POINT("promoted_before_use");
+		pmhash_standby_promote(&control);
+	}
+	pmhash_journal_begin(pmhash_shared->instance, &pmem);
+	control.state = PMHASH_POOL_RUNNING;
+	control.clean_checkpoint = InvalidXLogRecPtr;
+	control.journal_instance = pmhash_shared->instance;
+	control.nonce_pending = 0;
+	control.pmem = pmem;
+	control.timeline = GetWALInsertionTimeLine();
+	control.opts_mtime = pmhash_postmaster_opts_mtime();
+	pmhash_see_redo(&control);
+	keep_control(&control);
+}
+
+/*
+ * Make sure that the undo of the last server life is complete and the journal
+ * of this one is there.  Done once in a server life by the process that comes
+ * first; others wait for it.  During recovery nothing is done.  ERROR if it
+ * fails; the next caller tries again.
+ */
+void
+pmhash_pool_ready(void)
+{
+	Assert(CritSectionCount == 0);
+	if (RecoveryInProgress())
+		return;					/* a standby: the pool is the startup process's */
+	if (pg_atomic_read_u32(&pmhash_shared->ready) != 0)
+	{
+		pg_read_barrier();
+		return;
+	}
+	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
+	if (pg_atomic_read_u32(&pmhash_shared->ready) == 0)
+	{
+		PG_TRY();
+		{
+			make_ready();
+		}
+		PG_CATCH();
+		{
+			/* Plans do without indexes until a try succeeds. */
+			pg_atomic_write_u32(&pmhash_shared->not_ready, 1);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+		pg_atomic_write_u32(&pmhash_shared->not_ready, 0);
+		pg_write_barrier();
+		pg_atomic_write_u32(&pmhash_shared->ready, 1);
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+}
+
+/* ==== service ==== */
 
 /*
  * DETAIL for a pmhash that is disabled: the reason can name directories, so it is
@@ -61,7 +165,7 @@ pmhash_require_service(Relation index)
  *
  * pmhash is disabled for this server life; or the pool is away, and has not been used in
  * this life yet, as when a standby is promoted without the file system that its files are
- * on.  It can't be made ready (first_use.c), and rows are to be written all the same.
+ * on.  It can't be made ready (service.c), and rows are to be written all the same.
  */
 PmhashReason
 pmhash_service_doubt(void)

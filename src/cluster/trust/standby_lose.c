@@ -7,32 +7,27 @@
  *
  * A process that finds something wrong sends the file to NONE.  Then it must never be
  * used again, neither by scans now nor after a restart or a promotion: it is removed, or
- * its header says so, or the control file, of all files.  If not even that can be done,
- * pmhash is given up for this run and the token of trust goes (pmhash_refuse_trust).
+ * its header says so.  If not even that can be done, pmhash is given up for this run and the
+ * token of trust goes (pmhash_refuse_trust).
  *
- * A standby becomes a primary at the first use of pmhash (first_use.c).  A start after a
+ * A standby becomes a primary at the first use of pmhash (service.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/xlog_internal.h"
-#include "miscadmin.h"
-
 #include "cluster/base/control_file.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/queue/requests.h"
-#include "cluster/trust/standby_lose.h"
+#include "cluster/queue/queue.h"
 #include "cluster/trust/trust.h"
 #include "engine/stop_point.h"
 
 static void
 become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
 {
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
 	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
 	pmhash_removal_finished(row->file_id);
 	pmhash_standby_note_failure(row, sqlstate, why);
@@ -42,32 +37,17 @@ become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
 
 /*
  * Neither the file nor its note that it is LIVE can be taken away: a later start,
- * or a promotion, would take it for up to date.  So the control file says that none of
- * the files is to be trusted, and all are built again.  If that can't be said either, this
- * server life does without pmhash.
+ * or a promotion, would take it for up to date.  So this server life does without pmhash, and
+ * no later one trusts the files.
  */
 static void
 give_files_up(const char *path)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	LWLock	   *pool_lock = pmhash_lwlock(PMHASH_POOL_LOCK);
-	char		reason[PMHASH_REASON_SIZE];
-	bool		said = false;
 
-	/* Who has that lock may wait for ours: a promotion. */
-	if (LWLockConditionalAcquire(pool_lock, LW_EXCLUSIVE))
-	{
-		PmhashControl control = pmhash_shared->control;
-
-		pmhash_renew_eras(&control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
-		said = pmhash_pool_is_present() && pmhash_pool_write_control(&control, reason);
-		if (said)
-			pmhash_shared->control = control;
-		LWLockRelease(pool_lock);
-	}
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
 	ereport(LOG,
 			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
-			 said ? errdetail("All index files are built again in the background.") :
 			 errdetail("pmhash is disabled until the server is restarted.")));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
@@ -76,8 +56,6 @@ give_files_up(const char *path)
 		if (row->status != PMHASH_STANDBY_NONE)
 			become_none(row, true, 0, NULL);
 	}
-	if (said)
-		return;
 	/* (That is looked at once pmhash is not active, or not usable, any more.) */
 	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
 				path);
@@ -176,6 +154,7 @@ pmhash_standby_database_dropped(Oid database)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
+	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	if (!standby->active)
 	{
@@ -217,6 +196,8 @@ pmhash_standby_promote(PmhashControl *control)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
+	Assert(!RecoveryInProgress());
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	if (standby->active)
 		standby->complete = pmhash_standby_reached();

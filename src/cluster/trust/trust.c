@@ -22,6 +22,12 @@
  *
  * Called by the postmaster, where an ERROR would keep the server from starting.
  *
+ * The witness of the page cache is a write life time hint on the lock file.
+ * It is in the inode as the kernel has it in memory, and nowhere else.  Whatever loses
+ * pages of the pool's files loses that inode too: a boot, an unmount, a shut-down of the
+ * file system, a copy, a snapshot.  The hint itself is of no consequence for a file of
+ * 20 bytes.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef _GNU_SOURCE
@@ -36,14 +42,123 @@
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/data_directory.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/pool_names.h"
 #include "cluster/pool/pool.h"
-#include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
-#include "cluster/trust/witness.h"
 #include "cluster/wal/undo_journal.h"
+
+/* ==== the witness of the page cache ==== */
+
+/* What has been stored is in the page cache still. */
+#define WITNESS			((uint64_t) RWH_WRITE_LIFE_EXTREME)
+
+/*
+ * In its place: nothing in the pool is to be trusted.  To say so needs no medium
+ * that can be written, and goes with the inode, hence with the witness.
+ */
+#define REVOKED			((uint64_t) RWH_WRITE_LIFE_SHORT)
+
+/*
+ * In its place while the kernel is asked whether it has failed to write something back.
+ * It answers once: if the process that learns of it dies before it has written that
+ * down, this is all that is left of it.
+ */
+#define ASKING			((uint64_t) RWH_WRITE_LIFE_LONG)
+
+/*
+ * Set the witness.  Only once the control file says what is to be trusted from
+ * here on.  Where it can't be set there is none, and a crash of the whole
+ * server costs the files in page cache.
+ */
+void
+pmhash_set_witness(int lock_fd)
+{
+	uint64_t	hint = WITNESS;
+
+	(void) fcntl(lock_fd, F_SET_RW_HINT, &hint);
+}
+
+/* Does an error of fcntl say that the system knows no such hints?  Then there is none. */
+static bool
+knows_no_hints(int error)
+{
+	return error == EINVAL || error == ENOSYS;
+}
+
+/* Is that what the inode of the lock file says? */
+static bool
+has_hint(int lock_fd, uint64_t wanted)
+{
+	uint64_t	hint = 0;
+
+	return fcntl(lock_fd, F_GET_RW_HINT, &hint) == 0 && hint == wanted;
+}
+
+/* Is the witness there?  False also if that can't be found out. */
+bool
+pmhash_has_witness(int lock_fd)
+{
+	return has_hint(lock_fd, WITNESS);
+}
+
+/*
+ * Say in the inode of the lock file that nothing is to be trusted, until a
+ * server life has written that down.  False with errno if that can't be said.
+ */
+static bool
+revoke_trust(int lock_fd)
+{
+	uint64_t	hint = REVOKED;
+
+	return fcntl(lock_fd, F_SET_RW_HINT, &hint) == 0;
+}
+
+/*
+ * Has that been done?  Assumed as well if it can't be read, except where the system
+ * knows no such hints: then it can't have been done either.
+ */
+static bool
+trust_is_revoked(int lock_fd)
+{
+	uint64_t	hint = 0;
+
+	if (fcntl(lock_fd, F_GET_RW_HINT, &hint) != 0)
+		return !knows_no_hints(errno);
+	return hint == REVOKED;
+}
+
+/*
+ * The kernel is to be asked for failed writes, and until the answer has been written
+ * down there must be no witness.  False if there may be one still: then don't ask.
+ */
+bool
+pmhash_withdraw_witness(int lock_fd)
+{
+	uint64_t	hint = 0;
+
+	if (fcntl(lock_fd, F_GET_RW_HINT, &hint) != 0)
+		return knows_no_hints(errno);
+	if (hint != WITNESS)
+		return true;
+	hint = ASKING;
+	return fcntl(lock_fd, F_SET_RW_HINT, &hint) == 0;
+}
+
+/* Has a process begun to ask, and not come to write down the answer? */
+bool
+pmhash_witness_is_withdrawn(int lock_fd)
+{
+	return has_hint(lock_fd, ASKING);
+}
+
+/* It has been, or there was none.  Trust that has been revoked stays so. */
+void
+pmhash_restore_witness(int lock_fd)
+{
+	if (has_hint(lock_fd, ASKING))
+		pmhash_set_witness(lock_fd);
+}
+
+/* ==== what is trusted ==== */
 
 #define WRITE_FAILED	"the file system has failed to write something back"
 
@@ -85,28 +200,6 @@ pmhash_token_matches(const PmhashControl *control, const PmhashServerState *serv
 }
 
 /*
- * Make away with the control file of the pool, if it is ours: whatever the
- * token in the data directory says, nothing is trusted then.  True if it is
- * gone; else false with a reason.
- */
-static bool
-forget_pool(char *reason)
-{
-	if (!pmhash_pool_is_locked())
-		return pmhash_fail(reason, "the pool is not locked");
-	return pmhash_control_remove(reason);
-}
-
-/* Say in memory that nothing in the pool is trusted.  False with a reason. */
-static bool
-revoke_pool(char *reason)
-{
-	if (pmhash_pool_is_locked() && pmhash_revoke_trust(pmhash_pool_lock_fd()))
-		return true;
-	return pmhash_fail(reason, "the pool is not locked, or its lock file cannot be marked");
-}
-
-/*
  * The server is about to do without the pool, and what is in the pool will be
  * out of step with the tables: rows that a crash has lost and that are not
  * taken out, pages that the kernel has lost.  No later start must take it for
@@ -134,14 +227,15 @@ pmhash_refuse_trust(uint64 journal_instance)
 	PmhashServerState server;
 	char		reason[PMHASH_REASON_SIZE];
 	char		last[PMHASH_REASON_SIZE];
+	bool		is_ours = pmhash_pool_is_locked();
 
 	refused_at = InvalidXLogRecPtr;
 	if (pmhash_read_server_state(&server, reason) && pmhash_has_ended_token(&server))
 		refused_at = server.control.checkPoint;
 	else if (!pmhash_remove_token(reason) &&
-			 !forget_pool(last) &&
+			 !(is_ours && pmhash_control_remove(last)) &&
 			 !pmhash_journal_spoil(journal_instance, last) &&
-			 !revoke_pool(last))
+			 !(is_ours && revoke_trust(pmhash_pool_lock_fd())))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
 				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));
@@ -157,7 +251,7 @@ pmhash_trust_stands(const PmhashControl *control, int lock_fd)
 {
 	PmhashToken token;
 
-	if (pmhash_trust_is_revoked(lock_fd) || pmhash_witness_is_withdrawn(lock_fd) ||
+	if (trust_is_revoked(lock_fd) || pmhash_witness_is_withdrawn(lock_fd) ||
 		!pmhash_read_token(&token))
 		return false;
 	return is_our_nonce(control, &token);
@@ -173,13 +267,13 @@ pmhash_continue_without_pool(void)
 	PmhashServerState server;
 	char		reason[PMHASH_REASON_SIZE];
 
+	Assert(!IsUnderPostmaster);
 	if (refused_at == InvalidXLogRecPtr ||
 		!pmhash_read_server_state(&server, reason) ||
 		server.control.state != DB_SHUTDOWNED ||
 		!server.has_token || server.token.checkpoint != refused_at)
 		return;
-	server.token.checkpoint = server.control.checkPoint;
-	if (!pmhash_store_token(&server.token, reason))
+	if (!pmhash_write_token(server.token.nonce, server.control.checkPoint, reason))
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
 }
 
@@ -323,28 +417,10 @@ page_cache_doubt(const PmhashEntryState *entry)
 }
 
 /*
- * The postmaster is still there, and asks once more.  Why that is no answer, or NULL: all
- * has been written back.
- */
-static const char *
-doubt_asked_again(const PmhashEntryState *entry)
-{
-	bool		failed;
-
-	if (pmhash_pool_never_failed(&failed))
-		return NULL;
-	if (failed)
-		return WRITE_FAILED;
-	return pmhash_witness_is_withdrawn(entry->lock_fd) ?
-		"a process died while it asked whether all had been written back" :
-		"it is not known whether all has been written back";
-}
-
-/*
  * May a process of the last server life have learned that something was not written
  * back, and have been killed with that?  Only if it has taken the witness away before.
- * This postmaster can ask once more where syncfs is believed.  Or it has asked already
- * (pool_start.c, ask_before_server).
+ * Where the kernel knows no such hint, and this postmaster has had the lock all the time,
+ * that is not known.  Or the postmaster has asked already (pool_start.c, ask_before_server).
  */
 static const char *
 write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
@@ -353,10 +429,9 @@ write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 		return WRITE_FAILED;
 	if (control->state != PMHASH_POOL_RUNNING || pmhash_has_witness(entry->lock_fd))
 		return NULL;
-	if (entry->lock_kept)
-		return doubt_asked_again(entry);
-	return pmhash_witness_is_withdrawn(entry->lock_fd) ?
-		"the server went down while it asked whether all had been written back" : NULL;
+	if (pmhash_witness_is_withdrawn(entry->lock_fd))
+		return "a process went down while it asked whether all had been written back";
+	return entry->lock_kept ? "it is not known whether all has been written back" : NULL;
 }
 
 /*
@@ -400,7 +475,7 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 {
 	const char *doubt;
 
-	if (pmhash_trust_is_revoked(entry->lock_fd))
+	if (trust_is_revoked(entry->lock_fd))
 		return "the server had to give them up";
 	if (control->system_identifier != server->control.system_identifier)
 		return "the server has got another system identifier";
@@ -501,6 +576,7 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 	PmhashStandbyStart start = PMHASH_STANDBY_FRESH;
 	PmhashReason reason = PMHASH_REASON_APART;
 
+	Assert(!IsUnderPostmaster && instance != 0);
 	if (!entry->has_control)
 		doubt = new_control(control, entry, server);
 	else

@@ -3,15 +3,17 @@
  * trust.h
  *	  What may be trusted when the pool is taken into use, and while it is used.
  *
+ * Include postgres.h first.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef PMHASH_TRUST_H
 #define PMHASH_TRUST_H
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/data_directory.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
+#include "cluster/standby/standby_state.h"
 
 /* What is known of the way to here when the pool is entered. */
 typedef struct PmhashEntryState
@@ -41,23 +43,47 @@ extern bool pmhash_trust_stands(const PmhashControl *control, int lock_fd);
 extern void pmhash_refuse_trust(uint64 journal_instance);
 extern void pmhash_continue_without_pool(void);
 
-/* ---- first_use.c ---- */
-extern void pmhash_pool_ready(void);
-
 /* ---- service.c ---- */
+extern void pmhash_pool_ready(void);
 extern PmhashReason pmhash_service_doubt(void);
 
-/* ---- distrust.c ---- */
+/* ---- failed_writes.c ---- */
 extern void pmhash_renew_nonce(void);
 extern bool pmhash_ask_for_failed_file(int fd, const char *path, char *failed);
 extern bool pmhash_ask_for_failed_writes(const char *failed);
 
-/* ---- failed_writes.c ---- */
 /* ms from the start of a server life to its first question */
 #define PMHASH_FIRST_QUESTION	30000
 
 extern void pmhash_notice_failed_writes(PmhashGoOn go_on);
 extern void pmhash_ask_soon(void);
 extern void pmhash_notice_for_launcher(void);
+
+/* ---- the witness of the page cache ---- */
+
+extern void pmhash_set_witness(int lock_fd);
+extern bool pmhash_has_witness(int lock_fd);
+extern bool pmhash_withdraw_witness(int lock_fd);
+extern bool pmhash_witness_is_withdrawn(int lock_fd);
+extern void pmhash_restore_witness(int lock_fd);
+
+/* ---- standby_lose.c: none of these raises an ERROR while it holds the lock ---- */
+
+extern void pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate,
+								const char *why);
+extern void pmhash_standby_lose_all(bool restored_only, int sqlstate,
+									const char *why);
+extern bool pmhash_standby_lost(uint64 file_id, uint64 life, const char *why);
+extern void pmhash_standby_promote(PmhashControl *control);
+
+/* A database has been dropped: WAL does not say which files go with it. */
+extern void pmhash_standby_database_dropped(Oid database);
+
+/*
+ * What is in the files of a server in recovery cannot be believed any more: none of them
+ * is used from here on, nor after a restart or a promotion, and all are built anew.
+ * False, and nothing done, if they are not a standby's, or not any more.  Takes the lock.
+ */
+extern bool pmhash_standby_distrust(const char *why);
 
 #endif							/* PMHASH_TRUST_H */

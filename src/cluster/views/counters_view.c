@@ -12,7 +12,6 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xlog.h"
-#include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -20,12 +19,11 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "cluster/base/am_callbacks.h"
 #include "cluster/base/counters.h"
+#include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/pool/pool.h"
-#include "cluster/queue/requests.h"
+#include "cluster/queue/queue.h"
 
 PG_FUNCTION_INFO_V1(pmhash_stat_index_counters);
 PG_FUNCTION_INFO_V1(pmhash_stat_server);

@@ -18,7 +18,7 @@
  * a new file is logged just after the commit record: until then standbys do not see the
  * index, and one that delays commits (recovery_min_apply_delay) would look for it in vain
  * for hours.  No callback comes with COMMIT PREPARED, so it is logged before PREPARE, and
- * standbys look again from time to time (launch_workers.c, want_visits).
+ * standbys look again from time to time (launcher.c, want_visits).
  *
  * Inserts: entry first, then its record (P1).  Removals: the record first, flushed,
  * then the entry (P3, P4).  So at every moment, and after every crash, a standby
@@ -41,11 +41,10 @@
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 
-#include "cluster/base/am_callbacks.h"
-#include "cluster/base/heap_table.h"
-#include "cluster/base/levels.h"
+#include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tid_value.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
@@ -63,7 +62,7 @@
 /* A file made in this transaction; lives in TopTransactionContext. */
 typedef struct NewFile
 {
-	int			level;			/* nesting level of the transaction (levels.h) */
+	int			level;			/* nesting level of the transaction (tools.h) */
 	uint64		file_id;
 	Oid			heap;
 	Oid			index;

@@ -29,7 +29,7 @@
 #include "storage/predicate.h"
 #include "storage/smgr.h"
 
-#include "cluster/base/durable.h"
+#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/stub.h"

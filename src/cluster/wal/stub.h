@@ -8,7 +8,7 @@
 #ifndef PMHASH_STUB_H
 #define PMHASH_STUB_H
 
-#include "cluster/base/format.h"
+#include "cluster/base/control_file.h"
 #include "cluster/cluster.h"
 
 #define PMHASH_STUB_MAGIC		0x48534d50
@@ -16,7 +16,7 @@
 #define PMHASH_STUB_NEW_FILE	0x0001	/* has no file yet: make one */
 #define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
 										 * or will be: never use it again */
-#define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see refill.c */
+#define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see rebuild.c */
 #define PMHASH_STUB_LOGGED		0x0008	/* all changes of the file are, and standbys
 										 * may build one like it; see logged.c */
 

@@ -29,9 +29,6 @@
 #include "port/pg_crc32c.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/durable.h"
-#include "cluster/base/identity.h"
-#include "cluster/base/pool_names.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/undo_journal.h"

@@ -11,7 +11,6 @@
 #include "access/xlogdefs.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/format.h"
 #include "engine/table.h"
 
 #define PMHASH_JOURNAL_MAGIC	UINT64CONST(0x4c4e4a48534d50ff)

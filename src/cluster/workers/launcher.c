@@ -1,16 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * launcher.c
- *	  The launcher: one process that has the others started and does what comes
- *	  round by round: notes in the journal how far WAL is flushed, renews the nonce,
- *	  flushes what scans wait for, asks whether the kernel has written back what it
- *	  should, and has cleaners and rebuilders started.
+ *	  The launcher: one process that has the others started, which worker, where and when,
+ *	  and does what comes round by round: notes in the journal how far WAL is flushed, renews
+ *	  the nonce, flushes what scans wait for, asks whether the kernel has written back what it
+ *	  should.
  *
  * It starts as soon as there can be queries: on a standby when that is consistent, and it
  * goes on when that is promoted.  On a primary it first completes the undo of the last
  * server life, so that usually no user has to.  It is connected to no database (only to
  * shared catalogs, like autovacuum's launcher), so it keeps no database from being
  * dropped or copied.
+ *
+ * There is a task for each database and job.  It becomes wanted by a request, by the
+ * clock, or as its last worker has not come to its end; then it is tried again after
+ * a pause that grows, and other databases have their turn meanwhile.  The launcher waits
+ * for no worker: the end of each wakes it.
+ *
+ * At most PMHASH_WORKERS are at work.  On a primary that is one for each job, on a standby
+ * there may be several builders, also in one database.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +29,6 @@
 #include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -29,21 +36,607 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
-#include "cluster/base/clock.h"
-#include "cluster/base/data_directory.h"
-#include "cluster/base/durable.h"
+#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/base/versions.h"
-#include "cluster/base/wait_events.h"
 #include "cluster/cluster.h"
-#include "cluster/file/file_cache.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/requests.h"
+#include "cluster/queue/queue.h"
+#include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
 #include "cluster/workers/workers.h"
+
+#define NEVER			PG_INT64_MAX
+#define START_PAUSE		1000	/* ms, between two workers with the same task */
+#define LONGEST_PAUSE	32		/* s, if the last ones have not come to their end */
+#define SLOT_PAUSE		5000	/* ms, before a new try if there was no slot */
+#define LONGEST_SLEEP	60000	/* ms */
+
+typedef struct Task
+{
+	Oid			database;
+	PmhashJob	job;
+	int64		wanted_at;		/* pmhash_clock_ms, or NEVER */
+	int64		not_before;		/* the same, whoever wants it */
+	int			tries;			/* in a row that have not come to their end */
+	bool		visit;			/* if wanted: only in case there is something to do */
+	bool		empty;			/* the last worker has found nothing of ours */
+} Task;
+
+/* A worker that was started. */
+typedef struct Worker
+{
+	BackgroundWorkerHandle *handle; /* NULL: none */
+	PmhashAssignment assignment;
+	Task	   *task;
+} Worker;
+
+/* In what order tasks have their turn, if not all can. */
+typedef enum Rank
+{
+	FIRST_IN_DATABASE,
+	EXPRESSIONS,
+	ONE_MORE_IN_DATABASE,
+	VISIT,
+	SWEEP,
+	NOT_NOW
+} Rank;
+
+static List *tasks = NIL;		/* in TopMemoryContext; the last to start is the last */
+static Worker workers[PMHASH_WORKERS];
+static int64 no_start_before = 0;	/* pmhash_clock_ms: there was no slot, and no end since */
+
+/* What the catalog has said in this round, if it has been read (is_read). */
+static bool is_read;
+static List *connectable;
+static List *existing;
+
+/* After requests have been taken: what they are of exists by then. */
+static void
+read_catalog(void)
+{
+	Assert(!IsTransactionState());
+	if (!is_read)
+		connectable = pmhash_databases_in_catalog(&existing);
+	is_read = true;
+}
+
+/* ---- its end ---- */
+
+/*
+ * To be called between the launcher's steps, outside transactions.  An exit code of 1 has the
+ * postmaster start it again after PMHASH_WORKER_RESTART, unless the server is being shut down.
+ */
+static void
+launcher_interrupts(void)
+{
+	Assert(!IsTransactionState());
+	CHECK_FOR_INTERRUPTS();
+	if (ShutdownRequestPending)
+		proc_exit(1);
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+static void
+launcher_exit(int code, Datum arg)
+{
+	pmhash_set_launcher(NULL);
+}
+
+/* ---- tasks ---- */
+
+static Task *
+find_task(Oid database, PmhashJob job)
+{
+	MemoryContext old;
+	Task	   *task;
+	ListCell   *lc;
+
+	Assert(job < PMHASH_JOBS);
+	foreach(lc, tasks)
+	{
+		task = lfirst(lc);
+		if (task->database == database && task->job == job)
+			return task;
+	}
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	task = palloc0(sizeof(Task));
+	task->database = database;
+	task->job = job;
+	task->wanted_at = NEVER;
+	tasks = lappend(tasks, task);
+	MemoryContextSwitchTo(old);
+	return task;
+}
+
+static void
+want(Oid database, PmhashJob job)
+{
+	Task	   *task = find_task(database, job);
+
+	task->wanted_at = 0;
+	task->visit = false;
+}
+
+static void
+want_in(List *databases, PmhashJob job)
+{
+	ListCell   *lc;
+
+	foreach(lc, databases)
+		want(lfirst_oid(lc), job);
+}
+
+/*
+ * Its worker has not done all: again after 1, 2, 4, ... 32 s.  If it has not even been
+ * through its database, not before that, whoever wants it.
+ */
+static void
+try_again(Task *task, bool not_before)
+{
+	int64		due = pmhash_clock_ms() + pmhash_pause(++task->tries, LONGEST_PAUSE);
+
+	task->wanted_at = Min(task->wanted_at, due);
+	task->visit = false;
+	if (not_before)
+		task->not_before = due;
+}
+
+/* ---- workers ---- */
+
+static Worker *
+find_unused(void)
+{
+	for (int i = 0; i < PMHASH_WORKERS; i++)
+	{
+		if (workers[i].handle == NULL)
+			return &workers[i];
+	}
+	return NULL;
+}
+
+/* How many have this job or (PMHASH_JOBS) any, in this database or (InvalidOid) anywhere? */
+static int
+at_work(PmhashJob job, Oid database)
+{
+	int			n = 0;
+
+	for (int i = 0; i < PMHASH_WORKERS; i++)
+	{
+		if (workers[i].handle != NULL &&
+			(job == PMHASH_JOBS || workers[i].task->job == job) &&
+			(!OidIsValid(database) || workers[i].task->database == database))
+			n++;
+	}
+	return n;
+}
+
+/* Deal with those that have ended. */
+static void
+note_ends(void)
+{
+	Assert(!IsTransactionState());
+	for (int i = 0; i < PMHASH_WORKERS; i++)
+	{
+		Worker	   *worker = &workers[i];
+		PmhashWorkerResult result;
+		pid_t		pid;
+
+		if (worker->handle == NULL ||
+			GetBackgroundWorkerPid(worker->handle, &pid) != BGWH_STOPPED)
+			continue;
+		pfree(worker->handle);
+		worker->handle = NULL;
+		no_start_before = 0;	/* it leaves its slot */
+		result = (PmhashWorkerResult)
+			pg_atomic_read_u32(&pmhash_shared->worker_result[worker->assignment.place]);
+		worker->task->empty = result == PMHASH_WORKER_FOUND_NOTHING;
+		if (result == PMHASH_WORKER_DONE || result == PMHASH_WORKER_FOUND_NOTHING)
+			worker->task->tries = 0;
+		else
+			try_again(worker->task, result == PMHASH_WORKER_UNFINISHED);
+	}
+}
+
+/* May it have a worker as soon as it is wanted? */
+static bool
+is_startable(const Task *task)
+{
+	bool		has_its_worker = (task->job != PMHASH_JOB_PLAIN || !RecoveryInProgress()) &&
+		at_work(task->job, InvalidOid) > 0;
+
+	return !has_its_worker && (pmhash_rebuild || task->job == PMHASH_JOB_CLEAN);
+}
+
+static Rank
+rank_of(const Task *task)
+{
+	int64		now = pmhash_clock_ms();
+
+	if (!is_startable(task) || task->wanted_at > now || task->not_before > now)
+		return NOT_NOW;
+	if (task->job == PMHASH_JOB_EXPRESSIONS)
+		return EXPRESSIONS;
+	if (task->job == PMHASH_JOB_SWEEP)
+		return SWEEP;
+	if (task->visit)
+		return VISIT;
+	return at_work(task->job, task->database) == 0 ? FIRST_IN_DATABASE :
+		ONE_MORE_IN_DATABASE;
+}
+
+/* There is no such database any more: what it has left goes, and the task. */
+static void
+forget_database(Task *task)
+{
+	Assert(!list_member_oid(existing, task->database));
+	if (!RecoveryInProgress() && task->job == PMHASH_JOB_CLEAN)
+	{
+		PMH_STOP_POINT("launcher_before_dropped");
+		if (!pmhash_if_database_is_dropped(task->database, pmhash_remove_dropped))
+		{
+			try_again(task, true);
+			return;
+		}
+	}
+	pmhash_rebuild_forget(task->database);
+	task->database = InvalidOid;
+	task->wanted_at = NEVER;
+}
+
+/* Free what is of no database any more, and of no worker. */
+static void
+free_forgotten(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, tasks)
+	{
+		Task	   *task = lfirst(lc);
+		bool		used = OidIsValid(task->database);
+
+		for (int i = 0; i < PMHASH_WORKERS; i++)
+			used |= workers[i].handle != NULL && workers[i].task == task;
+		if (used)
+			continue;
+		tasks = foreach_delete_current(tasks, lc);
+		pfree(task);
+	}
+}
+
+/*
+ * Do a task: start a worker, if need be.  False if there is no slot for it.  That is told
+ * to users, unless it is one of ours that has the slot, and may end within the pause.
+ */
+static bool
+start(Task *task, Worker *unused)
+{
+	MemoryContext old;
+	bool		has_slot = true;
+	bool		tell = no_start_before != 0 || at_work(PMHASH_JOBS, InvalidOid) == 0;
+
+	Assert(unused->handle == NULL);
+	read_catalog();
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	task->wanted_at = NEVER;
+	if (!list_member_oid(existing, task->database))
+		forget_database(task);
+	else if (!list_member_oid(connectable, task->database) ||
+			 (task->job == PMHASH_JOB_CLEAN && !pmhash_pool_is_present()))
+		 /* nothing to be done */ ;
+	else if (!pmhash_database_is_free(task->database))	/* a worker would wait */
+		try_again(task, true);
+	else
+	{
+		unused->task = task;
+		unused->assignment.place = unused - workers;
+		unused->assignment.job = task->job;
+		has_slot = pmhash_start_worker(task->database, &unused->assignment,
+									   &unused->handle, tell);
+		if (has_slot)
+			task->not_before = pmhash_clock_ms() + START_PAUSE;
+		else
+		{
+			unused->handle = NULL;
+			want(task->database, task->job);
+			no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
+		}
+		tasks = lappend(list_delete_ptr(tasks, task), task);
+	}
+	MemoryContextSwitchTo(old);
+	return has_slot;
+}
+
+/*
+ * Start those whose turn it is.  False if a build waits for another worker's end, or a
+ * slot.
+ */
+static bool
+start_all(void)
+{
+	for (Rank rank = FIRST_IN_DATABASE; rank < NOT_NOW; rank++)
+	{
+		ListCell   *lc;
+
+		foreach(lc, list_copy(tasks))
+		{
+			Worker	   *unused = find_unused();
+
+			launcher_interrupts();
+			if (rank_of(lfirst(lc)) != rank)
+				continue;
+			if (unused == NULL || !start(lfirst(lc), unused))
+				return rank >= VISIT;
+		}
+	}
+	return true;
+}
+
+/* ---- when ---- */
+
+/* Has the interval of cleaner_naptime gone by?  *next is made earlier if not. */
+static bool
+is_regular_time(int64 *last, int64 *next)
+{
+	int64		naptime = pmhash_cleaner_naptime * INT64CONST(1000);
+	bool		now = pmhash_clock_past(*last, naptime);
+
+	if (now)
+		*last = pmhash_clock_ms();
+	*next = Min(*next, *last + naptime);
+	return now;
+}
+
+/* Tasks in databases that have been dropped are done: start sees to that. */
+static void
+want_dropped(void)
+{
+	ListCell   *lc;
+
+	read_catalog();
+	foreach(lc, tasks)
+	{
+		Task	   *task = lfirst(lc);
+
+		if (!list_member_oid(existing, task->database))
+			task->wanted_at = 0;
+	}
+}
+
+/*
+ * Databases that have, or have had in the life of this launcher, a directory in the pool
+ * are cleaned, unless there is nothing of ours.  Not while something else stands
+ * where the pool was.
+ */
+static void
+want_cleaning(void)
+{
+	ListCell   *lc;
+
+	if (!pmhash_pool_is_present())
+		return;
+	foreach(lc, pmhash_databases_in_pool())
+		(void) find_task(lfirst_oid(lc), PMHASH_JOB_CLEAN);
+	foreach(lc, tasks)
+	{
+		Task	   *task = lfirst(lc);
+
+		if (task->job == PMHASH_JOB_CLEAN &&
+			(!task->empty || pmhash_database_has_files(task->database)))
+			want(task->database, PMHASH_JOB_CLEAN);
+	}
+}
+
+static void
+take_requests(void)
+{
+	PmhashRequests requests = pmhash_take_requests();
+
+	for (PmhashJob job = 0; job < PMHASH_JOBS; job++)
+	{
+		for (int i = 0; i < requests.n; i++)
+		{
+			if (requests.jobs[i] & (1 << job))
+				want(requests.database[i], job);
+		}
+		if ((requests.all & (1 << job)) == 0)
+			continue;
+		read_catalog();
+		if (job == PMHASH_JOB_CLEAN)
+			want_cleaning();
+		else
+			want_in(connectable, job);
+	}
+}
+
+/*
+ * Databases of a standby that had indexes when they were looked at, or have files: a build
+ * may be due there that nothing says.  WAL has said that a file goes, and then the
+ * transaction failed; or that there is a new one, and its transaction was prepared and has
+ * committed since; or the primary crashed before it could say so.  The same where none
+ * has been able to look yet: the database took no connections.
+ */
+static void
+want_visits(void)
+{
+	List	   *with_files = pmhash_standby_databases(false);
+	ListCell   *lc;
+
+	read_catalog();
+	foreach(lc, connectable)
+	{
+		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
+
+		if ((task->empty && !list_member_oid(with_files, task->database)) ||
+			task->wanted_at != NEVER ||
+			at_work(PMHASH_JOB_PLAIN, task->database) > 0)
+			continue;
+		task->wanted_at = 0;
+		task->visit = true;
+	}
+}
+
+/* Files of a standby are swept, but by one worker, and not before its time if it failed. */
+static void
+want_sweeps(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, pmhash_standby_databases(true))
+	{
+		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_SWEEP);
+
+		if (task->wanted_at == NEVER && at_work(task->job, task->database) == 0)
+			task->wanted_at = 0;
+	}
+}
+
+/*
+ * What databases have left that have been dropped goes from a standby.  The list of
+ * those that have files is made before the catalog is read: a file is made when its
+ * database is there.
+ */
+static void
+remove_dropped(void)
+{
+	List	   *databases;
+	ListCell   *lc;
+
+	if (!pmhash_pool_is_present())
+		return;
+	databases = list_concat_unique_oid(pmhash_standby_databases(false),
+									   pmhash_databases_in_pool());
+	is_read = false;
+	read_catalog();
+	foreach(lc, databases)
+	{
+		if (!list_member_oid(existing, lfirst_oid(lc)))
+			pmhash_standby_database_dropped(lfirst_oid(lc));
+	}
+}
+
+/* When the next task is due for which there is a place.  Others wait for a worker's end. */
+static int64
+next_due(void)
+{
+	int64		next = NEVER;
+	ListCell   *lc;
+
+	if (find_unused() == NULL)
+		return next;
+	foreach(lc, tasks)
+	{
+		Task	   *task = lfirst(lc);
+		int64		due = Max(task->wanted_at, task->not_before);
+
+		if (is_startable(task) && task->wanted_at != NEVER)
+			next = Min(next, Max(due, no_start_before));
+	}
+	return next;
+}
+
+/* Which databases are to be looked at, on a primary?  Requests may come before all else. */
+static void
+collect(bool settled, int64 *next)
+{
+	static int64 last = 0;
+	static bool looked = false;
+	int64		now = pmhash_clock_ms();
+
+	Assert(!RecoveryInProgress());
+	take_requests();
+	for (PmhashBuildKind kind = 0; kind < PMHASH_BUILD_KINDS; kind++)
+	{
+		List	   *due = pmhash_rebuilds_due(kind, now, next);
+
+		if (at_work((PmhashJob) kind, InvalidOid) == 0)
+			want_in(due, (PmhashJob) kind);
+	}
+	if (!settled)
+		return;
+	if (!looked)
+	{
+		read_catalog();
+		want_in(connectable, PMHASH_JOB_PLAIN);
+	}
+	looked = true;
+	if (is_regular_time(&last, next))
+	{
+		want_cleaning();
+		want_dropped();
+	}
+}
+
+/* The same on a standby. */
+static void
+collect_on_standby(int64 *next)
+{
+	static int64 last = 0;
+	static bool looked = false;
+	bool		regular = is_regular_time(&last, next);
+
+	if (!pmhash_standby_reached())
+	{
+		int64		soon = pmhash_clock_ms() + START_PAUSE;
+
+		*next = Min(*next, soon);	/* nothing is wanted before that */
+	}
+	else
+	{
+		take_requests();
+		want_in(pmhash_standby_due_databases(next), PMHASH_JOB_PLAIN);
+		want_sweeps();
+		if (!looked)
+		{
+			read_catalog();
+			want_in(connectable, PMHASH_JOB_PLAIN);
+		}
+		else if (regular)
+			want_visits();
+		looked = true;
+	}
+	if (regular)
+	{
+		remove_dropped();
+		want_dropped();
+	}
+}
+
+/*
+ * See to all databases; settled: also to those where nothing has been requested.  Returns
+ * when there may be something to do again (pmhash_clock_ms).
+ */
+static int64
+see_to_databases(bool settled)
+{
+	int64		next = pmhash_clock_ms() + LONGEST_SLEEP;
+	bool		standby = RecoveryInProgress();
+	int64		due;
+	bool		build_waits;
+
+	is_read = false;
+	note_ends();
+	free_forgotten();
+	if (standby)
+		collect_on_standby(&next);
+	else
+		collect(settled, &next);
+	build_waits = pmhash_clock_ms() < no_start_before || !start_all();
+	/* ... sweepers are to leave then */
+	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, build_waits);
+	due = next_due();
+	return Min(next, due);
+}
+
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
 #define NOTE_CHECKPOINT		100 /* ms, while one is under way */
@@ -58,63 +651,6 @@
 #define SETTLE_TIME			2000
 
 PGDLLEXPORT void pmhash_launcher_main(Datum arg);
-
-/* ---- its end ---- */
-
-static volatile sig_atomic_t server_stops = false;
-
-/*
- * SIGTERM: the postmaster sends it when the server is shut down, others
- * (pg_terminate_backend) when they want the launcher started afresh.
- */
-static void
-note_termination(int signo, siginfo_t *info, void *context)
-{
-	int			saved_errno = errno;
-
-	if (info->si_pid == PostmasterPid)
-		server_stops = true;
-	ShutdownRequestPending = true;
-	SetLatch(MyLatch);
-	errno = saved_errno;
-}
-
-static void
-catch_termination(void)
-{
-	struct sigaction action;
-
-	memset(&action, 0, sizeof(action));
-	action.sa_sigaction = note_termination;
-	action.sa_flags = SA_SIGINFO | SA_RESTART;
-	sigemptyset(&action.sa_mask);
-	if (sigaction(SIGTERM, &action, NULL) != 0)
-		elog(ERROR, "could not set the handler of SIGTERM: %m");
-}
-
-/*
- * To be called between the launcher's steps, outside transactions.  Ends it
- * without a word if the server is being shut down; an exit code of 1 has the
- * postmaster start it again after RESTART_AFTER.
- */
-void
-pmhash_launcher_interrupts(void)
-{
-	CHECK_FOR_INTERRUPTS();
-	if (ShutdownRequestPending)
-		proc_exit(server_stops ? 0 : 1);
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
-}
-
-static void
-launcher_exit(int code, Datum arg)
-{
-	pmhash_set_launcher(NULL);
-}
 
 /* ---- its rounds ---- */
 
@@ -131,6 +667,7 @@ note_flushed(void)
 	static XLogRecPtr noted = InvalidXLogRecPtr;
 	XLogRecPtr	end = pmhash_insert_end();
 
+	Assert(!RecoveryInProgress());
 	if (seen > noted && seen <= GetFlushRecPtr(NULL))
 	{
 		pmhash_journal_note_flushed(seen);
@@ -195,6 +732,7 @@ note_checkpoint(void)
 	XLogRecPtr	redo = GetRedoRecPtr();
 	XLogRecPtr	reached;
 
+	Assert(!RecoveryInProgress());
 	if (redo == last)
 		return NOTE_IDLE;
 	if (checkpoint_is_there(redo, &reached))
@@ -262,7 +800,7 @@ rest(long timeout)
 		flush_in = pmhash_flush_for_scans();
 		pmhash_sleep(flush_in < 0 ? timeout : Min(timeout, flush_in),
 					 pmhash_wait_event(PMHASH_WAIT_LAUNCHER));
-		pmhash_launcher_interrupts();
+		launcher_interrupts();
 	} while ((flush_in >= 0 ||
 			  pg_atomic_read_u64(&pmhash_shared->flush_wanted) != InvalidXLogRecPtr) &&
 			 !pmhash_clock_past(begun, LOOK_AROUND));
@@ -281,7 +819,7 @@ wait_for_another_life(void)
 	for (;;)
 	{
 		pmhash_sleep(-1, pmhash_wait_event(PMHASH_WAIT_POOL));
-		pmhash_launcher_interrupts();
+		launcher_interrupts();
 	}
 }
 
@@ -294,7 +832,7 @@ standby_round(void)
 	if (!pmhash_standby_is_active())
 		return LOOK_FOR_RECOVERY;
 	pmhash_notice_failed_writes(go_on_writing);
-	next = pmhash_see_to_databases(true);
+	next = see_to_databases(true);
 	return pmhash_clock_until(next, LOOK_FOR_RECOVERY);
 }
 
@@ -309,7 +847,7 @@ primary_round(bool settled)
 	timeout = Min(timeout, other);
 	renew_nonce_now_and_then();
 	pmhash_notice_failed_writes(go_on_writing);
-	next = pmhash_see_to_databases(settled);
+	next = see_to_databases(settled);
 	if (!settled)
 		timeout = Min(timeout, SETTLE_TIME / 4);
 	return pmhash_clock_until(next, timeout);
@@ -338,7 +876,7 @@ pmhash_launcher_main(Datum arg)
 	int64		primary_since = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	catch_termination();
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	if (pmhash_shared == NULL)
 		proc_exit(0);

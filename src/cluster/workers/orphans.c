@@ -12,17 +12,17 @@
  *		its creation was cut off.
  *	(2) leave out the files whose creating transaction is in progress, which
  *		includes prepared ones: their stubs are in main forks we can't see.
- *		Leave out temporary files whose backend is alive: the process with its
- *		number, begun when it did.
+ *		Leave out temporary files of this server life for whose backend's number
+ *		there is a process.
  *	(3) with a newer snapshot, read the stubs of all pmhash indexes.  One that
  *		can't be locked for a while may name any file.  So may one that has gone
  *		by the time it is locked: ALTER TABLE may have handed its main fork to an
  *		index that this snapshot does not see (tablecmds.c, TryReuseIndex).
  *		A stub that is marked invalid does not count: its file will not be
  *		opened.  One that can't be read may name any file.
- *	(4) remove the rest.  If some stub could not be read, only what belongs to
- *		other indexes: files made for an index that still is there and whose
- *		stub names another one.
+ *	(4) remove the rest, and cut off what no stub names: nobody reads it.  If
+ *		some stub could not be read, only what belongs to other indexes: files made
+ *		for an index that still is there and whose stub names another one.
  *
  * A transaction that was over at (2) is visible at (3) or never will be.  An
  * index that another session is dropping or rebuilding is still visible with
@@ -37,66 +37,27 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "utils/backend_status.h"
 #include "utils/lsyscache.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "cluster/base/identity.h"
-#include "cluster/base/pool_names.h"
+#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/versions.h"
 #include "cluster/cluster.h"
-#include "cluster/file/life_cycle.h"
+#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/index_list.h"
+#include "cluster/queue/queue.h"
+#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"
 
 /* A committing DDL asks for us before it releases its locks: try for a while. */
 #define LOCK_TRIES		20		/* of one cleaner, for all indexes together */
 #define LOCK_PAUSE_US	25000L
-
-typedef struct IdList
-{
-	uint64	   *id;
-	int			n;
-	int			capacity;
-} IdList;
-
-static void
-add_id(IdList *list, uint64 id)
-{
-	if (list->n == list->capacity)
-	{
-		list->capacity = list->capacity > 0 ? list->capacity * 2 : 64;
-		list->id = list->id ?
-			repalloc(list->id, sizeof(uint64) * list->capacity) :
-			palloc(sizeof(uint64) * list->capacity);
-	}
-	list->id[list->n++] = id;
-}
-
-static int
-compare_ids(const void *a, const void *b)
-{
-	uint64		x = *(const uint64 *) a;
-	uint64		y = *(const uint64 *) b;
-
-	return x < y ? -1 : x > y ? 1 : 0;
-}
-
-/* Is it in a sorted list? */
-static bool
-has_id(const IdList *list, uint64 id)
-{
-	return list->n > 0 &&
-		bsearch(&id, list->id, list->n, sizeof(uint64), compare_ids) != NULL;
-}
 
 /* ---- (2) makers ---- */
 
@@ -110,28 +71,6 @@ creator_in_progress(uint64 xid)
 	if (xid == 0 || xid >= next || next - xid > PG_INT32_MAX)
 		return false;
 	return TransactionIdIsInProgress((TransactionId) xid);
-}
-
-/*
- * Is the session at work that made a temporary file?  Its process number may be that of
- * another one by now, which began later.  Of the processes there were when the snapshot
- * of them was taken (drop_protected).
- */
-static bool
-owner_is_alive(const PmhashIdentity *id)
-{
-	int			n = pgstat_fetch_stat_numbackends();
-
-	if (BackendPidGetProc((int) id->owner_pid) == NULL)
-		return false;
-	for (int i = 1; i <= n; i++)
-	{
-		const PgBackendStatus *status = &pmhash_process_status(i)->backendStatus;
-
-		if (status->st_procpid == (int) id->owner_pid)
-			return status->st_proc_start_timestamp == id->owner_start;
-	}
-	return true;				/* it began after that, or says nothing of itself */
 }
 
 /*
@@ -153,26 +92,26 @@ maker_is_alive(const char *path)
 	if (result != PMH_OK)
 		return true;
 	if (id.flags & PMHASH_IDENTITY_TEMP)
-		return id.instance == pmhash_shared->instance && owner_is_alive(&id);
+		return id.instance == pmhash_shared->instance &&
+			BackendPidGetProc((int) id.owner_pid) != NULL;
 	return creator_in_progress(id.creator_xid);
 }
 
-static void
-drop_protected(Oid database, IdList *files)
+/* Leave out the files that processes at work may need; returns how many are left. */
+static int
+drop_protected(uint64 *files, int n)
 {
 	char		path[MAXPGPATH];
 	int			kept = 0;
 
-	/* The process that made a listed file tells by now when it began. */
-	pgstat_clear_backend_activity_snapshot();
-	for (int i = 0; i < files->n; i++)
+	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		pmhash_file_path(path, database, files->id[i]);
+		pmhash_file_path(path, MyDatabaseId, files[i]);
 		if (!maker_is_alive(path))
-			files->id[kept++] = files->id[i];
+			files[kept++] = files[i];
 	}
-	files->n = kept;
+	return kept;
 }
 
 /* ---- (3) stubs ---- */
@@ -195,40 +134,53 @@ lock_index(Oid relid, int *tries)
 	return true;
 }
 
+/* A file that stubs name; its name is the key. */
+typedef struct NamedFile
+{
+	uint64		file_id;
+	bool		invalid;		/* they are all marked: it will not be opened */
+} NamedFile;
+
 /* What the stubs of a database say. */
 typedef struct Owners
 {
-	IdList		owned;			/* file ids that they name, sorted */
-	IdList		known;			/* OIDs of the indexes whose stub was read */
+	HTAB	   *named;			/* NamedFile */
+	HTAB	   *known;			/* OIDs of the indexes whose stub was read */
 	int			unknown;		/* stubs that can't be read or looked at */
 } Owners;
 
-/* Say that a stub can't be read, once. */
-static void
-complain_once(Relation index, const char *why)
+/* A table in this transaction, with a key that each entry begins with. */
+static HTAB *
+make_table_of(const char *name, Size key, Size entry)
 {
-	if (!pmhash_first_complaint(RelationGetRelid(index)))
-		return;
-	ereport(LOG,
-			(errmsg("pmhash could not determine which file index \"%s\" has: %s",
-					RelationGetRelationName(index), why),
-			 errdetail("Files that may belong to it are kept."),
-			 errhint("REINDEX INDEX makes a new stub page.")));
+	HASHCTL		ctl = {.keysize = key, .entrysize = entry, .hcxt = TopTransactionContext};
+
+	return hash_create(name, 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-/* Say that an index can't be opened, once. */
+/* A stub names a file. */
 static void
-complain_of_catalogs(Oid relid)
+note_named(Owners *owners, uint64 file_id, bool invalid)
+{
+	bool		found;
+	NamedFile  *named = hash_search(owners->named, &file_id, HASH_ENTER, &found);
+
+	named->invalid = invalid && (!found || named->invalid);
+}
+
+/* Say what is the matter with an index, once. */
+static void
+complain_once(Oid relid, const char *why, const char *hint)
 {
 	const char *name = get_rel_name(relid);
 
 	if (!pmhash_first_complaint(relid))
 		return;
 	ereport(LOG,
-			(errmsg("pmhash could not determine which file %s has: its row in pg_index is missing",
-					pmhash_index_label(relid, name ? name : "")),
+			(errmsg("pmhash could not determine which file %s has: %s",
+					pmhash_index_label(relid, name ? name : ""), why),
 			 errdetail("Files that may belong to it are kept."),
-			 errhint("The system catalogs are damaged.")));
+			 errhint("%s", hint)));
 }
 
 /*
@@ -238,27 +190,30 @@ complain_of_catalogs(Oid relid)
 static void
 note_owner(Relation index, Owners *owners)
 {
+	const char *const new_stub = "REINDEX INDEX makes a new stub page.";
+	Oid			relid = RelationGetRelid(index);
 	PmhashStub	stub;
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	switch (pmhash_stub_look(index, &stub))
 	{
 		case PMHASH_LOOK_UNREADABLE:
-			complain_once(index, errno != 0 ? strerror(errno) : "its stub page is damaged");
+			complain_once(relid, errno != 0 ? strerror(errno) : "its stub page is damaged",
+						  new_stub);
 			owners->unknown++;
 			return;
 		case PMHASH_LOOK_OTHER:
-			complain_once(index, "its page is no stub page");
+			complain_once(relid, "its page is no stub page", new_stub);
 			owners->unknown++;
 			return;
 		case PMHASH_LOOK_STUB:
-			if ((stub.flags & PMHASH_STUB_INVALID) == 0)
-				add_id(&owners->owned, stub.file_id);
+			note_named(owners, stub.file_id, (stub.flags & PMHASH_STUB_INVALID) != 0);
 			pmhash_index_examine(index, &stub);
 			break;
 		case PMHASH_LOOK_EMPTY:	/* dropped */
 			break;
 	}
-	add_id(&owners->known, RelationGetRelid(index));
+	(void) hash_search(owners->known, &relid, HASH_ENTER, NULL);
 }
 
 /* The same for an index that is locked.  False if it can't be opened. */
@@ -274,7 +229,8 @@ note_owner_of(Oid relid, Owners *owners)
 		relation_close(index, NoLock);
 	}
 	if (damaged)
-		complain_of_catalogs(relid);
+		complain_once(relid, "its row in pg_index is missing",
+					  "The system catalogs are damaged.");
 	return index != NULL;
 }
 
@@ -300,10 +256,6 @@ list_owned(Owners *owners)
 			owners->unknown++;
 		UnlockRelationOid(relid, AccessShareLock);
 	}
-	if (owners->owned.n > 0)
-		qsort(owners->owned.id, owners->owned.n, sizeof(uint64), compare_ids);
-	if (owners->known.n > 0)
-		qsort(owners->known.id, owners->known.n, sizeof(uint64), compare_ids);
 }
 
 /* ---- (4) ---- */
@@ -325,30 +277,35 @@ may_be_owned(const Owners *owners, const char *path)
 		return false;
 	result = pmh_read_identity(path, &id, &error);
 	if (result == PMH_OK)
-		return !has_id(&owners->known, id.index_oid);
+		return hash_search(owners->known, &id.index_oid, HASH_FIND, NULL) == NULL;
 	return result != PMH_ERR_FORMAT && result != PMH_ERR_VERSION &&
 		result != PMH_ERR_CORRUPT;
 }
 
 /* Returns how many cannot be judged. */
 static int
-remove_orphans(const IdList *files, const Owners *owners)
+remove_orphans(const uint64 *files, int n, const Owners *owners)
 {
 	char		path[MAXPGPATH];
 	int			removed = 0;
 	int			kept = 0;
 
-	for (int i = 0; i < files->n; i++)
+	for (int i = 0; i < n; i++)
 	{
-		if (has_id(&owners->owned, files->id[i]))
+		const NamedFile *named = hash_search(owners->named, &files[i], HASH_FIND, NULL);
+
+		if (named != NULL && !named->invalid)
 			continue;
-		pmhash_file_path(path, MyDatabaseId, files->id[i]);
+		pmhash_file_path(path, MyDatabaseId, files[i]);
 		if (may_be_owned(owners, path))
 		{
 			kept++;
 			continue;
 		}
-		pmhash_unlink(path);
+		if (named != NULL)
+			pmhash_unlink(path);	/* scans that began before the mark may be at work */
+		else
+			pmhash_remove_file(path);
 		removed++;
 	}
 	if (removed > 0)
@@ -364,24 +321,28 @@ remove_orphans(const IdList *files, const Owners *owners)
 PmhashWorkerResult
 pmhash_remove_orphans(void)
 {
-	IdList		files = {0};
+	uint64	   *files;
+	int			n;
 	Owners		owners = {0};
 	int			kept;
 
+	Assert(IsTransactionState() && !RecoveryInProgress());
 	pmhash_require_service(NULL);
 	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
-	files.id = pmhash_list_files(MyDatabaseId, &files.n);
+	files = pmhash_list_files(MyDatabaseId, &n);
 	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 
 	PMH_STOP_POINT("cleaner_listed");
-	drop_protected(MyDatabaseId, &files);
+	n = drop_protected(files, n);
 	PMH_STOP_POINT("cleaner_before_stubs");
+	owners.named = make_table_of("pmhash named files", sizeof(uint64), sizeof(NamedFile));
+	owners.known = make_table_of("pmhash known indexes", sizeof(Oid), sizeof(Oid));
 	list_owned(&owners);
 	PMH_STOP_POINT("cleaner_before_removal");
-	kept = remove_orphans(&files, &owners);
+	kept = remove_orphans(files, n, &owners);
 	pmhash_counters_forget_dropped(MyDatabaseId);
 	return kept > 0 ? PMHASH_WORKER_LEFT_SOME :
-		owners.known.n + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
+		hash_get_num_entries(owners.known) + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
 		PMHASH_WORKER_DONE;
 }
 
@@ -412,6 +373,7 @@ pmhash_remove_distrusted(Oid database)
 	uint64	   *files = pmhash_list_files(database, &n);
 	char		path[MAXPGPATH];
 
+	Assert(!IsTransactionState());
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -1,12 +1,51 @@
 /*-------------------------------------------------------------------------
  *
  * rebuild.c
- *	  Rebuilding invalid indexes.
+ *	  Giving an invalid index a new file while the table is written to; which indexes of a
+ *	  database are rebuilt, and in what order.
  *
- * Which of them, and in what order; when one is tried again is in rebuild_table.c,
- * how it is rebuilt in refill.c.  A rebuild waits for transactions that are open,
- * each for lock_timeout.  Then it fails, and is tried again later, as after any
- * failure.
+ * When one is tried again is in requests.c.  A rebuild waits for transactions that are open,
+ * each for lock_timeout.  Then it fails, and is tried again later, as after any failure.
+ *
+ * Only VACUUM, ANALYZE and DDL of the table wait for this.  What is known of
+ * the new file stands in the stub, and says what it may be used for:
+ *
+ * filling		inserts put their entries into it.  Nothing reads it.
+ * (valid)		everything uses it, but for older snapshots.
+ *
+ * 1 mark	ShareUpdateExclusiveLock on table and index, to the end of 4: keeps
+ *			VACUUM out (no TID is freed, no entry deleted), DDL, and other
+ *			rebuilds.  Make an empty file; the stub names it, as "filling".
+ * 2 wait	for every transaction that holds a lock to write to the table, as
+ *			CREATE INDEX CONCURRENTLY does (indexcmds.c, DefineIndex).  A writer
+ *			that has decided before 1 to leave the index out took that lock
+ *			before it decided, so it is over now, and prepared ones are too.
+ *			New writers do not wait, and insert into the file.
+ * 3 fill	Take a snapshot S, scan the table by it, insert the entry of each row
+ *			but for those that are in the file: rows of writers that have
+ *			committed since 1. Those are in for certain: entries are made before
+ *			the commit.  A row that S does not see is of a writer that was at
+ *			work after 2, hence has begun to insert after 1: its entry is in the
+ *			file, or will be.  The transaction gets an id X, and ends.
+ * 4		The stub says that the file is valid, and was filled by X.
+ *
+ * Rows that were deleted when S was taken have no entry.  Older snapshots may see them, and
+ * nobody waits for these: reads are by snapshots only that see that X has ended
+ * (file_open.c, is_filled_later).  All that are taken after 4 do; indexes that a snapshot
+ * may not use are not in its plans.
+ *
+ * A crash before 4 leaves the stub as it was, and the next try begins anew.  A file that an
+ * insert cannot enter, because the file system is full for instance, fails the rebuild and
+ * not the insert: the insert marks the stub as invalid (pmhash_insert_failed).  VACUUM, which
+ * can come between a failed try and the next one, does that too.
+ *
+ * The stub's WAL record of 4 comes after X's commit record, which comes after those of all
+ * rows that S sees; that of 1 comes before that of any transaction that has inserted because
+ * of it.  So no entry that 3 makes needs the undo journal: if WAL is lost with such a commit,
+ * "valid" is lost as well.  And no transaction after a crash has X as its id again.
+ *
+ * Constraints: rows are not let in unchecked, and a check needs all rows; so such
+ * inserts fail until 4 (SQLSTATE 40001).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +54,7 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_index.h"
@@ -22,6 +62,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -34,15 +75,361 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "cluster/base/control_file.h"
+#include "cluster/base/relations.h"
+#include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/base/versions.h"
 #include "cluster/cluster.h"
+#include "cluster/file/files.h"
+#include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/index_list.h"
-#include "cluster/queue/rebuild_table.h"
-#include "cluster/queue/requests.h"
+#include "cluster/queue/queue.h"
+#include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"
 
-static bool some_left = false;	/* of those that this worker was to rebuild */
+#define WRITER_PAUSE	10		/* milliseconds between looks at a writer */
+
+/* What is known of a rebuild from step to step, each a transaction. */
+typedef struct Refill
+{
+	Oid			index;
+	Oid			heap;
+	LockRelId	heap_lock;		/* held by the session */
+	LockRelId	index_lock;
+	uint64		file_id;		/* of the new file */
+	int			old_file;		/* descriptor, or -1 */
+	FullTransactionId filled_by;	/* in step 3 */
+	PmhashReason reason;		/* why the old file was not used */
+} Refill;
+
+/* Of the rebuild that this worker is at. */
+static Refill refill = {.old_file = -1};
+
+/*
+ * The process that lets go of a removed file last frees its pages, a quarter of a
+ * second for a GiB.  Hold it, so that this is none of those that had it mapped and
+ * want to commit.  In a full file system the rebuild fails once for want of its room.  What
+ * cannot be opened is not worth an error.
+ */
+static void
+hold_old_file(const char *path)
+{
+	Assert(refill.old_file < 0);
+	refill.old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
+	if (refill.old_file >= 0)
+		ReserveExternalFD();
+}
+
+/*
+ * A build beside writers has scanned the table.  What it loads now may need the space
+ * that the old file has; sessions that write have let it go meanwhile.
+ */
+void
+pmhash_refill_scanned(void)
+{
+	if (refill.old_file < 0)
+		return;
+	(void) close(refill.old_file);
+	ReleaseExternalFD();
+	refill.old_file = -1;
+}
+
+/* What was done for the index before this one is over, whatever comes now. */
+static void
+refill_forget(void)
+{
+	pmhash_refill_scanned();
+	memset(&refill, 0, sizeof(refill));
+	refill.old_file = -1;
+}
+
+/* For pg_stat_progress_create_index. */
+static void
+report_begin(Relation index)
+{
+	pgstat_progress_start_command(PROGRESS_COMMAND_CREATE_INDEX, refill.heap);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_COMMAND,
+								 PROGRESS_CREATEIDX_COMMAND_REINDEX_CONCURRENTLY);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_INDEX_OID, refill.index);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_ACCESS_METHOD_OID, index->rd_rel->relam);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_WAIT_1);
+}
+
+/* ---- the steps ---- */
+
+/*
+ * No process opens the old file again; its room is free when the last process has let it
+ * go.  Plans that use the index are made anew: we may be the first to have met it.
+ */
+static void
+remove_old_file(Relation heap, Relation index)
+{
+	char		path[MAXPGPATH];
+
+	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true));
+	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
+	(void) pmhash_stub_invalidate(index, 0, refill.reason);
+	if (pmhash_index_path(index, true, NULL, path))
+	{
+		hold_old_file(path);
+		pmhash_unlink(path);
+	}
+	else
+		pmhash_request_cleaning_at_commit();	/* it may have had one all the same */
+	TransferPredicateLocksToHeapRelation(index);
+	CacheInvalidateRelcache(heap);
+}
+
+/*
+ * Has it to be rebuilt?  Not if it takes no inserts (CREATE INDEX CONCURRENTLY
+ * and DROP INDEX CONCURRENTLY at work, or what such a one has left).
+ */
+static bool
+needs_new_file(Relation index, PmhashReason *reason)
+{
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
+	*reason = PMHASH_REASON_NONE;
+	if (pmhash_is_index(index) && index->rd_index->indisready &&
+		index->rd_index->indislive)
+		*reason = pmhash_index_doubt(index);
+	return *reason != PMHASH_REASON_NONE;
+}
+
+/*
+ * Step 1: lock table and index, look again, begin.  False if there is nothing to do any
+ * more.  In a transaction of its own, as all of these.
+ */
+static bool
+begin(Oid relid)
+{
+	Oid			heap_oid;
+	Relation	heap = NULL;
+	Relation	index = NULL;
+	bool		needed;
+
+	refill_forget();
+	StartTransactionCommand();
+	heap_oid = IndexGetRelation(relid, true);
+	if (OidIsValid(heap_oid))
+		heap = try_relation_open(heap_oid, ShareUpdateExclusiveLock);
+	if (heap != NULL)
+		index = try_relation_open(relid, ShareUpdateExclusiveLock);
+	needed = index != NULL && index->rd_index != NULL &&
+		index->rd_index->indrelid == heap_oid &&
+		needs_new_file(index, &refill.reason);
+	if (needed)
+	{
+		refill.index = relid;
+		refill.heap = heap_oid;
+		report_begin(index);
+		remove_old_file(heap, index);
+		refill.file_id = pmhash_file_begin_filling(index);
+		/* to the end of step 4, or to an abort (proc.c, ProcReleaseLocks) */
+		refill.heap_lock = heap->rd_lockInfo.lockRelId;
+		refill.index_lock = index->rd_lockInfo.lockRelId;
+		LockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
+		LockRelationIdForSession(&refill.index_lock, ShareUpdateExclusiveLock);
+		PMH_STOP_POINT("rebuild_marked");
+	}
+	if (index != NULL)
+		relation_close(index, NoLock);
+	if (heap != NULL)
+		relation_close(heap, NoLock);
+	CommitTransactionCommand();
+	return needed;
+}
+
+/*
+ * Wait until one transaction is over, for lock_timeout at most.  We look again and
+ * again, and do not queue up for it: it may come to wait for our lock on the
+ * table (TRUNCATE or ALTER TABLE after an INSERT), and the deadlock detector would
+ * take it, whose turn it is to look (proc.c, ProcSleep), for the one to be
+ * cancelled.  As it is, it waits until we give up.
+ */
+static void
+wait_for_writer(VirtualTransactionId writer)
+{
+	int64		begun = pmhash_clock_ms();
+
+	Assert(IsTransactionState());
+	while (!VirtualXactLock(writer, false))
+	{
+		if (LockTimeout > 0 && pmhash_clock_past(begun, LockTimeout))
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("lock timeout while waiting for a transaction that writes to table \"%s\"",
+							get_rel_name(refill.heap))));
+		pmhash_sleep(WRITER_PAUSE, PG_WAIT_LOCK | LOCKTAG_VIRTUALTRANSACTION);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * Step 2.  Each transaction is waited for as long as lock_timeout says, then
+ * this is an ERROR: a new try has to wait for no more than are there then, and
+ * meanwhile other indexes have their turn.  (Not all of them together: the next try begins
+ * anew, and where many write at once none might ever come to its end.)
+ */
+static void
+wait_for_writers(void)
+{
+	VirtualTransactionId *writer;
+	LOCKTAG		tag;
+	int			n;
+
+	Assert(OidIsValid(refill.heap));
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, refill.heap);
+	StartTransactionCommand();
+	writer = GetLockConflicts(&tag, ShareLock, &n);
+	pgstat_progress_update_param(PROGRESS_WAITFOR_TOTAL, n);
+	for (int i = 0; i < n; i++)
+	{
+		wait_for_writer(writer[i]);
+		pgstat_progress_update_param(PROGRESS_WAITFOR_DONE, i + 1);
+	}
+	CommitTransactionCommand();
+}
+
+/*
+ * Step 3 in the rights of the table's owner, for what expressions of the index
+ * call; see reindex_index (index.c).
+ */
+static void
+fill(Relation heap, Relation index)
+{
+	PmhashFile *file = pmhash_file_open_filling(index, refill.file_id);
+	IndexInfo  *info;
+	PmhashCaller caller;
+
+	pmhash_be_owner(heap, &caller);
+	info = BuildIndexInfo(index);
+	info->ii_Unique = false;
+	info->ii_ExclusionOps = NULL;
+	info->ii_ExclusionProcs = NULL;
+	info->ii_ExclusionStrats = NULL;
+	PMH_STOP_POINT("rebuild_before_build");
+	pmhash_am_fill(heap, index, info, file);
+	PMH_STOP_POINT("rebuild_before_stub");
+	pmhash_be_caller(&caller);
+}
+
+/* Step 3.  The snapshot is one that the scan takes. */
+static void
+fill_file(void)
+{
+	Relation	heap;
+	Relation	index;
+
+	Assert(refill.file_id != 0);
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	heap = table_open(refill.heap, ShareUpdateExclusiveLock);
+	index = relation_open(refill.index, ShareUpdateExclusiveLock);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_BUILD);
+	fill(heap, index);
+	PopActiveSnapshot();
+	refill.filled_by = GetTopFullTransactionId();
+	relation_close(index, NoLock);
+	table_close(heap, NoLock);
+	CommitTransactionCommand();
+}
+
+/* Step 4.  ERROR if the stub was marked meanwhile: the file lacks something. */
+static void
+make_valid(void)
+{
+	Relation	index;
+
+	Assert(FullTransactionIdIsValid(refill.filled_by));
+	StartTransactionCommand();
+	PMH_STOP_POINT("rebuild_before_valid");
+	index = relation_open(refill.index, ShareUpdateExclusiveLock);
+	if (!pmhash_stub_filled(index, refill.file_id, refill.filled_by))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the new file of index \"%s\" became unusable while it was being filled",
+						RelationGetRelationName(index))));
+	pmhash_stub_changed();
+	CacheInvalidateRelcacheByRelid(refill.heap);
+	/* backends that have the old file mapped let it go */
+	CacheInvalidateRelcache(index);
+	ereport(LOG,
+			(errmsg("pmhash: index \"%s\" of table \"%s\" has been rebuilt",
+					RelationGetRelationName(index), get_rel_name(refill.heap)),
+			 errdetail("The file it had before could not be used: %s.",
+					   pmhash_reason_text(refill.reason))));
+	relation_close(index, NoLock);
+	pgstat_progress_end_command();
+	ForceSyncCommit();			/* a crash would cost the rebuild once more */
+	CommitTransactionCommand();
+	UnlockRelationIdForSession(&refill.index_lock, ShareUpdateExclusiveLock);
+	UnlockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
+}
+
+/* ---- in one piece ---- */
+
+/*
+ * Rebuild an index of this database if it is invalid.  Not in a transaction;
+ * begins and ends some.  ERROR if it fails; then refill_failed is to be
+ * called after the abort.
+ */
+static void
+refill_index(Oid relid)
+{
+	Assert(!IsTransactionState());
+	if (!begin(relid))
+		return;
+	wait_for_writers();
+	fill_file();
+	make_valid();
+}
+
+/* Nothing more is to be put into the file. */
+static void
+abandon(Relation index)
+{
+	PmhashStub	stub;
+	char		path[MAXPGPATH];
+
+	Assert(refill.file_id != 0);
+	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
+	if (!pmhash_stub_read(index, true, &stub) || stub.file_id != refill.file_id ||
+		(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) == 0)
+		return;					/* valid: it is good */
+	(void) pmhash_stub_invalidate(index, refill.file_id, refill.reason);
+	pmhash_file_path(path, MyDatabaseId, refill.file_id);
+	pmhash_unlink(path);
+}
+
+/*
+ * After the abort of a failed try: give back the space of the old file and of one that
+ * is not filled.  In no transaction.  ERROR if the stub can't be marked; the
+ * file is then removed by the next try.
+ */
+static void
+refill_failed(void)
+{
+	Relation	index;
+
+	Assert(!IsTransactionState());
+	pmhash_refill_scanned();
+	if (refill.file_id == 0)
+		return;
+	StartTransactionCommand();
+	if (ConditionalLockRelationOid(refill.index, ShareUpdateExclusiveLock) &&
+		(index = try_relation_open(refill.index, NoLock)) != NULL)
+	{
+		abandon(index);
+		relation_close(index, NoLock);
+	}
+	CommitTransactionCommand();
+}
+
+/* ==== which indexes ==== */
+
+/* Of this worker: has it left some that it was to rebuild, or failed with one unnoted? */
+static PmhashWorkerResult result_of_pass = PMHASH_WORKER_DONE;
 
 /* ---- one index ---- */
 
@@ -63,6 +450,7 @@ needs_rebuild(Oid relid, char *name, Oid *heap)
 	PmhashReason reason;
 	bool		needed;
 
+	Assert(IsTransactionState());
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 		return false;
 	index = try_relation_open(relid, NoLock);
@@ -70,7 +458,7 @@ needs_rebuild(Oid relid, char *name, Oid *heap)
 		return false;
 	strlcpy(name, RelationGetRelationName(index), NAMEDATALEN);
 	needed = ConditionalLockRelationOid(index->rd_index->indrelid, AccessShareLock) &&
-		pmhash_index_is_invalid(index, &reason);
+		needs_new_file(index, &reason);
 	if (needed)
 	{
 		*heap = index->rd_index->indrelid;
@@ -116,7 +504,7 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 	error = CopyErrorData();
 	AbortOutOfAnyTransaction();
 	FlushErrorState();
-	pmhash_refill_failed();
+	refill_failed();
 	MemoryContextSwitchTo(context);
 	(void) pmhash_rebuild_begins(relid, InvalidOid);
 	holder = error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || !OidIsValid(heap) ? 0 :
@@ -125,11 +513,13 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
+	if (pause == 0)
+		result_of_pass = PMHASH_WORKER_UNFINISHED;
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
 			(errmsg("pmhash: could not rebuild %s: %s",
 					pmhash_index_label(relid, name), error->message),
-			 errdetail("The next try is in %d seconds.", pause),
+			 pause > 0 ? errdetail("The next try is in %d seconds.", pause) : 0,
 			 hint ? errhint("%s", hint) : 0));
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
@@ -155,10 +545,10 @@ rebuild_if_needed(Oid relid, char *name, volatile Oid *heap)
 	{
 		if (!pmhash_rebuild_begins(relid, table))
 		{
-			some_left = true;
+			result_of_pass = Min(result_of_pass, PMHASH_WORKER_LEFT_SOME);
 			return;
 		}
-		pmhash_refill(relid);
+		refill_index(relid);
 		pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
 	}
 	pmhash_rebuild_is_over(relid);
@@ -172,7 +562,7 @@ rebuild_index(Oid relid)
 	char		name[NAMEDATALEN] = "";
 	volatile Oid heap = InvalidOid;
 
-	pmhash_refill_forget();
+	refill_forget();
 	PG_TRY();
 	{
 		rebuild_if_needed(relid, name, &heap);
@@ -211,6 +601,7 @@ list_in_order(PmhashBuildKind kind, MemoryContext context, List **rest)
 	List	   *others = NIL;
 	ListCell   *lc;
 
+	Assert(IsTransactionState());
 	*rest = NIL;
 
 	foreach(lc, all)
@@ -275,6 +666,7 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 	List	   *rest;
 	ListCell   *lc;
 
+	Assert(!IsTransactionState() && !RecoveryInProgress());
 	pmhash_rebuild_pass_begins(kind);
 	before_shmem_exit(rebuilder_exit, (Datum) 0);
 	StartTransactionCommand();
@@ -302,5 +694,5 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 		request_other_kind(rest);
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
-	return some_left ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_DONE;
+	return result_of_pass;
 }

@@ -4,7 +4,7 @@
  *	  The background workers: starting them, and their main functions.
  *
  * There is one launcher (launcher.c), and workers that it starts in databases
- * (launch_workers.c).  Each has a job (PmhashJob) and exits when it is done.
+ * (launcher.c).  Each has a job (PmhashJob) and exits when it is done.
  *
  * A cleaner is connected to its database for the few milliseconds that its work
  * takes, so that DROP DATABASE and CREATE DATABASE TEMPLATE wait for it
@@ -23,19 +23,15 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
-#include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 
-#include "cluster/base/clock.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/base/versions.h"
 #include "cluster/pool/pool.h"
-#include "cluster/queue/give_way.h"
-#include "cluster/queue/requests.h"
+#include "cluster/queue/queue.h"
 #include "cluster/replay/replay.h"
 #include "cluster/workers/workers.h"
 
@@ -53,14 +49,11 @@ PGDLLEXPORT void pmhash_worker_main(Datum arg);
 static void
 note_worker_slot(bool free)
 {
-	uint64		now = (uint64) pmhash_clock_ms();
 	bool		known = pg_atomic_read_u64(&pmhash_shared->no_worker) != 0;
 
-	if (!free)
-		pg_atomic_write_u64(&pmhash_shared->no_worker_last, now);
 	if (known != free)
 		return;
-	pg_atomic_write_u64(&pmhash_shared->no_worker, free ? 0 : now);
+	pg_atomic_write_u64(&pmhash_shared->no_worker, free ? 0 : (uint64) pmhash_clock_ms());
 	if (!free)
 		ereport(LOG,
 				(errmsg("pmhash: no slot is free for a background worker"),
@@ -77,7 +70,7 @@ type_of_worker(const PmhashAssignment *assignment)
 {
 	return assignment->job == PMHASH_JOB_CLEAN ? "pmhash cleaner" :
 		assignment->job == PMHASH_JOB_SWEEP ? "pmhash standby sweeper" :
-		assignment->standby ? "pmhash standby builder" : "pmhash rebuilder";
+		RecoveryInProgress() ? "pmhash standby builder" : "pmhash rebuilder";
 }
 
 /*
@@ -92,10 +85,11 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 	const char *type;
 	bool		started;
 
-	assignment->standby = RecoveryInProgress();
-	assignment->number = pg_atomic_add_fetch_u64(&pmhash_shared->workers_started, 1);
-	pg_atomic_write_u64(&pmhash_shared->worker_result[assignment->place],
-						assignment->number * PMHASH_WORKER_RESULTS);
+	Assert(OidIsValid(database));
+	Assert(assignment->place >= 0 && assignment->place < PMHASH_WORKERS);
+	Assert(assignment->job < PMHASH_JOBS);
+	pg_atomic_write_u32(&pmhash_shared->worker_result[assignment->place],
+						PMHASH_WORKER_UNFINISHED);
 	StaticAssertStmt(sizeof(*assignment) <= BGW_EXTRALEN, "it is handed over in there");
 	type = type_of_worker(assignment);
 	memset(&worker, 0, sizeof(worker));
@@ -114,29 +108,6 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 	if (started || tell)
 		note_worker_slot(started);
 	return started;
-}
-
-/*
- * What a worker that has ended has said at its end, if it has come to that.  Its place may
- * be that of one of another launcher meanwhile.
- */
-PmhashWorkerResult
-pmhash_worker_result(const PmhashAssignment *assignment)
-{
-	uint64		word = pg_atomic_read_u64(&pmhash_shared->worker_result[assignment->place]);
-
-	return word / PMHASH_WORKER_RESULTS == assignment->number ?
-		(PmhashWorkerResult) (word % PMHASH_WORKER_RESULTS) : PMHASH_WORKER_UNFINISHED;
-}
-
-/* This worker has been through its database. */
-static void
-note_result(const PmhashAssignment *assignment, PmhashWorkerResult result)
-{
-	uint64		word = assignment->number * PMHASH_WORKER_RESULTS;
-
-	(void) pg_atomic_compare_exchange_u64(&pmhash_shared->worker_result[assignment->place],
-										  &word, word + result);
 }
 
 /* ---- main functions ---- */
@@ -222,6 +193,7 @@ build(Oid database, const PmhashAssignment *assignment)
 {
 	PmhashBuildKind kind = (PmhashBuildKind) assignment->job;
 
+	Assert(kind < PMHASH_BUILD_KINDS);
 	if (kind == PMHASH_BUILD_EXPRESSIONS)
 	{
 		uint32		none = 0;
@@ -235,7 +207,7 @@ build(Oid database, const PmhashAssignment *assignment)
 	pmhash_give_way_from_now_on();
 	if (kind == PMHASH_BUILD_PLAIN)
 		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
-	if (assignment->standby)
+	if (RecoveryInProgress())
 		return pmhash_standby_build_database(kind);
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
@@ -256,12 +228,14 @@ pmhash_worker_main(Datum arg)
 {
 	Oid			database = DatumGetObjectId(arg);
 	PmhashAssignment assignment;
+	PmhashWorkerResult result;
 
 	memcpy(&assignment, MyBgworkerEntry->bgw_extra, sizeof(assignment));
-	note_result(&assignment,
-				assignment.job == PMHASH_JOB_CLEAN ? clean(database) :
-				assignment.job == PMHASH_JOB_SWEEP ? sweep(database) :
-				build(database, &assignment));
+	result = assignment.job == PMHASH_JOB_CLEAN ? clean(database) :
+		assignment.job == PMHASH_JOB_SWEEP ? sweep(database) : build(database, &assignment);
+	Assert(!IsTransactionState());
+	/* (Its place may be that of a worker of another launcher by now, which is no harm.) */
+	pg_atomic_write_u32(&pmhash_shared->worker_result[assignment.place], result);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
@@ -269,12 +243,13 @@ pmhash_worker_main(Datum arg)
  * Register a worker that starts by itself, at that time; restart: seconds after which
  * it is started again if it fails.  Only while preloading.
  */
-void
-pmhash_register_worker(const char *function, const char *type, int flags,
+static void
+register_worker(const char *function, const char *type, int flags,
 					   BgWorkerStartTime start, int restart)
 {
 	BackgroundWorker worker;
 
+	Assert(process_shared_preload_libraries_in_progress);
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = flags;
 	worker.bgw_start_time = start;
@@ -286,30 +261,22 @@ pmhash_register_worker(const char *function, const char *type, int flags,
 	RegisterBackgroundWorker(&worker);
 }
 
-/* Is a worker of ours among those that the postmaster starts? */
+/*
+ * Is the last worker that has been registered this one?  If there was no room for it,
+ * RegisterBackgroundWorker has only said so in the log.
+ */
 static bool
 is_registered(const char *function)
 {
 #if PG_VERSION_NUM >= 180000
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &BackgroundWorkerList)
-	{
-		const RegisteredBgWorker *rw = dlist_container(RegisteredBgWorker, rw_lnode,
-													   iter.cur);
+	const RegisteredBgWorker *last = dlist_is_empty(&BackgroundWorkerList) ? NULL :
+		dlist_head_element(RegisteredBgWorker, rw_lnode, &BackgroundWorkerList);
 #else
-	slist_iter	iter;
-
-	slist_foreach(iter, &BackgroundWorkerList)
-	{
-		const RegisteredBgWorker *rw = slist_container(RegisteredBgWorker, rw_lnode,
-													   iter.cur);
+	const RegisteredBgWorker *last = slist_is_empty(&BackgroundWorkerList) ? NULL :
+		slist_head_element(RegisteredBgWorker, rw_lnode, &BackgroundWorkerList);
 #endif
-		if (strcmp(rw->rw_worker.bgw_library_name, "pmhash") == 0 &&
-			strcmp(rw->rw_worker.bgw_function_name, function) == 0)
-			return true;
-	}
-	return false;
+
+	return last != NULL && strcmp(last->rw_worker.bgw_function_name, function) == 0;
 }
 
 /*
@@ -324,14 +291,14 @@ pmhash_worker_init(void)
 {
 	if (IsBinaryUpgrade)
 		return;
-	pmhash_register_worker("pmhash_launcher_main", "pmhash launcher",
+	register_worker("pmhash_launcher_main", "pmhash launcher",
 						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 						   BgWorkerStart_ConsistentState, PMHASH_WORKER_RESTART);
 	pmhash_has_launcher = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
 
 	/* The last to get a slot, and the first to give it back. */
 	if (pmhash_warm_up != 0)
-		pmhash_register_worker("pmhash_warmer_main", "pmhash warmer",
+		register_worker("pmhash_warmer_main", "pmhash warmer",
 							   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
 							   BGW_NEVER_RESTART);
 }

@@ -20,24 +20,15 @@
 typedef struct PmhashAssignment
 {
 	PmhashJob	job;
-	bool		standby;		/* it was started in recovery */
 	int			place;			/* of its result, in shared memory */
-	uint64		number;			/* of this worker */
 } PmhashAssignment;
 
 extern void pmhash_worker_init(void);
-extern void pmhash_register_worker(const char *function, const char *type, int flags,
-								   BgWorkerStartTime start, int restart);
 extern bool pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 								BackgroundWorkerHandle **handle, bool tell);
-extern PmhashWorkerResult pmhash_worker_result(const PmhashAssignment *assignment);
 
 /* ---- launcher.c ---- */
-extern void pmhash_launcher_interrupts(void);
 extern void pmhash_checkpoint_made(void);
-
-/* ---- launch_workers.c ---- */
-extern int64 pmhash_see_to_databases(bool settled);
 
 /* ---- orphans.c ---- */
 extern PmhashWorkerResult pmhash_remove_orphans(void);
@@ -45,12 +36,6 @@ extern void pmhash_remove_distrusted(Oid database);
 
 /* ---- rebuild.c ---- */
 extern PmhashWorkerResult pmhash_rebuild_database(PmhashBuildKind kind);
-
-/* ---- refill.c ---- */
-extern bool pmhash_index_is_invalid(Relation index, PmhashReason *reason);
-extern void pmhash_refill(Oid relid);
-extern void pmhash_refill_failed(void);
-extern void pmhash_refill_forget(void);
 extern void pmhash_refill_scanned(void);
 
 #endif							/* PMHASH_WORKERS_H */

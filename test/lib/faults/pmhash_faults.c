@@ -268,8 +268,6 @@ errno_or(int usual)
 	HOOK(ftruncate, "io", int, (int fd, off_t n), (fd, n), -1, 0, EIO) \
 	HOOK(fsync, "io", int, (int fd), (fd), -1, 0, EIO) \
 	HOOK(rename, "io", int, (const char *a, const char *b), (a, b), -1, 0, EIO) \
-	HOOK(renameat2, "io", int, (int d, const char *a, int e, const char *b, unsigned f), \
-		 (d, a, e, b, f), -1, 0, EIO) \
 	HOOK(uname, "uname", int, (struct utsname *u), (u), -1, -1, ENOSYS) \
 	HOOK(syncfs, "io", int, (int fd), (fd), -1, 0, EIO) \
 	HOOK(sync_file_range, "write back", int, (int fd, off_t o, off_t n, unsigned f), \

@@ -377,7 +377,7 @@ sub release_wal_writer
 	return kill('CONT', wal_flushers($node));
 }
 
-# The hint in the inode of the pool's lock file (witness.c): 5 is the witness, 4 stands
+# The hint in the inode of the pool's lock file (trust.c): 5 is the witness, 4 stands
 # there while the kernel is asked for failed writes.
 sub witness
 {

@@ -281,8 +281,6 @@ SQL
 	cmp_ok(my $looks = stats_of_commits(200), '<=', $many + 2, 'after invalidations of all: one for each');
 	cmp_ok($looks, '>', 0, 'they are counted');
 	is(stats_of_commits(200), 0, 'and no more');
-	# (More than 200 files are left to the cleaner, which is waited for: as long as files go,
-	# what is suspect is looked for again.)
 	$node->safe_psql('postgres', 'TRUNCATE h; TRUNCATE p');
 	wait_for_files($pool, $node->safe_psql('postgres', 'SELECT count(*) FROM pmhash.indexes'),
 		'the files have gone');

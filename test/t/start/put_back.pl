@@ -291,10 +291,9 @@ foreach my $put_back (0, 1)
 	$node->start;
 	copy_running();
 	change_rows($node);
-	unlink("$data/pmhash.nonce.tmp");
-	mkdir("$data/pmhash.nonce.tmp") or die $!;
+	chmod(0400, "$data/pmhash.nonce") or die $!;
 	$node->stop;
-	rmdir("$data/pmhash.nonce.tmp") or die $!;
+	chmod(0600, "$data/pmhash.nonce") or die $!;
 	like(slurp_file($node->logfile, $from), qr/could not write file ".*pmhash\.nonce"/,
 		'nonce not written at shutdown');
 	start_again($put_back, 'nonce not written at shutdown');
@@ -310,8 +309,7 @@ foreach my $put_back (0, 1)
 	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
 	$node->start;
 	copy_running();
-	unlink("$data/pmhash.nonce.tmp");
-	mkdir("$data/pmhash.nonce.tmp") or die $!;
+	chmod(0400, "$data/pmhash.nonce") or die $!;
 	for (my $try = 0; $try < 600 && $failed < 3; $try++)
 	{
 		change_rows($node);
@@ -321,7 +319,7 @@ foreach my $put_back (0, 1)
 	cmp_ok($failed, '>=', 3, 'the nonce is not written, several times');
 	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 600');
 	$node->stop;
-	rmdir("$data/pmhash.nonce.tmp") or die $!;
+	chmod(0600, "$data/pmhash.nonce") or die $!;
 	start_again($put_back, 'nonce not written several times');
 	$node->stop;
 }

@@ -151,7 +151,7 @@ SQL
 	else
 	{
 		round_of("$_->[0], call $_->[1], $_->[2] times", @$_, 5)
-		  foreach ([ 'pwrite', 2, 1 ], [ 'fsync', 4, 1 ], [ 'renameat2', 1, 1_000_000 ], [ 'io', 5, 1 ], [ 'io', 20, 1_000_000 ]);
+		  foreach ([ 'pwrite', 2, 1 ], [ 'fsync', 4, 1 ], [ 'fsync', 1, 1_000_000 ], [ 'io', 5, 1 ], [ 'io', 20, 1_000_000 ]);
 	}
 
 	# event: neither the pool nor pmhash's file in the data directory can be written

@@ -60,16 +60,10 @@ SQL
 
 	# ---- in the log at a start ----
 	{
-		my $inside = $node->data_dir . '/old.pmhash';
-
-		mkdir($inside) or die $!;
-		append_to_file("$inside/control", 'x');
 		my $from = -s $node->logfile;
 		$node->restart;
 		my $log = slurp_file($node->logfile, $from);
-		like($log, qr/LOG:  pmhash: directory "\Q$inside\E" is not used, and is part of each backup.*HINT:  Remove it/s, 'a pool in the data directory is named');
 		unlike($log, qr/resource manager/, 'nothing is said of resource managers');
-		PostgreSQL::Test::Utils::system_log('rm', '-r', $inside);
 	}
 
 	# ---- the default place cannot be made, as where the data directory is a mount point ----

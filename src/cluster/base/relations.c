@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
- * am_callbacks.c
- *	  What this layer knows of the access method on top of it.
+ * relations.c
+ *	  Indexes of ours, what this layer knows of the access method on top of it, and the
+ *	  shared buffers of a relation.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,9 +10,12 @@
 
 #include "access/relation.h"
 #include "catalog/pg_class.h"
+#include "storage/buf_internals.h"
+#include "storage/lwlock.h"
 #include "storage/sinval.h"
 
-#include "cluster/base/am_callbacks.h"
+#include "cluster/base/relations.h"
+#include "cluster/cluster.h"
 
 ambuild_function pmhash_am_build = NULL;
 PmhashFillFunction pmhash_am_fill = NULL;
@@ -34,6 +38,7 @@ pmhash_open_named(Oid relid)
 {
 	Relation	rel = try_relation_open(relid, AccessShareLock);
 
+	Assert(IsTransactionState());
 	if (rel == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
@@ -64,6 +69,7 @@ pmhash_forget_plans(Oid database, Oid table, bool everywhere)
 {
 	SharedInvalidationMessage message;
 
+	Assert(CritSectionCount == 0);
 	memset(&message, 0, sizeof(message));
 	message.rc.id = SHAREDINVALRELCACHE_ID;
 	message.rc.dbId = database;
@@ -72,4 +78,34 @@ pmhash_forget_plans(Oid database, Oid table, bool everywhere)
 		SendSharedInvalidMessages(&message, 1);
 	else
 		LocalExecuteInvalidationMessage(&message);
+}
+
+/*
+ * pmhash_buffer_of
+ *		The shared buffer that has a block of a main fork, or InvalidBuffer.
+ *
+ * Of a relation that is not temporary.  It may be another's when this returns:
+ * ReadRecentBuffer finds out.  Takes the lock of a partition of the buffer table, as
+ * every read of a block does (bufmgr.c, BufferAlloc).  Raises no error.
+ */
+Buffer
+pmhash_buffer_of(PmhashNode node, BlockNumber block)
+{
+	BufferTag	tag;
+	uint32		hash;
+	LWLock	   *lock;
+	int			number;
+
+	Assert(BlockNumberIsValid(block));
+#if PG_VERSION_NUM >= 160000
+	InitBufferTag(&tag, &node, MAIN_FORKNUM, block);
+#else
+	INIT_BUFFERTAG(tag, node, MAIN_FORKNUM, block);
+#endif
+	hash = BufTableHashCode(&tag);
+	lock = BufMappingPartitionLock(hash);
+	LWLockAcquire(lock, LW_SHARED);
+	number = BufTableLookup(&tag, hash);
+	LWLockRelease(lock);
+	return number < 0 ? InvalidBuffer : number + 1;
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
- * wait_events.c
- *	  What processes of pmhash wait for, as pg_stat_activity shows it; sleeping.
+ * tools.c
+ *	  Doing something that may fail, and going on if it does; what processes of pmhash
+ *	  wait for, as pg_stat_activity shows it, and sleeping.
  *
  * From PostgreSQL 17 on extensions have wait events with names of their own; before,
  * all are "Extension".
@@ -10,15 +11,64 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
+#include "utils/resowner.h"
 
 #if PG_VERSION_NUM >= 170000
 #include "utils/wait_event.h"
 #endif
 
-#include "cluster/base/wait_events.h"
+#include "cluster/base/tools.h"
+
+bool		pmhash_transaction_is_ending = false;
+
+/*
+ * pmhash_try
+ *		Do something, and go on if it can't be done.
+ *
+ * Runs in a subtransaction, which gives back what an error leaves of the doing; what
+ * is opened has to be closed in it.  Returns NULL if all went well; the error (in the
+ * current memory context) if 'at_fault' says of its SQLSTATE that what is looked at is
+ * at fault; any other is raised again.  Not to be called in a parallel operation, with
+ * a lock of shared memory, or when the transaction has begun to end.
+ */
+ErrorData *
+pmhash_try(PmhashTried tried, void *arg, bool (*at_fault) (int sqlstate))
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	Assert(IsTransactionState() && !pmhash_transaction_is_ending);
+	Assert(!IsInParallelMode());
+	Assert(InterruptHoldoffCount == 0 && CritSectionCount == 0);
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		tried(arg);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		if (!at_fault(error->sqlerrcode))
+			ReThrowError(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return error;
+}
+
+/* ==== waits ==== */
 
 #if PG_VERSION_NUM >= 170000
 static const char *const names[PMHASH_NWAITS] = {
@@ -62,6 +112,7 @@ pmhash_sleep(long timeout, uint32 event)
 {
 	int			timed = timeout >= 0 ? WL_TIMEOUT : 0;
 
+	Assert(CritSectionCount == 0);
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | timed | WL_EXIT_ON_PM_DEATH, timeout, event);
 	ResetLatch(MyLatch);
 }

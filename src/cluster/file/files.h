@@ -1,0 +1,173 @@
+/*-------------------------------------------------------------------------
+ *
+ * files.h
+ *	  The files that a process knows and has mapped; which entries are known to be dead; files
+ *	  follow the transactions and sessions that make and drop them.
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_FILES_H
+#define PMHASH_FILES_H
+
+#include "lib/ilist.h"
+#include "nodes/parsenodes.h"
+
+#include "cluster/cluster.h"
+#include "cluster/wal/stub.h"
+#include "engine/table.h"
+
+/* ---- mappings.c: mapped files in the order of their use ---- */
+
+/* A mapped file; part of what its user has of it. */
+typedef struct PmhashMapping
+{
+	PmhTable   *table;
+	bool		resting;		/* mapped, but without pages */
+	dlist_node	order;			/* in 'awake' or in 'resting' */
+} PmhashMapping;
+
+/* Those of one user.  May this one be unmapped, or have no pages?  Unmap it. */
+typedef struct PmhashMappings
+{
+	dlist_head	awake;			/* last used first, ... */
+	dlist_head	resting;		/* ... and then these */
+	int			n_awake;
+	int			n_resting;
+	bool		(*is_idle) (const PmhashMapping *mapping);
+	void		(*unmap) (PmhashMapping *mapping);
+} PmhashMappings;
+
+/* The initialiser of one that is a static variable. */
+#define PMHASH_MAPPINGS_INIT(all, may_be_idle, unmap_one) { \
+	.awake = DLIST_STATIC_INIT((all).awake), \
+	.resting = DLIST_STATIC_INIT((all).resting), \
+	.is_idle = (may_be_idle), \
+	.unmap = (unmap_one) \
+}
+
+extern void pmhash_mapping_add(PmhashMappings *all, PmhashMapping *mapping,
+							   PmhTable *table);
+extern void pmhash_mapping_use(PmhashMappings *all, PmhashMapping *mapping);
+extern void pmhash_mapping_used_up(PmhashMappings *all, PmhashMapping *mapping);
+extern void pmhash_mapping_remove(PmhashMappings *all, PmhashMapping *mapping);
+extern void pmhash_mappings_trim(PmhashMappings *all);
+extern bool pmhash_mappings_make_room(PmhashMappings *all);
+
+/* ---- file_cache.c ---- */
+
+/* A main fork: number and, for temporary relations, backend. */
+typedef struct PmhashFork
+{
+	PmhashNode	node;
+	int			backend;
+} PmhashFork;
+
+/* What this backend knows of the file of an index; see file_cache.c. */
+typedef struct PmhashEntry
+{
+	Oid			relid;			/* of the index: the key */
+	bool		valid;			/* no invalidation since the stub was read */
+	bool		suspect;		/* in the list of those to be looked after: it may be gone */
+	PmhashFork	fork;			/* that the stub was read from */
+	uint64		generation;		/* stub_generation before that */
+	uint64		file_id;		/* that it named */
+	uint16		flags;			/* that it had */
+	PmhashSeed	seed;			/* that it had */
+	uint64		filled_by;		/* that it had */
+	PmhashFile *file;			/* NULL: not mapped just now */
+	uint64		used;			/* the last transaction it was handed out in */
+	PmhashMapping mapping;		/* if mapped */
+	dlist_node	look;			/* if suspect */
+} PmhashEntry;
+
+/* What an index is opened for. */
+typedef enum PmhashUse
+{
+	PMHASH_READ,
+	PMHASH_INSERT,
+	PMHASH_REMOVE				/* by VACUUM */
+} PmhashUse;
+
+extern bool pmhash_stub_serves(uint16 flags, PmhashUse use);
+extern PmhashFork pmhash_fork_of(Relation index);
+extern PmhashEntry *pmhash_entry_find(Relation index, PmhashUse use);
+extern PmhashFile *pmhash_entry_use(PmhashEntry *entry);
+extern PmhashFile *pmhash_entry_use_for_build(PmhashEntry *entry);
+extern PmhashEntry *pmhash_entry_confirm(Relation index, const PmhashStub *stub,
+										 uint64 generation);
+extern PmhashEntry *pmhash_entry_enter(Relation index, PmhTable *table,
+									   const PmhashStub *stub, uint64 generation);
+extern bool pmhash_entries_make_room(void);
+extern void pmhash_entry_doubt(Oid relid);
+extern uint64 pmhash_entry_in_fork(Relation index);
+extern const PmhashFile *pmhash_entry_mapped(Oid relid, uint64 file_id);
+extern bool pmhash_file_is_gone(const PmhashFile *file);
+extern void pmhash_entries_at_end_of_transaction(void);
+
+/* ---- dead_list.c ---- */
+
+/* What waits in the list of a file at some moment. */
+typedef struct PmhashDeadWaiting
+{
+	int			n;				/* entries, at least one */
+	int64		since;			/* when the first was noted; pmhash_clock_coarse */
+	XLogRecPtr	lsn;			/* what it waits for */
+	XLogRecPtr	last;			/* what the last one waits for */
+} PmhashDeadWaiting;
+
+/* What a session is removing of the entries of a file. */
+typedef struct PmhashDeadBatch
+{
+	PmhashFile *file;
+	uint64		epoch;			/* removal epoch of the entries' reading */
+	PmhRemoval	removal;
+	PmhEntry   *known;			/* of the file's list, known to be dead */
+	int			nknown;
+} PmhashDeadBatch;
+
+extern Size pmhash_dead_lists_size(void);
+extern void pmhash_dead_lists_init(void);
+extern int	pmhash_dead_list_room(const PmhashFile *file, uint64 epoch);
+extern void pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
+								 XLogRecPtr lsn, XLogRecPtr end,
+								 const PmhEntry *entries, int n);
+extern bool pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *waiting);
+extern int	pmhash_dead_list_take(const PmhashFile *file,
+								  XLogRecPtr flushed, XLogRecPtr *noted,
+								  PmhEntry *entries, int room, uint64 *epoch);
+extern void pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch,
+									const PmhEntry *entries, int n);
+
+extern PmhashDeadBatch *pmhash_dead_batch(const PmhashFile *file);
+extern void pmhash_dead_batch_keep(PmhashDeadBatch *batch);
+extern void pmhash_dead_batch_drop(const PmhashFile *file);
+
+/* ---- life_cycle.c ---- */
+extern void pmhash_note_drop(Oid relid);
+extern void pmhash_note_database_drop(Oid database);
+extern void pmhash_note_database(Oid database);
+extern void pmhash_pending_create(const char *path, Relation index);
+extern bool pmhash_pending_created(Relation index, char *path);
+extern void pmhash_pending_keep(const char *path);
+extern bool pmhash_goes_with_table(const char *path, Relation heap);
+extern void pmhash_rebuild_at_end(void);
+extern void pmhash_fork_replaced(void);
+extern void pmhash_request_cleaning_at_commit(void);
+extern void pmhash_files_before_commit(void);
+extern void pmhash_files_committed(void);
+extern void pmhash_files_prepared(void);
+extern void pmhash_files_aborted(int level);
+extern void pmhash_files_over(void);
+extern void pmhash_files_to_parent(int level, SubTransactionId subid,
+								   SubTransactionId parent);
+extern void pmhash_session_file_made(const PmhashFile *file, Relation index);
+extern bool pmhash_session_file_of(Relation index, char *path);
+extern void pmhash_unlink(const char *path);
+extern void pmhash_remove_file(const char *path);
+extern void pmhash_session_file_replaced(Oid heap);
+extern void pmhash_remove_dropped(Oid database);
+extern void pmhash_note_statement(const Node *statement);
+
+#endif							/* PMHASH_FILES_H */

@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.h
+ *	  What workers are to do, and how.
+ *
+ * Include postgres.h first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMHASH_QUEUE_H
+#define PMHASH_QUEUE_H
+
+#include "access/htup.h"
+#include "nodes/pg_list.h"
+#include "utils/relcache.h"
+
+#include "cluster/base/shared.h"
+
+/* ---- requests.c ---- */
+
+extern bool pmhash_has_launcher;
+
+extern void pmhash_request(Oid database, PmhashJob job);
+extern bool pmhash_launcher_is_there(void);
+extern void pmhash_wake_launcher(void);
+extern PmhashRequests pmhash_take_requests(void);
+extern void pmhash_set_launcher(Latch *latch);
+extern bool pmhash_workers_can_be_had(void);
+
+/* ---- rebuilds ---- */
+
+extern void pmhash_rebuild_wanted(Oid index);
+extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
+extern const char *pmhash_rebuild_failure_hint(int sqlstate);
+extern bool pmhash_rebuild_keeps_failing(Oid index, PmhashRebuild *state);
+extern List *pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next);
+extern void pmhash_rebuild_forget(Oid database);
+
+/* for the rebuilder */
+extern bool pmhash_rebuild_begins(Oid index, Oid heap);
+extern int	pmhash_rebuild_failed(Oid index, int sqlstate, const char *message);
+extern void pmhash_rebuild_is_over(Oid index);
+extern Oid	pmhash_rebuild_running(void);
+extern void pmhash_rebuild_forget_dropped(List *indexes, List *others);
+extern void pmhash_rebuild_pass_begins(PmhashBuildKind kind);
+extern bool pmhash_rebuild_has_to_wait(Oid index);
+
+/* ---- index_list.c ---- */
+
+extern List *pmhash_access_methods(void);
+extern List *pmhash_list_indexes(bool temporary);
+extern Relation pmhash_open_listed(Oid relid, bool *damaged);
+extern PmhashBuildKind pmhash_build_kind(HeapTuple index);
+extern const char *pmhash_index_label(Oid index, const char *name);
+extern bool pmhash_first_complaint(Oid index);
+extern void pmhash_report_index(const char *doing, Relation index);
+
+/* ---- give_way.c ---- */
+
+extern void pmhash_give_way_from_now_on(void);
+extern bool pmhash_gives_way(void);
+extern int	pmhash_give_way_workers(int wanted);
+extern void pmhash_give_way(void);
+
+#endif							/* PMHASH_QUEUE_H */
