@@ -1,4 +1,4 @@
-"""An index gets a new file while its table is written to (src/cluster/workers/refill.c).
+"""An index gets a new file while its table is written to (src/cluster/workers/rebuild.c).
 
 As standby_build.py: moves from state to state, and rules that can be left out.  A crash puts
 the heap, the transactions and the stub back to what the last flush of WAL has made durable;

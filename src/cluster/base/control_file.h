@@ -49,7 +49,7 @@ extern bool pmhash_remove_durably(const char *directory, const char *name,
 
 extern void pmhash_keep_message(char *to, size_t size, const char *message);
 
-/* ---- pool_names.c ---- */
+/* ---- where the pool is ---- */
 
 /* how 64-bit ids look in file names and messages */
 #define PMHASH_ID_FORMAT	"%016" PRIx64

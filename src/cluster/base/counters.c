@@ -101,7 +101,7 @@ pmhash_counters_init(void)
 							  Max(pmhash_tracked_indexes, 1), &ctl, HASH_ELEM | HASH_BLOBS);
 }
 
-/* The row of an index, or NULL.  Under the lock. */
+/* The row of an index, or NULL. */
 static Row *
 find_row(Oid database, Oid index)
 {
@@ -111,7 +111,7 @@ find_row(Oid database, Oid index)
 	return hash_search(rows, &key, HASH_FIND, NULL);
 }
 
-/* Is there no room for one more?  Under the lock. */
+/* Is there no room for one more? */
 static bool
 rows_are_full(void)
 {
@@ -119,7 +119,7 @@ rows_are_full(void)
 	return hash_get_num_entries(rows) >= pmhash_tracked_indexes;
 }
 
-/* The row; it is made if there is room for it.  Under the exclusive lock. */
+/* The row; it is made if there is room for it. */
 static Row *
 make_row(Oid database, Oid index)
 {

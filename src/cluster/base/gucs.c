@@ -85,9 +85,6 @@ pmhash_directory_allowed(char *reason)
 					   pmhash_directory);
 }
 
-/*
- * Define the variables.  Called from _PG_init while preloading.
- */
 void
 pmhash_define_gucs(void)
 {

@@ -194,16 +194,6 @@ close_file(PmhashFile *file)
 	pfree(file);
 }
 
-/* Close a handle once nothing in this transaction can still use it. */
-static void
-close_later(PmhashFile *file)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-	replaced = lappend(replaced, file);
-	MemoryContextSwitchTo(old);
-}
-
 /* Take the mapping out of an entry. */
 static PmhashFile *
 take_file(PmhashEntry *entry)
@@ -322,10 +312,14 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 static void
 drop_file(PmhashEntry *entry)
 {
+	MemoryContext old;
+
 	Assert(entry->file != NULL);
 	if (entry->used >= transaction)
 	{
-		close_later(entry->file);
+		old = MemoryContextSwitchTo(TopMemoryContext);
+		replaced = lappend(replaced, entry->file);
+		MemoryContextSwitchTo(old);
 		(void) take_file(entry);
 	}
 	else

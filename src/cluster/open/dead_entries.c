@@ -425,9 +425,7 @@ pmhash_dead_entries_settle(Relation index, PmhashFile *file)
  * before any of them was read.  lsn is the latest of the LSNs that the heap
  * pages of their tuples had after the tuples were judged; InvalidXLogRecPtr if
  * that is not known.  Entries that are not there (any more) do not matter.
- * The caller holds a lock on the index.
  * ERROR if the file is damaged, the journal cannot be used or there is no memory.
- * Not to be called during recovery.
  */
 void
 pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,

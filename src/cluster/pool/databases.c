@@ -95,7 +95,7 @@ pmhash_databases_in_catalog(List **all)
 	return connectable;
 }
 
-/* Lock a database, if that needs no waiting.  In a transaction. */
+/* Lock a database, if that needs no waiting. */
 static bool
 lock_database(Oid database, LOCKMODE mode)
 {
@@ -112,7 +112,7 @@ lock_database(Oid database, LOCKMODE mode)
  *
  * Not while it is renamed, moved to another tablespace or the template of a new one,
  * nor until the transaction that does so ends (postinit.c, InitPostgres; dbcommands.c).
- * For the launcher, outside transactions.  Waits for no process.
+ * For the launcher.  Waits for no process.
  */
 bool
 pmhash_database_is_free(Oid database)

@@ -139,7 +139,7 @@ pmhash_workers_can_be_had(void)
 /* Of this worker.  Others have no pass, and ask for all kinds. */
 static PmhashBuildKind own_kind = PMHASH_BUILD_PLAIN;
 
-/* The row of an index, or NULL.  The caller holds the rebuild lock. */
+/* The row of an index, or NULL. */
 static PmhashRebuild *
 find_rebuild(Oid database, Oid index)
 {

@@ -80,20 +80,6 @@ request_shared_memory(void)
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
 
-/* A number that no other server life has had: never 0. */
-static uint64
-new_instance(void)
-{
-	uint64		instance = 0;
-
-	while (instance == 0 || instance == current_instance)
-	{
-		if (!pg_strong_random(&instance, sizeof(instance)))
-			instance = (uint64) GetCurrentTimestamp();
-	}
-	return instance;
-}
-
 static void
 init_shared_memory(void)
 {
@@ -102,7 +88,10 @@ init_shared_memory(void)
 
 	Assert(!IsUnderPostmaster);
 	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
-	pmhash_shared->instance = current_instance = new_instance();
+	do
+		pmhash_shared->instance = pmhash_random_id();
+	while (pmhash_shared->instance == current_instance);
+	current_instance = pmhash_shared->instance;
 	pg_atomic_init_u32(&pmhash_shared->ready, 0);
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);

@@ -69,7 +69,7 @@ building(const PmhashStandbyRow *state)
 
 /* A build or rebuild that has failed, and when it is tried again by the wall clock. */
 static const char *
-failed_state(const char *what, const char *message, int sqlstate, int64 next_try,
+failed_state(bool rebuild, const char *message, int sqlstate, int64 next_try,
 			 bool details)
 {
 	int64		wait = next_try - pmhash_clock_ms();
@@ -77,7 +77,8 @@ failed_state(const char *what, const char *message, int sqlstate, int64 next_try
 
 	if (!details)
 		message = psprintf("SQLSTATE %s", unpack_sql_state(sqlstate));
-	return psprintf("%s failed: %s; next try at %s", what, message, timestamptz_to_str(next));
+	return psprintf(rebuild ? "rebuild failed: %s; next try at %s" :
+					"build failed: %s; next try at %s", message, timestamptz_to_str(next));
 }
 
 /* Which worker there is not, so that nothing can be built; or nothing to say. */
@@ -119,7 +120,7 @@ standby_index_state(const PmhashStub *stub, bool details)
 						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
 		return psprintf("to be built%s", what_builds_lack());
-	return failed_state("build", state.message, state.sqlstate, state.next_try, details);
+	return failed_state(false, state.message, state.sqlstate, state.next_try, details);
 }
 
 /*
@@ -211,7 +212,7 @@ index_state(Relation index, const PmhashStub *stub, bool details)
 						why_not_rebuilt(index));
 	if (rebuild.running)
 		return "rebuilding";
-	return failed_state("rebuild", rebuild.failure, rebuild.sqlstate, rebuild.next_try, details);
+	return failed_state(true, rebuild.failure, rebuild.sqlstate, rebuild.next_try, details);
 }
 
 /*

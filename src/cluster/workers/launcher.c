@@ -109,8 +109,8 @@ read_catalog(void)
 /* ---- its end ---- */
 
 /*
- * To be called between the launcher's steps, outside transactions.  An exit code of 1 has the
- * postmaster start it again after PMHASH_WORKER_RESTART, unless the server is being shut down.
+ * To be called between the launcher's steps.  An exit code of 1 has the postmaster start it
+ * again after PMHASH_WORKER_RESTART, unless the server is being shut down.
  */
 static void
 launcher_interrupts(void)

@@ -316,7 +316,7 @@ remove_orphans(const uint64 *files, int n, const Owners *owners)
 
 /*
  * Remove the orphans of the database this worker is connected to, and look
- * after the files of its indexes.  Called in a transaction.
+ * after the files of its indexes.
  */
 PmhashWorkerResult
 pmhash_remove_orphans(void)

@@ -62,7 +62,7 @@ sub same
 	ok($strings->{$_}, "$what: in the sources: $_") foreach sort keys %$rows;
 }
 
-my %states = (strings_of('views/files_view.c'), strings_of('views/standby_view.c'));
+my %states = (strings_of('views/files_view.c'));
 same({ rows_of('| state | meaning | action |') }, \%states, 'states');
 my ($reasons) = slurp_file("$top/src/cluster/open/invalid.c") =~ /^pmhash_reason_text\(.*?^\{(.*?)^\}/ms or die;
 same({ rows_of('| reason | meaning | action |') }, { map { $_ => 1 } $reasons =~ /"([^"]+)"/g }, 'reasons');
