@@ -336,14 +336,14 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhT
 	if (apply_ops(table, ops, left) != PMH_OK)
 		return pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
 						   pmh_error(table)->detail);
-	PMH_STOP_POINT("standby_publishing");
 
 	/*
-	 * The table may have something of the record that is being replayed, and the delta
-	 * all of it.  That has the timeline which replay has come to, or is its first one.
+	 * First, as it may end: the record that is being replayed.  The table may have some of
+	 * it, the delta all.  Its timeline is that which replay has come to, or begins with it.
 	 */
-	applied = GetXLogReplayRecPtr(&timeline);
 	begun = GetCurrentReplayRecPtr(NULL);
+	PMH_STOP_POINT("standby_publishing");
+	applied = GetXLogReplayRecPtr(&timeline);
 	begun = Max(begun, applied);
 	row->usable_xmin = usable_from(row, usable_xmin);
 	if (!pmhash_standby_note(build->new_path, row, applied, begun, timeline) ||

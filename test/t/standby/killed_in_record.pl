@@ -196,6 +196,36 @@ CONF
 		$node->stop;
 	}
 
+	# ---- published when the record ends: it is not applied a second time ----
+
+	{
+		my $node = standby_to_be_held('ends', 'standby_caught_up');
+		my $position;
+
+		unlink($node->data_dir . '/pmhash.nonce') or die;	# nothing is trusted
+		$node->start;
+		is_held('standby_caught_up', 'record ends');
+		$primary->safe_psql('postgres', "INSERT INTO t VALUES (60005, 'first of the delta', 1)");
+		caught_up($primary, $node);
+		hold($_) foreach qw(redo_after_entries standby_publishing);
+		$primary->safe_psql('postgres', "INSERT INTO t VALUES (60006, 'once', 1)");
+		is_held('redo_after_entries', 'record ends');
+		release('standby_caught_up');
+		is_held('standby_publishing', 'record ends');
+		release('redo_after_entries');
+		caught_up($primary, $node);
+		release('standby_publishing');
+		wait_for_state($node, 't_k', qr/^valid$/, 'record ends: published');
+		$position = log_position($node);
+		crash($node);
+		$node->start;
+		caught_up($primary, $node);
+		is($node->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 60006"), '1', 'record ends: one row');
+		is_sound($node, 'record ends');
+		unlike(logged_since($node, $position), qr/not trusted|has been built/, 'record ends: the file that was there');
+		$node->stop;
+	}
+
 	# ---- another primary, which has never had the record ----
 
 	{
