@@ -15,6 +15,7 @@
 #include "access/attnum.h"
 #include "access/genam.h"
 #include "access/xact.h"
+#include "storage/lmgr.h"
 #include "utils/snapshot.h"
 
 #include "cluster/cluster.h"
@@ -27,7 +28,6 @@ extern IndexBuildResult *pmhash_build(Relation heap, Relation index,
 extern void pmhash_build_beside_writers(Relation heap, Relation index,
 										struct IndexInfo *indexInfo,
 										PmhashFile *file);
-extern void pmhash_buildempty(Relation index);
 extern char *pmhash_buildphasename(int64 phase);
 extern bool pmhash_insert(Relation index, Datum *values, bool *isnull,
 						  ItemPointer tid, Relation heap,

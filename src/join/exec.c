@@ -68,14 +68,23 @@ free_cursor(void *arg)
 	pmh_cursor_free(&((PmhashJoinState *) arg)->cursor);
 }
 
-/* Get ready to look keys up.  Errors: as pmhash_fetch_open_file. */
+/*
+ * Get ready to look keys up; what is dead in the file is seen to.  ERROR if the index has
+ * become invalid since the plan was made, as there is no table to go to instead: its
+ * SQLSTATE says to try again, which makes another plan.
+ */
 static void
 open_index(PmhashJoinState *js)
 {
+	Snapshot	snapshot = js->css.ss.ps.state->es_snapshot;
 	MemoryContext old;
 
 	Assert(js->index != NULL && js->file == NULL);
-	js->file = pmhash_fetch_open_file(js->index, js->css.ss.ps.state->es_snapshot);
+	Assert(CheckRelationLockedByMe(js->index, AccessShareLock, true));
+	if (snapshot->snapshot_type != SNAPSHOT_MVCC)
+		elog(ERROR, "rows of a pmhash index are fetched by an MVCC snapshot only");
+	js->file = pmhash_open_for_reading(js->index, snapshot);
+	pmhash_dead_entries_settle(js->index, js->file);
 	old = MemoryContextSwitchTo(js->context);
 	js->cleanup.func = free_cursor;
 	js->cleanup.arg = js;
@@ -97,30 +106,6 @@ next_capacity(const PmhashJoinState *js)
 	return Min(Max(js->capacity * 2, 16), PMHASH_JOIN_MAX_ROWS);
 }
 
-/* Compute the hash of a row's key.  False if some part of it is NULL. */
-static bool
-hash_key(PmhashJoinState *js, TupleTableSlot *slot, uint64 *hash)
-{
-	ExprContext *context = js->key_context;
-	MemoryContext old;
-	Datum		value[INDEX_MAX_KEYS];
-	bool		isnull = false;
-
-	ResetExprContext(context);
-	context->ecxt_outertuple = slot;
-	old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
-	for (int i = 0; i < js->nkeys && !isnull; i++)
-		value[i] = ExecEvalExpr(js->key[i], context, &isnull);
-	if (!isnull)
-	{
-		if (unlikely(js->keys == NULL))
-			open_index(js);
-		*hash = pmhash_keys_hash_args(js->keys, value, js->key_type);
-	}
-	MemoryContextSwitchTo(old);
-	return !isnull;
-}
-
 /* Does a row without a match count? */
 static bool
 keeps_unmatched(const PmhashJoinState *js)
@@ -128,14 +113,33 @@ keeps_unmatched(const PmhashJoinState *js)
 	return js->type == JOIN_LEFT || js->type == JOIN_ANTI;
 }
 
-/* Add an outer row to the batch; slot NULL: that of a page scan. */
+/*
+ * Add an outer row to the batch, with the hash of its key; slot NULL: that of a page scan.
+ * A row of whose key a part is NULL matches nothing.
+ */
 static void
 add_row(PmhashJoinState *js, TupleTableSlot *slot)
 {
+	ExprContext *context = js->key_context;
+	MemoryContext old;
+	Datum		value[INDEX_MAX_KEYS];
+	bool		is_null = false;
 	uint64		hash = 0;
-	bool		is_null = !hash_key(js, slot, &hash);
 	PmhashJoinRow *row;
 
+	Assert((slot == NULL) == (js->outer == NULL) && js->nkeys > 0);
+	ResetExprContext(context);
+	context->ecxt_outertuple = slot;
+	old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
+	for (int i = 0; i < js->nkeys && !is_null; i++)
+		value[i] = ExecEvalExpr(js->key[i], context, &is_null);
+	if (!is_null)
+	{
+		if (unlikely(js->keys == NULL))
+			open_index(js);
+		hash = pmhash_keys_hash_args(js->keys, value, js->key_type);
+	}
+	MemoryContextSwitchTo(old);
 	if (is_null && !keeps_unmatched(js))
 		return;
 	if (js->nrows == js->capacity)
@@ -150,8 +154,7 @@ add_row(PmhashJoinState *js, TupleTableSlot *slot)
 	row = &js->row[js->nrows++];
 	if (slot != NULL)
 	{
-		MemoryContext old = MemoryContextSwitchTo(js->batch_context);
-
+		MemoryContextSwitchTo(js->batch_context);
 		row->tuple = ExecCopySlotMinimalTuple(slot);
 		MemoryContextSwitchTo(old);
 	}
@@ -167,21 +170,6 @@ memory_of_batch(const PmhashJoinState *js, int capacity)
 	return MemoryContextMemAllocated(js->batch_context, false) +
 		capacity * sizeof(PmhashJoinRow) + PMHASH_JOIN_ROOM * sizeof(uint64) +
 		js->fetch.hints.memory;
-}
-
-/*
- * May the batch have another row?  The first one it may have in any case: row[] is
- * kept from batch to batch, and work_mem may be less by now than when it was made.
- */
-static bool
-has_room(const PmhashJoinState *js)
-{
-	int			capacity = js->nrows < js->capacity ? js->capacity : next_capacity(js);
-
-	if (js->outer_done || js->nrows >= js->want)
-		return false;
-	return js->nrows == 0 ||
-		memory_of_batch(js, capacity) + js->largest_block < (size_t) work_mem * 1024;
 }
 
 /* Forget the batch. */
@@ -205,10 +193,16 @@ note_memory(PmhashJoinState *js)
 	js->most_memory = Max(js->most_memory, memory);
 }
 
-/* Read the next batch of outer rows.  False if there are none left. */
+/*
+ * Read the next batch of outer rows.  False if there are none left.
+ *
+ * The first row the batch may have in any case: row[] is kept from batch to batch, and
+ * work_mem may be less by now than when it was made.
+ */
 static bool
 fill(PmhashJoinState *js)
 {
+	Assert(js->want >= 1 && js->want <= PMHASH_JOIN_MAX_ROWS);
 	reset_batch(js);
 	/* the outer plan may take its time */
 	ExecClearTuple(js->inner_slot);
@@ -218,10 +212,15 @@ fill(PmhashJoinState *js)
 		add_row(js, NULL);
 		js->outer_done = true;
 	}
-	while (has_room(js))
+	while (!js->outer_done && js->nrows < js->want)
 	{
-		TupleTableSlot *slot = ExecProcNode(js->outer);
+		int			capacity = js->nrows < js->capacity ? js->capacity : next_capacity(js);
+		TupleTableSlot *slot;
 
+		if (js->nrows > 0 && memory_of_batch(js, capacity) + js->largest_block >=
+			(size_t) work_mem * 1024)
+			break;
+		slot = ExecProcNode(js->outer);
 		CHECK_FOR_INTERRUPTS();
 		if (TupIsNull(slot))
 			js->outer_done = true;
@@ -243,6 +242,7 @@ collect_value(void *arg, size_t key, uint64_t value)
 	PmhashJoinState *js = arg;
 	PmhashJoinRow *row;
 
+	Assert((int) key < js->nhashes);
 	if ((int) key >= js->stopped)
 		return;
 	row = &js->row[js->row_of[key]];
@@ -301,6 +301,7 @@ look_up(PmhashJoinState *js)
 
 	CHECK_FOR_INTERRUPTS();
 	Assert(js->looked < js->nrows && !js->streaming);
+	Assert(js->group_size >= 1 && js->group_size <= PMHASH_JOIN_GROUP);
 	js->group = js->looked;
 	js->nhashes = 0;
 	for (int i = js->group; i < end; i++)
@@ -350,6 +351,7 @@ next_values(PmhashJoinState *js)
 {
 	PmhResult	result;
 
+	Assert(js->streaming && js->left == 0);
 	CHECK_FOR_INTERRUPTS();
 	PMH_STOP_POINT("pages_between_batches");
 	js->epoch = pmhash_removal_epoch(js->file);
@@ -419,29 +421,6 @@ split_columns(Node *node, void *context)
 	return result;
 }
 
-/*
- * EXPLAIN shows the arguments of sub-plans as they stand in the plan: our slots mean
- * nothing to it.  (The executor has made of them what it needs by now.)
- */
-static void
-show_subplans(PmhashJoinState *js, const Columns *columns)
-{
-	ListCell   *lc;
-	ListCell   *from;
-	ListCell   *to;
-
-	foreach(lc, js->css.ss.ps.subPlan)
-	{
-		SubPlanState *state = lfirst_node(SubPlanState, lc);
-
-		forboth(from, columns->subplans, to, columns->became)
-		{
-			if (state->subplan == lfirst(to))
-				state->subplan = lfirst(from);
-		}
-	}
-}
-
 static ExprState *
 make_qual(PmhashJoinState *js, PmhashJoinExprs which, Columns *columns)
 {
@@ -469,7 +448,10 @@ make_expressions(PmhashJoinState *js, List *ints, List *oids)
 	CustomScan *scan = (CustomScan *) ps->plan;
 	Columns		columns = {ints, false, NIL, NIL};
 	ListCell   *lc;
+	ListCell   *from;
+	ListCell   *to;
 
+	Assert(list_length(scan->custom_exprs) == PMHASH_JOIN_NEXPRS);
 	ps->ps_ProjInfo = NULL;
 	ps->subPlan = NIL;
 	ps->ps_ExprContext->ecxt_scantuple = ps->ps_ExprContext->ecxt_innertuple =
@@ -502,10 +484,22 @@ make_expressions(PmhashJoinState *js, List *ints, List *oids)
 		js->null_other = make_qual(js, PMHASH_JOIN_OTHER, &columns);
 		js->null_project = make_projection(js, &columns);
 	}
-	show_subplans(js, &columns);
-}
 
-/* ---- begin ---- */
+	/*
+	 * EXPLAIN shows the arguments of sub-plans as they stand in the plan: our slots mean
+	 * nothing to it.  (The executor has made of them what it needs by now.)
+	 */
+	foreach(lc, ps->subPlan)
+	{
+		SubPlanState *state = lfirst_node(SubPlanState, lc);
+
+		forboth(from, columns.subplans, to, columns.became)
+		{
+			if (state->subplan == lfirst(to))
+				state->subplan = lfirst(from);
+		}
+	}
+}
 
 /* The table's place in the range table: of a join the last column tells. */
 static Index
@@ -514,28 +508,6 @@ place_of_table(const CustomScan *scan)
 	if (scan->scan.scanrelid > 0)
 		return scan->scan.scanrelid;
 	return castNode(Var, llast_node(TargetEntry, scan->custom_scan_tlist)->expr)->varno;
-}
-
-/* The slots of the two sides. */
-static void
-make_slots(PmhashJoinState *js, EState *estate)
-{
-	ScanState  *ss = &js->css.ss;
-
-	if (js->outer == NULL)
-	{
-#if PG_VERSION_NUM < 160000
-		/* later versions know the kind of slot before (slotOps) */
-		ExecInitScanTupleSlot(estate, ss, RelationGetDescr(js->heap), &TTSOpsHeapTuple);
-#endif
-		js->inner_slot = ss->ss_ScanTupleSlot;
-		return;
-	}
-	js->outer_slot = ExecInitExtraTupleSlot(estate, ExecGetResultType(js->outer),
-											&TTSOpsMinimalTuple);
-	js->inner_slot = ExecInitExtraTupleSlot(estate, RelationGetDescr(js->heap),
-											js->index_only ? &TTSOpsVirtual :
-											&TTSOpsHeapTuple);
 }
 
 static void
@@ -547,6 +519,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	List	   *oids = linitial(scan->custom_private);
 	List	   *ints = lsecond(scan->custom_private);
 
+	Assert((eflags & EXEC_FLAG_MARK) == 0);
 	js->context = AllocSetContextCreate(estate->es_query_cxt, "pmhash join",
 										ALLOCSET_DEFAULT_SIZES);
 	/* the last block of a batch may be hardly used: they are small against work_mem */
@@ -573,7 +546,23 @@ begin(CustomScanState *node, EState *estate, int eflags)
 
 	/* of a materialized view it sees to it that there is something to be read */
 	js->heap = ExecOpenScanRelation(estate, inner, eflags);
-	make_slots(js, estate);
+	if (js->outer != NULL)
+	{
+		js->outer_slot = ExecInitExtraTupleSlot(estate, ExecGetResultType(js->outer),
+												&TTSOpsMinimalTuple);
+		js->inner_slot = ExecInitExtraTupleSlot(estate, RelationGetDescr(js->heap),
+												js->index_only ? &TTSOpsVirtual :
+												&TTSOpsHeapTuple);
+	}
+	else
+	{
+#if PG_VERSION_NUM < 160000
+		/* later versions know the kind of slot before (slotOps) */
+		ExecInitScanTupleSlot(estate, &node->ss, RelationGetDescr(js->heap),
+							  &TTSOpsHeapTuple);
+#endif
+		js->inner_slot = node->ss.ss_ScanTupleSlot;
+	}
 	make_expressions(js, ints, oids);
 	if (eflags & EXEC_FLAG_EXPLAIN_ONLY)
 		return;
@@ -591,6 +580,7 @@ store_outer(PmhashJoinState *js)
 {
 	if (js->outer_stored)
 		return;
+	Assert(js->current < js->nrows);
 	ExecStoreMinimalTuple(js->row[js->current].tuple, js->outer_slot, false);
 	js->outer_stored = true;
 }
@@ -601,6 +591,7 @@ next_outer(PmhashJoinState *js)
 {
 	int			ahead;
 
+	Assert(!js->joining && js->current <= js->nrows);
 	do
 	{
 		js->current++;
@@ -636,16 +627,6 @@ has_values(PmhashJoinState *js)
 	}
 	Assert(js->pipe.next + js->left <= js->pipe.n);
 	return true;
-}
-
-/* No more values of this row are wanted. */
-static void
-skip_values(PmhashJoinState *js)
-{
-	js->pipe.next += js->left;
-	js->left = 0;
-	js->streaming = false;
-	js->rows.next = js->rows.n;
 }
 
 /* ---- one row of the table ---- */
@@ -684,6 +665,7 @@ is_visible(PmhashJoinState *js)
 {
 	BlockNumber block = pmhash_value_to_block(js->pipe.value[js->pipe.next]);
 
+	Assert(js->index_only && js->left > 0);
 	PMH_STOP_POINT("join_before_visibility");
 	if (VM_ALL_VISIBLE(js->heap, block, &js->visibility_map) &&
 		pmhash_removal_none_since(js->file, js->epoch) &&
@@ -710,6 +692,7 @@ store_key(PmhashJoinState *js)
 	int			column = js->index->rd_index->indkey.values[0] - 1;
 	MemoryContext old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
 
+	Assert(column >= 0 && column < slot->tts_tupleDescriptor->natts);
 	ExecClearTuple(slot);
 	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
 	slot->tts_values[column] = pmhash_keys_unhash(js->keys,
@@ -777,6 +760,7 @@ next_result(PmhashJoinState *js)
 	ExprContext *context = js->css.ss.ps.ps_ExprContext;
 	TupleTableSlot *slot;
 
+	Assert(js->joining);
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -793,7 +777,13 @@ next_result(PmhashJoinState *js)
 		}
 		js->matched = true;
 		if (js->single)
-			skip_values(js);
+		{
+			/* no more values of this row are wanted */
+			js->pipe.next += js->left;
+			js->left = 0;
+			js->streaming = false;
+			js->rows.next = js->rows.n;
+		}
 		if (js->type == JOIN_ANTI)
 			break;
 		slot = result(js, js->other, js->project);
@@ -883,30 +873,6 @@ end(CustomScanState *node)
 	MemoryContextDelete(js->context);
 }
 
-/*
- * What EXPLAIN says of a join.
- */
-
-static const char *
-type_name(JoinType type)
-{
-	switch (type)
-	{
-		case JOIN_INNER:
-			return "Inner";
-		case JOIN_LEFT:
-			return "Left";
-		case JOIN_SEMI:
-			return "Semi";
-		case JOIN_ANTI:
-			return "Anti";
-		default:
-			break;
-	}
-	elog(ERROR, "unexpected type of a pmhash join: %d", (int) type);
-	return NULL;				/* keep compiler quiet */
-}
-
 /* The table and how it is named in the query. */
 static void
 explain_table(PmhashJoinState *js, ExplainState *es)
@@ -967,10 +933,14 @@ explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	PmhashJoinState *js = (PmhashJoinState *) node;
 	CustomScan *scan = (CustomScan *) node->ss.ps.plan;
 	const NodeInstrumentation *instrument = es->analyze ? node->ss.ps.instrument : NULL;
+	static const char *const type_name[] = {
+		[JOIN_INNER] = "Inner",[JOIN_LEFT] = "Left",[JOIN_SEMI] = "Semi",[JOIN_ANTI] = "Anti"
+	};
 
 	if (js->outer != NULL)
 	{
-		ExplainPropertyText("Join Type", type_name(js->type), es);
+		Assert(js->type < lengthof(type_name) && type_name[js->type] != NULL);
+		ExplainPropertyText("Join Type", type_name[js->type], es);
 		explain_table(js, es);
 	}
 	ExplainPropertyText("Index Name",

@@ -120,31 +120,11 @@ typedef struct JoinWork
 	Cost		copies;			/* of outer rows */
 } JoinWork;
 
-/* ---- pages ---- */
-
 /*
- * How many pages are read for so many rows, all processes together: between a page
- * for each row and rows of a key that are neighbours, as cost_index has it.
- */
-static double
-pages_read(PlannerInfo *root, IndexOptInfo *index, bool index_only, const JoinWork *w)
-{
-	RelOptInfo *rel = index->rel;
-	double		correlation = pmhash_index_correlation(root, index);
-	double		per_key = w->visited / w->probes;
-	double		most;
-	double		least;
-	double		pages;
-
-	most = index_pages_fetched(per_key * w->loops, rel->pages, 0, root);
-	least = ceil(per_key * rel->pages / Max(rel->tuples, 1));
-	least = index_pages_fetched(least * w->loops, rel->pages, 0, root);
-	pages = most + correlation * correlation * (Min(least, most) - most);
-	return index_only ? pages * (1 - rel->allvisfrac) : pages;
-}
-
-/*
- * What that costs.  Pages that are read ahead cost the less, each, the more of
+ * What the pages cost that are read for so many rows, all processes together: between a
+ * page for each row and rows of a key that are neighbours, as cost_index has it.
+ *
+ * Pages that are read ahead cost the less, each, the more of
  * the table they are, as for bitmap scans (cost_bitmap_heap_scan).  A sequential scan
  * is charged for pages that are cached as well; the more of the table's rows we visit
  * the more we are, or the planner would have us visit all of them in no order.  Of
@@ -154,27 +134,33 @@ static Cost
 cost_of_pages(PlannerInfo *root, IndexOptInfo *index, bool index_only, const JoinWork *w)
 {
 	RelOptInfo *rel = index->rel;
-	double		pages = pages_read(root, index, index_only, w);
-	double		part = pages / Max(rel->pages, 1);
-	double		rows = w->visited / w->probes * w->loops;
+	double		correlation = pmhash_index_correlation(root, index);
+	double		per_key = w->visited / w->probes;
+	double		most = index_pages_fetched(per_key * w->loops, rel->pages, 0, root);
+	double		least = ceil(per_key * rel->pages / Max(rel->tuples, 1));
+	double		pages;
 	double		cached = 0;
 	double		unread = pmhash_unread_part(root, index);
 	Cost		of_index = w->probes * unread * random_page_cost;
 	double		random_page;
 	double		seq_page;
 
+	Assert(w->probes >= 1 && w->loops >= 1);
+	least = index_pages_fetched(least * w->loops, rel->pages, 0, root);
+	pages = most + correlation * correlation * (Min(least, most) - most);
+	if (index_only)
+		pages *= 1 - rel->allvisfrac;
 	if (pages <= 0)
 		return of_index;
 	if (pages > FEW_PAGES)
 		cached = pages * pmhash_residence(root, rel);
 	get_tablespace_page_costs(rel->reltablespace, &random_page, &seq_page);
 	if (get_tablespace_io_concurrency(rel->reltablespace) > 0)
-		random_page -= (random_page - seq_page) * sqrt(Min(part, 1)) * (1 - unread);
+		random_page -= (random_page - seq_page) *
+			sqrt(Min(pages / Max(rel->pages, 1), 1)) * (1 - unread);
 	return of_index + (pages - cached) * random_page * w->probes / w->loops +
-		cached * seq_page * Min(rows / Max(rel->tuples, 1), 1);
+		cached * seq_page * Min(per_key * w->loops / Max(rel->tuples, 1), 1);
 }
-
-/* ---- the whole ---- */
 
 /*
  * Not more than a nested loop over some index of the table that has won so far: we
@@ -204,38 +190,13 @@ undercut_nested_loops(const RelOptInfo *joinrel, const RelOptInfo *inner,
 	}
 }
 
-/* ---- what is disabled ---- */
-
-/*
- * Were index scans of the table disabled when its paths were made?  They say so
- * themselves, also where a hint has disabled them for this table alone and the settings
- * are others by now.  A bitmap scan that has won over an index scan is made of it.
- */
-static bool
-index_scan_is_disabled(const RelOptInfo *inner)
-{
-	ListCell   *lc;
-
-	foreach(lc, inner->pathlist)
-	{
-		const Path *path = lfirst(lc);
-
-		if (IsA(path, BitmapHeapPath))
-			path = ((const BitmapHeapPath *) path)->bitmapqual;
-		if (!IsA(path, IndexPath))
-			continue;
-#if PG_VERSION_NUM >= 180000
-		return path->disabled_nodes > 0;
-#else
-		return path->total_cost >= disable_cost;
-#endif
-	}
-	return !enable_indexscan;
-}
-
 /*
  * A join of ours is a nested loop over an index scan to its user, and as often disabled
  * as that is (costsize.c, initial_cost_nestloop; cost_index).
+ *
+ * Were index scans of the table disabled when its paths were made?  They say so
+ * themselves, also where a hint has disabled them for this table alone and the settings
+ * are others by now.  A bitmap scan that has won over an index scan is made of it.
  */
 static void
 charge_for_disabled(const RelOptInfo *inner, const JoinPathExtraData *extra,
@@ -246,20 +207,31 @@ charge_for_disabled(const RelOptInfo *inner, const JoinPathExtraData *extra,
 #else
 	bool		no_loop = !enable_nestloop;
 #endif
-	bool		no_scan = index_scan_is_disabled(inner);
+	bool		no_scan = !enable_indexscan;
+	ListCell   *lc;
 
+	foreach(lc, inner->pathlist)
+	{
+		const Path *scan = lfirst(lc);
+
+		if (IsA(scan, BitmapHeapPath))
+			scan = ((const BitmapHeapPath *) scan)->bitmapqual;
+		if (!IsA(scan, IndexPath))
+			continue;
+#if PG_VERSION_NUM >= 180000
+		no_scan = scan->disabled_nodes > 0;
+#else
+		no_scan = scan->total_cost >= disable_cost;
+#endif
+		break;
+	}
 #if PG_VERSION_NUM >= 180000
 	path->disabled_nodes = outer->disabled_nodes + no_loop + no_scan;
 #else
-	Cost		cost = 0;
-
-	if (no_loop)
-		cost += disable_cost;
-	/* each rescan is charged for it */
-	if (no_scan)
-		cost += disable_cost * Max(outer->rows, 1);
 	path->startup_cost += no_loop || no_scan ? disable_cost : 0;
-	path->total_cost += cost;
+	path->total_cost += no_loop ? disable_cost : 0;
+	/* each rescan is charged for it */
+	path->total_cost += no_scan ? disable_cost * Max(outer->rows, 1) : 0;
 #endif
 }
 
@@ -393,39 +365,6 @@ table_first(PlannerInfo *root, Index table, List *clauses)
 	return result;
 }
 
-/* Sort the conditions of a join out; keys and recheck come from the path. */
-static List *
-sort_conditions(PlannerInfo *root, Relids joinrelids, const CustomPath *path)
-{
-	IndexOptInfo *index = linitial(path->custom_private);
-	List	   *keys = lsecond(path->custom_private);
-	List	   *conditions = lfourth(path->custom_private);
-	List	   *restrictlist = list_nth(path->custom_private, 4);
-	JoinType	type = linitial_int(llast(path->custom_private));
-	List	   *filter = NIL;
-	List	   *other = NIL;
-	ListCell   *lc;
-
-	foreach(lc, index->indrestrictinfo)
-	{
-		if (!list_member_ptr(conditions, lfirst(lc)))
-			filter = lappend(filter, lfirst(lc));
-	}
-	foreach(lc, restrictlist)
-	{
-		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
-
-		if (IS_OUTER_JOIN(type) && RINFO_IS_PUSHED_DOWN(rinfo, joinrelids))
-			other = lappend(other, rinfo);
-		else if (!list_member_ptr(conditions, rinfo))
-			filter = lappend(filter, rinfo);
-	}
-	return list_make4(keys,
-					  table_first(root, index->rel->relid,
-								  ordered_clauses(root, conditions)),
-					  ordered_clauses(root, filter), ordered_clauses(root, other));
-}
-
 /* ---- the columns ---- */
 
 /* custom_scan_tlist while it is being made. */
@@ -435,6 +374,7 @@ typedef struct Layout
 	int			nouter;
 	Index		inner;			/* place of the table in the range table */
 	List	   *attnos;			/* of the table, in the order of columns */
+	bool		conditions;		/* now they are of conditions */
 } Layout;
 
 static void
@@ -467,65 +407,41 @@ find_column(const Layout *layout, const Node *node)
 }
 
 /*
- * Let a column be said to be made null by the outer joins that 'node' names: from
- * PostgreSQL 16 on setrefs.c compares that.
+ * Add the columns of the table that an expression of the target list, or a condition, uses.
+ *
+ * Let a column be said to be made null by the outer joins that a target names: from
+ * PostgreSQL 16 on setrefs.c compares that.  Not by those that conditions name: they come
+ * before it.
  */
-static void
-take_nulling(Expr *column, const Node *node)
-{
-#if PG_VERSION_NUM >= 160000
-	if (IsA(node, Var))
-		((Var *) column)->varnullingrels = ((const Var *) node)->varnullingrels;
-	else
-		((PlaceHolderVar *) column)->phnullingrels =
-			((const PlaceHolderVar *) node)->phnullingrels;
-#endif
-}
-
-/* Add the columns of the table that an expression of the target list uses. */
 static bool
 collect_columns(Node *node, void *context)
 {
 	Layout	   *layout = context;
+	Expr	   *column;
 
 	if (node == NULL)
 		return false;
-	if (IsA(node, Var) || IsA(node, PlaceHolderVar))
+	if (!IsA(node, Var) && !IsA(node, PlaceHolderVar))
+		return expression_tree_walker(node, collect_columns, layout);
+	column = find_column(layout, node);
+	if (column == NULL && IsA(node, PlaceHolderVar))
+		return expression_tree_walker(node, collect_columns, layout);
+	if (column == NULL)
 	{
-		Expr	   *column = find_column(layout, node);
-
-		if (column != NULL)
-		{
-			take_nulling(column, node);
-			return false;
-		}
-		if (IsA(node, Var))
-		{
-			if (((Var *) node)->varno != (int) layout->inner)
-				elog(ERROR, "pmhash join: relation %d is not in the outer plan",
-					 ((Var *) node)->varno);
-			add_column(layout, copyObject((Expr *) node));
-			layout->attnos = lappend_int(layout->attnos, ((Var *) node)->varattno);
-			return false;
-		}
+		if (((Var *) node)->varno != (int) layout->inner)
+			elog(ERROR, "pmhash join: relation %d is not in the outer plan",
+				 ((Var *) node)->varno);
+		add_column(layout, copyObject((Expr *) node));
+		layout->attnos = lappend_int(layout->attnos, ((Var *) node)->varattno);
 	}
-	return expression_tree_walker(node, collect_columns, layout);
-}
-
-/* The same, without what conditions say of nulling: they come before it. */
-static bool
-collect_condition_columns(Node *node, void *context)
-{
-	Layout	   *layout = context;
-
-	if (node == NULL)
-		return false;
-	if ((IsA(node, Var) || IsA(node, PlaceHolderVar)) &&
-		find_column(layout, node) != NULL)
-		return false;
-	if (IsA(node, Var))
-		return collect_columns(node, context);
-	return expression_tree_walker(node, collect_condition_columns, context);
+#if PG_VERSION_NUM >= 160000
+	else if (!layout->conditions && IsA(node, Var))
+		((Var *) column)->varnullingrels = ((const Var *) node)->varnullingrels;
+	else if (!layout->conditions)
+		((PlaceHolderVar *) column)->phnullingrels =
+			((const PlaceHolderVar *) node)->phnullingrels;
+#endif
+	return false;
 }
 
 /* Have conditions say the same of nulling as the columns do. */
@@ -545,38 +461,54 @@ agree_about_nulling(Node *node, void *context)
 }
 
 /*
- * Lay the columns out, for lists of targets and of conditions.  The planner may put
- * another target list in the place of ours, or of none at all (createplan.c,
- * create_projection_plan); so there has to be what it can be made of.
+ * PlanCustomPath: see join.h for what goes where.  Conditions of the join are sorted out;
+ * keys and recheck come from the path.
+ *
+ * The planner may put another target list in the place of ours, or of none at all
+ * (createplan.c, create_projection_plan); so there has to be what it can be made of.
  */
-static void
-lay_out(Layout *layout, const Plan *outer, List *targets, List *exprs)
-{
-	ListCell   *lc;
-
-	foreach(lc, outer->targetlist)
-		add_column(layout, copyObject(lfirst_node(TargetEntry, lc)->expr));
-	layout->nouter = list_length(layout->columns);
-	collect_columns((Node *) targets, layout);
-	collect_condition_columns((Node *) exprs, layout);
-	add_column(layout, (Expr *) makeVar(layout->inner, TableOidAttributeNumber,
-										OIDOID, -1, InvalidOid, 0));
-}
-
-/* PlanCustomPath: see join.h for what goes where. */
 static Plan *
 make_join_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist,
 				 List *clauses, List *custom_plans)
 {
 	IndexOptInfo *index = linitial(path->custom_private);
-	CustomScan *scan = makeNode(CustomScan);
-	Layout		layout = {NIL, 0, index->rel->relid, NIL};
-	List	   *exprs = sort_conditions(root, rel->relids, path);
+	List	   *conditions = lfourth(path->custom_private);
 	List	   *ints = list_copy(llast(path->custom_private));
+	CustomScan *scan = makeNode(CustomScan);
+	Layout		layout = {.inner = index->rel->relid};
+	List	   *filter = NIL;
+	List	   *other = NIL;
+	List	   *exprs;
+	ListCell   *lc;
 
-	lay_out(&layout, linitial(custom_plans),
-			list_make3(rel->reltarget->exprs, path->path.pathtarget->exprs, tlist),
-			exprs);
+	Assert(list_length(custom_plans) == 1 && list_length(path->custom_private) == 6);
+	foreach(lc, index->indrestrictinfo)
+	{
+		if (!list_member_ptr(conditions, lfirst(lc)))
+			filter = lappend(filter, lfirst(lc));
+	}
+	foreach(lc, (List *) list_nth(path->custom_private, 4))
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (IS_OUTER_JOIN((JoinType) linitial_int(ints)) &&
+			RINFO_IS_PUSHED_DOWN(rinfo, rel->relids))
+			other = lappend(other, rinfo);
+		else if (!list_member_ptr(conditions, rinfo))
+			filter = lappend(filter, rinfo);
+	}
+	exprs = list_make4(lsecond(path->custom_private),
+					   table_first(root, layout.inner, ordered_clauses(root, conditions)),
+					   ordered_clauses(root, filter), ordered_clauses(root, other));
+	foreach(lc, ((const Plan *) linitial(custom_plans))->targetlist)
+		add_column(&layout, copyObject(lfirst_node(TargetEntry, lc)->expr));
+	layout.nouter = list_length(layout.columns);
+	collect_columns((Node *) list_make3(rel->reltarget->exprs,
+										path->path.pathtarget->exprs, tlist), &layout);
+	layout.conditions = true;
+	collect_columns((Node *) exprs, &layout);
+	add_column(&layout, (Expr *) makeVar(layout.inner, TableOidAttributeNumber,
+										 OIDOID, -1, InvalidOid, 0));
 	scan->scan.plan.targetlist = tlist;
 	scan->scan.plan.qual = NIL;
 	scan->scan.scanrelid = 0;
@@ -602,9 +534,7 @@ static const CustomPathMethods join_path_methods = {
 
 /* ---- what is joined ---- */
 
-/*
- * Is there no EvalPlanQual here, nor in a query that this one is a part of?
- */
+/* Is there no EvalPlanQual here, nor in a query that this one is a part of? */
 static bool
 query_only_reads(const PlannerInfo *root)
 {
@@ -634,11 +564,7 @@ needs_table(void)
 		(ActiveSnapshotSet() && GetActiveSnapshot()->takenDuringRecovery);
 }
 
-/*
- * Is this table one of the server's own access method?
- *
- * The planner holds a lock on it.
- */
+/* Is this table one of the server's own access method? */
 static bool
 is_heap(Oid relid)
 {
@@ -647,54 +573,36 @@ is_heap(Oid relid)
 
 	if (!RelationIsValid(rel))
 		return false;
+	Assert(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	heap = pmhash_is_heap_table(rel);
 	RelationClose(rel);
 	return heap;
-}
-
-/* Are only columns of the table wanted above it? */
-static bool
-gives_columns_only(const RelOptInfo *rel)
-{
-	ListCell   *lc;
-
-	foreach(lc, rel->reltarget->exprs)
-	{
-		if (!IsA(lfirst(lc), Var))
-			return false;
-	}
-	return true;
 }
 
 static bool
 is_plain_table(PlannerInfo *root, RelOptInfo *rel)
 {
 	RangeTblEntry *rte;
+	bool		indexed = false;
+	ListCell   *lc;
 
-	if (rel->reloptkind != RELOPT_BASEREL || rel->rtekind != RTE_RELATION ||
-		rel->indexlist == NIL)
+	foreach(lc, rel->indexlist)
+		indexed |= lfirst_node(IndexOptInfo, lc)->amcostestimate == pmhash_costestimate;
+	if (!indexed || rel->reloptkind != RELOPT_BASEREL || rel->rtekind != RTE_RELATION)
 		return false;
 	/* from PostgreSQL 19 on one that is made unique or grouped is a copy of it */
 	if (root->simple_rel_array[rel->relid] != rel)
 		return false;
+	/* only columns of it are wanted above it */
+	foreach(lc, rel->reltarget->exprs)
+	{
+		if (!IsA(lfirst(lc), Var))
+			return false;
+	}
 	rte = planner_rt_fetch(rel->relid, root);
 	return !rte->inh && rte->tablesample == NULL &&
 		(rte->relkind == RELKIND_RELATION || rte->relkind == RELKIND_MATVIEW) &&
-		bms_is_empty(rel->lateral_relids) && gives_columns_only(rel) &&
-		is_heap(rte->relid);
-}
-
-static bool
-has_index(const RelOptInfo *rel)
-{
-	ListCell   *lc;
-
-	foreach(lc, rel->indexlist)
-	{
-		if (lfirst_node(IndexOptInfo, lc)->amcostestimate == pmhash_costestimate)
-			return true;
-	}
-	return false;
+		bms_is_empty(rel->lateral_relids) && is_heap(rte->relid);
 }
 
 /* Is there one that we can't evaluate when and as often as we like? */
@@ -801,57 +709,35 @@ typedef struct Binding
 } Binding;
 
 /*
- * Is this operator, with the index column at its left, one of the family?  Sets
- * the type of its other side.
+ * Does the condition bind the column: is it an operator of the family, the column at one
+ * side, and what may be looked up at the other?  Sets key and its type.
  */
-static bool
-operator_fits(Binding *b, Oid operator, Oid collation)
-{
-	Oid			family = b->index->opfamily[b->column];
-	Oid			index_collation = b->index->indexcollations[b->column];
-	int			strategy;
-	Oid			left;
-
-	if (!OidIsValid(operator) || !op_in_opfamily(operator, family))
-		return false;
-	if (OidIsValid(index_collation) && index_collation != collation)
-		return false;
-	get_op_opfamily_properties(operator, family, false, &strategy, &left, &b->type);
-	return true;
-}
-
-/* May this expression be looked up? */
-static bool
-is_key(const Binding *b, Node *expr)
-{
-	Relids		relids = pull_varnos(b->root, expr);
-	bool		fits = bms_is_subset(relids, b->from);
-
-	bms_free(relids);
-	return fits && !contain_subplans(expr);
-}
-
-/* Does the condition bind the column?  Sets key and type. */
 static bool
 clause_binds(Binding *b, const RestrictInfo *rinfo)
 {
+	Oid			family = b->index->opfamily[b->column];
+	Oid			collation = b->index->indexcollations[b->column];
 	OpExpr	   *op = (OpExpr *) rinfo->clause;
-	Node	   *left;
-	Node	   *right;
 
+	Assert(b->column >= 0 && b->column < b->index->nkeycolumns);
 	if (!IsA(op, OpExpr) || list_length(op->args) != 2)
 		return false;
-	left = linitial(op->args);
-	right = lsecond(op->args);
-	if (match_index_to_operand(left, b->column, b->index) && is_key(b, right))
+	for (int side = 0; side < 2; side++)
 	{
-		b->key = right;
-		return operator_fits(b, op->opno, op->inputcollid);
-	}
-	if (match_index_to_operand(right, b->column, b->index) && is_key(b, left))
-	{
-		b->key = left;
-		return operator_fits(b, get_commutator(op->opno), op->inputcollid);
+		Node	   *key = list_nth(op->args, 1 - side);
+		Oid			operator = side == 0 ? op->opno : get_commutator(op->opno);
+		Oid			left;
+		int			strategy;
+
+		if (!match_index_to_operand(list_nth(op->args, side), b->column, b->index) ||
+			!bms_is_subset(pull_varnos(b->root, key), b->from) || contain_subplans(key))
+			continue;
+		if (!OidIsValid(operator) || !op_in_opfamily(operator, family) ||
+			(OidIsValid(collation) && collation != op->inputcollid))
+			return false;
+		get_op_opfamily_properties(operator, family, false, &strategy, &left, &b->type);
+		b->key = key;
+		return true;
 	}
 	return false;
 }
@@ -889,6 +775,7 @@ bind_columns(PlannerInfo *root, IndexOptInfo *index, RelOptInfo *joinrel,
 	Binding		b = {root, index, 0, NULL, NULL, InvalidOid};
 	bool		joins = outerrel == NULL;
 
+	Assert(index->nkeycolumns >= 1 && (outerrel == NULL) == (joinrel == NULL));
 	memset(clauses, 0, sizeof(*clauses));
 	for (b.column = 0; b.column < index->nkeycolumns; b.column++)
 	{
@@ -911,6 +798,8 @@ bind_columns(PlannerInfo *root, IndexOptInfo *index, RelOptInfo *joinrel,
 		clauses->types = lappend_oid(clauses->types, b.type);
 		clauses->conditions = lappend(clauses->conditions, rinfo);
 	}
+	Assert(list_length(clauses->keys) == index->nkeycolumns);
+	Assert(list_length(clauses->types) == index->nkeycolumns);
 	return joins;
 }
 
@@ -970,6 +859,8 @@ make_path(PlannerInfo *root, const Candidate *c, Path *outer)
 	bool		single = c->type == JOIN_SEMI || c->type == JOIN_ANTI ||
 		c->extra->inner_unique;
 
+	Assert(c->type == JOIN_INNER || c->type == JOIN_LEFT || single);
+	Assert(outer->param_info == NULL);
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = c->joinrel;
 	path->path.pathtarget = c->joinrel->reltarget;
@@ -1062,8 +953,8 @@ join_hook(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 	if (!pmhash_enable_join ||
 		(jointype != JOIN_INNER && jointype != JOIN_LEFT && jointype != JOIN_SEMI &&
 		 jointype != JOIN_ANTI && jointype != JOIN_UNIQUE_OUTER) ||
-		!has_index(innerrel) || !query_only_reads(root) ||
-		!is_plain_table(root, innerrel) || !bms_is_empty(joinrel->lateral_relids) ||
+		!is_plain_table(root, innerrel) || !query_only_reads(root) ||
+		!bms_is_empty(joinrel->lateral_relids) ||
 		has_unusual_clause(extra->restrictlist) ||
 		has_unusual_clause(innerrel->baserestrictinfo))
 		return;
@@ -1101,18 +992,6 @@ join_hook(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel,
 /* At 4 us for a cost of 1 (am/cost.c): a row takes 30 ns less. */
 #define SAVED_ROW_COST		(0.75 * cpu_tuple_cost)
 
-static bool
-is_candidate(const Path *path)
-{
-	const IndexPath *scan = (const IndexPath *) path;
-
-	return IsA(path, IndexPath) && path->pathtype == T_IndexScan &&
-		path->param_info == NULL &&
-		scan->indexinfo->amcostestimate == pmhash_costestimate &&
-		!scan->indexinfo->hypothetical &&
-		scan->indexselectivity * scan->indexinfo->rel->tuples >= LEAST_ROWS;
-}
-
 /*
  * PlanCustomPath.  Conditions are in the order in which they are to be evaluated already;
  * what the index's predicate implies is left out, as for index scans.
@@ -1127,6 +1006,7 @@ make_pages_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlis
 	List	   *filter = NIL;
 	ListCell   *lc;
 
+	Assert(custom_plans == NIL && list_length(path->custom_private) == 4);
 	foreach(lc, clauses)
 	{
 		if (list_member_ptr(index->indrestrictinfo, lfirst(lc)) &&
@@ -1152,33 +1032,7 @@ static const CustomPathMethods pages_path_methods = {
 	NULL
 };
 
-/* Offer to do what an index scan does, if each column is bound to one value. */
-static void
-add_page_scan(PlannerInfo *root, RelOptInfo *rel, const IndexPath *scan)
-{
-	IndexOptInfo *index = scan->indexinfo;
-	double		fetched = scan->indexselectivity * index->rel->tuples;
-	CustomPath *path = makeNode(CustomPath);
-	JoinClauses keys;
-
-	if (!bind_columns(root, index, NULL, NULL, JOIN_INNER, NIL, &keys) ||
-		contain_volatile_functions((Node *) keys.keys))
-		return;
-	Assert(list_length(keys.keys) == index->nkeycolumns);
-	Assert(list_length(keys.types) == index->nkeycolumns);
-	path->path = scan->path;
-	NodeSetTag(path, T_CustomPath);
-	path->path.pathtype = T_CustomScan;
-	path->path.pathkeys = NIL;
-	path->path.startup_cost += START_COST;
-	path->path.total_cost = Max(path->path.startup_cost, path->path.total_cost +
-								START_COST - fetched * SAVED_ROW_COST);
-	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	path->custom_private = list_make4(index, keys.keys, keys.types, keys.conditions);
-	path->methods = &pages_path_methods;
-	add_path(rel, &path->path);
-}
-
+/* Offer to do what index scans do, if each column is bound to one value. */
 static void
 scan_hook(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
@@ -1192,24 +1046,51 @@ scan_hook(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	/* add_path changes the list that they are in */
 	foreach(lc, rel->pathlist)
 	{
-		if (is_candidate(lfirst(lc)))
-			scans = lappend(scans, lfirst(lc));
+		IndexPath  *scan = lfirst(lc);
+
+		if (IsA(scan, IndexPath) && scan->path.pathtype == T_IndexScan &&
+			scan->path.param_info == NULL &&
+			scan->indexinfo->amcostestimate == pmhash_costestimate &&
+			!scan->indexinfo->hypothetical &&
+			scan->indexselectivity * rel->tuples >= LEAST_ROWS)
+			scans = lappend(scans, scan);
 	}
 	if (scans == NIL || needs_table() || !query_only_reads(root) || !is_heap(rte->relid))
 		return;
 	foreach(lc, scans)
-		add_page_scan(root, rel, lfirst(lc));
+	{
+		const IndexPath *scan = lfirst(lc);
+		double		fetched = scan->indexselectivity * rel->tuples;
+		CustomPath *path = makeNode(CustomPath);
+		JoinClauses keys;
+
+		if (!bind_columns(root, scan->indexinfo, NULL, NULL, JOIN_INNER, NIL, &keys) ||
+			contain_volatile_functions((Node *) keys.keys))
+			continue;
+		path->path = scan->path;
+		NodeSetTag(path, T_CustomPath);
+		path->path.pathtype = T_CustomScan;
+		path->path.pathkeys = NIL;
+		path->path.startup_cost += START_COST;
+		path->path.total_cost = Max(path->path.startup_cost, path->path.total_cost +
+									START_COST - fetched * SAVED_ROW_COST);
+		path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+		path->custom_private = list_make4(scan->indexinfo, keys.keys, keys.types,
+										  keys.conditions);
+		path->methods = &pages_path_methods;
+		add_path(rel, &path->path);
+	}
 }
 
 /*
- * pmhash_join_init
- *		Have the planner ask us, and executors know us.
+ * Have the planner ask us, and executors know us.
  *
- * To be called once, while the library is preloaded.
+ * To be called once.
  */
 void
 pmhash_join_init(void)
 {
+	Assert(set_rel_pathlist_hook != scan_hook);
 	RegisterCustomScanMethods(&pmhash_join_scan_methods);
 	RegisterCustomScanMethods(&pmhash_pages_scan_methods);
 	previous_join_hook = set_join_pathlist_hook;
