@@ -101,18 +101,13 @@ check_live(PmhCheck *c)
 {
 	const PmhLive *live = pmh_live(c->t);
 	uint64_t	blocks;
-	uint64_t	dirword;
+	uint64_t	dirword = pm_load_acquire(&live->dirword);
 	uint32_t	depth;
 	uint64_t	offset;
 	uint64_t	size;
 
-	/* The length from between two looks at one directory: it was within. */
-	do
-	{
-		dirword = pm_load_acquire(&live->dirword);
-		PMH_STOP_POINT("check_before_blocks");
-		blocks = pmh_blocks(c->t);
-	} while (pm_load_acquire(&live->dirword) != dirword);
+	PMH_STOP_POINT("check_before_blocks");
+	blocks = pmh_blocks(c->t);
 	depth = pmh_dirword_depth(dirword);
 	offset = pmh_dirword_offset(dirword);
 	size = pmh_directory_size(depth);
@@ -548,7 +543,7 @@ pmh_check_until(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
 	{
 		check_format(&c);
 		if (exclusive)
-			pmh_check_value_blocks(&c);
+			pmh_check_kinds(&c);
 		if (check_live(&c))
 		{
 			result = check_directory(&c);

@@ -49,7 +49,7 @@ extern bool pmh_check_in_value_block(const PmhCheck *c, uint64_t offset);
 extern bool pmh_check_claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len);
 
 /* Claim the value blocks. */
-extern void pmh_check_value_blocks(PmhCheck *c);
+extern void pmh_check_kinds(PmhCheck *c);
 
 /* Everything about space, after the walk that has claimed what is in use. */
 extern void pmh_check_space(PmhCheck *c);

@@ -78,10 +78,11 @@ pmh_check_claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len)
 }
 
 void
-pmh_check_value_blocks(PmhCheck *c)
+pmh_check_kinds(PmhCheck *c)
 {
 	uint64_t	all = 0;
 	uint64_t	old = 0;
+	uint64_t	punched = 0;
 
 	for (uint64_t block = 0; block < c->blocks; block++)
 	{
@@ -92,6 +93,11 @@ pmh_check_value_blocks(PmhCheck *c)
 			pmh_check_claim_units(c, block, PMH_BLOCK_USED, "A value block");
 			all++;
 			old += (kind & PMH_ROOM_MASK) >= PMH_ROOM_SEEN;
+		}
+		else if (kind == PMH_KIND_PUNCHED)
+		{
+			pmh_check_claim_units(c, block, PMH_BLOCK_USED, "A block without space");
+			punched++;
 		}
 		else if (kind != 0)
 			pmh_check_finding(c, block << PMH_BLOCK_SHIFT,
@@ -104,6 +110,10 @@ pmh_check_value_blocks(PmhCheck *c)
 						  "There are %llu value blocks, %llu of an earlier server life; the "
 						  "header says something else.",
 						  (unsigned long long) all, (unsigned long long) old);
+	if (punched != pm_load(&pmh_run(c->t)->punched_blocks))
+		pmh_check_finding(c, PMH_RUN_OFFSET,
+						  "There are %llu blocks without space; the header says something "
+						  "else.", (unsigned long long) punched);
 }
 
 /*

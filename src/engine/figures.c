@@ -361,7 +361,7 @@ pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 	PmhFill		fill;
 	PmhResult	result;
 
-	*file_bytes = pmh_blocks(table) << PMH_BLOCK_SHIFT;
+	*file_bytes = pmh_blocks_with_space(table) << PMH_BLOCK_SHIFT;
 	result = estimate(table, guess_list, &fill);
 	*entries = (uint64_t) fill.entries;
 	return pmh_conclude(table, result);

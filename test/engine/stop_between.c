@@ -242,7 +242,7 @@ file_shrinks(void)
 	while (result == PMH_OK)
 		result = pmh_shrink_step(others, &shrink);
 	(void) ok(others, result, PMH_DONE);
-	pmh_shrink_end(others, &shrink);
+	pmh_shrink_end(&shrink);
 	all_shrinks++;
 }
 

@@ -406,7 +406,7 @@ shrink_beside_others(void)
 		;
 	CHECK(result == PMH_DONE && shrink.bytes_after < shrink.bytes_before * 3 / 4);
 	noisy = false;
-	pmh_shrink_end(t, &shrink);
+	pmh_shrink_end(&shrink);
 	CHECK(pmh_check(t, true, fixture_report, NULL) == PMH_OK);
 	pmh_close(t);
 }

@@ -125,7 +125,7 @@ shrink_table(void)
 	while ((result = pmh_shrink_step(table, &shrink)) == PMH_OK)
 		continue;
 	CHECK(result == PMH_DONE && shrink.bytes_after < shrink.bytes_before / 2);
-	pmh_shrink_end(table, &shrink);
+	pmh_shrink_end(&shrink);
 	CHECK(idle->seen_offset >= pmh_blocks(table) << PMH_BLOCK_SHIFT);
 }
 

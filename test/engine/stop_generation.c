@@ -108,7 +108,7 @@ empty(uint64_t n)
 	while ((result = pmh_shrink_step(writer, &shrink)) == PMH_OK)
 		continue;
 	REQUIRE(result == PMH_DONE);
-	pmh_shrink_end(writer, &shrink);
+	pmh_shrink_end(&shrink);
 	REQUIRE(depth_now() + 3 < DEPTH);
 }
 

@@ -188,7 +188,7 @@ no_limit_stays(bool without_name)
 		;
 	script = NULL;
 	CHECK(result == (without_name ? PMH_ERR_NO_FILE : PMH_DONE) && acted > 0);
-	pmh_shrink_end(t, &shrink);
+	pmh_shrink_end(&shrink);
 	CHECK(pm_load(&pmh_run(t)->shrink_limit) == 0);
 	if (without_name)
 		REQUIRE(rename(away, path) == 0);

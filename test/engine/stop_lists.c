@@ -283,7 +283,7 @@ circle_is_found(void)
 	while ((result = pmh_shrink_step(others, &shrink)) == PMH_OK)
 		;
 	CHECK(result == PMH_ERR_CORRUPT);
-	pmh_shrink_end(others, &shrink);
+	pmh_shrink_end(&shrink);
 	(void) alarm(0);
 	pmh_values_free(&values);
 	pmh_cursor_free(&cursor);
@@ -308,7 +308,7 @@ shrink(uint64_t before)
 	while ((result = pmh_shrink_step(others, &shrink)) == PMH_OK)
 		;
 	REQUIRE(result == PMH_DONE);
-	pmh_shrink_end(others, &shrink);
+	pmh_shrink_end(&shrink);
 	REQUIRE(blocks() < before / 3);
 }
 

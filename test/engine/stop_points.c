@@ -510,7 +510,7 @@ shrink_table(PmhTable *t)
 		result = pmh_shrink_step(t, &shrink);
 	REQUIRE(result == PMH_DONE);
 	REQUIRE(shrink.bytes_after < shrink.bytes_before);
-	pmh_shrink_end(t, &shrink);
+	pmh_shrink_end(&shrink);
 	return true;
 }
 

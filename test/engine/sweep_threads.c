@@ -193,7 +193,7 @@ shrink_on(Stage *stage, int number)
 		__atomic_fetch_add(&tally->shrinks, result == PMH_DONE, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&tally->shorter, shrink.bytes_after < shrink.bytes_before,
 						   __ATOMIC_RELAXED);
-		pmh_shrink_end(t, &shrink);
+		pmh_shrink_end(&shrink);
 	}
 	pmh_close(t);
 }
