@@ -251,9 +251,11 @@ punch_run(PmhTable *t, uint64_t *block, uint64_t stop, uint64_t *spare)
 		mark_punched(t, from, to, true);
 	}
 	pmh_space_unlock(t);
-	PMH_STOP_POINT("punch_before_hole");
 	if (found)
+	{
+		PMH_STOP_POINT("punch_before_hole");
 		result = pm_punch(&t->file, from << PMH_BLOCK_SHIFT, to << PMH_BLOCK_SHIFT, &t->error);
+	}
 	*block = found ? to : stop;
 	/* What cannot be given back has the mark all the same. */
 	return result == PMH_ERR_NO_FILE || result == PMH_ERR_LOST ? result : PMH_OK;
@@ -264,6 +266,7 @@ pmh_space_punch(PmhTable *t, uint64_t *block, uint64_t *spare)
 {
 	PmhResult	result;
 
+	PMH_STOP_POINT("punch_before_lock");
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
 	result = pmh_map_all(t);

@@ -59,7 +59,7 @@ pace(uint64_t operations)
 typedef struct Tally
 {
 	uint64_t	shrinks;
-	uint64_t	shorter;		/* the file was cut */
+	uint64_t	shorter;		/* the file had less space than before */
 } Tally;
 
 static Tally *tally;
@@ -402,7 +402,7 @@ test_shrinks(PmhTable *t, uint8_t *seen, uint64_t ids, uint64_t staying)
 	CHECK(stats.entries == staying);
 	CHECK(stats.merges > 0);
 	CHECK(stats.value_space_known);
-	printf("# %llu shrinks, %llu made the file shorter, %llu merges\n",
+	printf("# %llu shrinks, %llu punched the file, %llu merges\n",
 		   (unsigned long long) tally->shrinks, (unsigned long long) tally->shorter,
 		   (unsigned long long) stats.merges);
 	pmh_cursor_free(&cursor);
