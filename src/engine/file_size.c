@@ -108,7 +108,7 @@ take_over_end(PmhTable *t, uint64_t from, uint64_t to)
 {
 	uint64_t	free_blocks;
 
-	PMH_ASSERT(from == pmh_blocks(t));
+	PMH_ASSERT(from == pmh_blocks(t) || pm_is_lost(&t->file));
 	pmh_space_lock(t);
 	free_blocks = init_map(t, from, to);
 	add_to(&pmh_run(t)->free_units, free_blocks * PMH_UNITS_PER_BLOCK);
@@ -144,7 +144,7 @@ mark_punched(PmhTable *t, uint64_t from, uint64_t to, bool punched)
 	PMH_ASSERT(from < to && pmh_space_zone_end(from) == pmh_space_zone_end(to - 1));
 	for (uint64_t block = from; block < to; block++)
 	{
-		PMH_ASSERT(is_punched(t, block) != punched);
+		PMH_ASSERT(is_punched(t, block) != punched || pm_is_lost(&t->file));
 		pm_store8(pmh_space_kind(t, block), punched ? PMH_KIND_PUNCHED : 0);
 	}
 	pm_flush(&t->file, pmh_space_kind(t, from), to - from);

@@ -798,10 +798,7 @@ must_shrink(void)
 	}
 }
 
-/*
- * Segments of several depths are merged, extensions become smaller, the
- * directory is folded, what is left is moved, and the file is cut.
- */
+/* Segments of several depths are merged, extensions become smaller, the file is punched. */
 static void
 run_merge(void)
 {
@@ -861,10 +858,9 @@ deepest_pair(uint32_t depth, uint32_t *n)
 }
 
 /*
- * What lies in front in the file goes, and what cannot be made smaller comes
- * from the end: segments with and without extension, a large directory, value
- * buffers.  One list lost a buffer from its middle before, so that its length
- * has to be noted anew.
+ * What lies in front in the file goes, and value buffers come there; segments with and
+ * without extension stay where they are, and a large directory.  One list lost a buffer
+ * from its middle before, so that its length has to be noted anew.
  */
 static void
 run_relocate(void)
@@ -900,6 +896,43 @@ run_relocate(void)
 		pmh_close(crash.table);
 		crash.table = NULL;
 	}
+}
+
+/*
+ * Blocks are punched, and taken back when entries come again, some of them after a restart.
+ */
+static void
+run_punch(void)
+{
+	uint64_t	blocks;
+	uint64_t	punched;
+	unsigned	taken_back = 0;
+	uint32_t	n = 20000;
+
+	new_table();
+	for (uint32_t i = 0; i < 16000; i++)
+		op_insert(crash_mix(i), 1 + i, false);
+	op_sweep(dead_most);
+	must_shrink();
+	blocks = pmh_blocks(crash.table);
+	for (; taken_back < 4 && n < 40000; n++)
+	{
+		const PmhRun *run = pmh_run(crash.table);
+
+		punched = run->punched_blocks;
+		arm(run->free_units < PMH_UNITS_PER_BLOCK);
+		op_insert(crash_mix(n), n, false);
+		if (run->punched_blocks < punched && ++taken_back == 2)
+			op_restart();
+		arm(false);
+	}
+	if (taken_back < 4 || pmh_blocks(crash.table) != blocks)
+	{
+		fprintf(stderr, "%s: blocks that were punched are not taken back\n", crash.workload);
+		exit(1);
+	}
+	arm(true);
+	op_insert(crash_mix(n), n, true);
 }
 
 static uint32_t
@@ -1241,6 +1274,7 @@ const Workload workloads[] = {
 	{"list_drain", run_list_drain},
 	{"list_shrink", run_list_shrink},
 	{"relocate", run_relocate},
+	{"punch", run_punch},
 	{"redo", run_redo},
 };
 

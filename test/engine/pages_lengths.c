@@ -315,7 +315,7 @@ test_shrink(void)
 	PmhTable   *other = fixture_open(path, instance);
 	unsigned	shrunk = 0;
 
-	within = holes = 0;
+	holes = 0;
 	check_unique(other, UNIQUE_KEYS, 1);
 	for (uint64_t keep = 2; keep <= 64; keep *= 2)
 	{
@@ -325,7 +325,7 @@ test_shrink(void)
 		check_from_outside(t);
 		check_unique(other, UNIQUE_KEYS, keep);
 	}
-	CHECK(shrunk > 2 && within > 0);
+	CHECK(shrunk > 2);
 	CHECK(holes > 0 || !knows_extents);
 	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
 	{
@@ -363,7 +363,7 @@ test_other_pages(bool hole)
 			REQUIRE(ftruncate(fd, (off_t) recorded) == 0);
 		else
 			REQUIRE(ftruncate(fd, (off_t) recorded) == 0 &&
-					ftruncate(fd, (off_t) (recorded + 2 * PAGE)) == 0);
+					ftruncate(fd, (off_t) (pmh_whole_pages(recorded) + 2 * PAGE)) == 0);
 		CHECK(!knows_extents || !hole || first_hole(recorded - 1, recorded + 1) <= recorded);
 		close(fd);
 		t = check_recovered(t);
