@@ -30,18 +30,6 @@
 #define MAX_GROWTH			((uint64_t) 64 * 1024 * 1024)
 #define LARGE_PAGE			((uint64_t) 2 * 1024 * 1024)
 
-PmhResult
-pmh_check_live_words(PmhTable *t)
-{
-	const PmhLive *live = pmh_live(t);
-
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
-	if (pmh_live_whole(pm_load(&live->blocks)))
-		return PMH_OK;
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
-					"What the header says of blocks in use is damaged.");
-}
-
 /* How many blocks to get where nblocks are needed. */
 static uint64_t
 blocks_to_get(uint64_t blocks, uint64_t nblocks, bool reserve)
@@ -339,12 +327,7 @@ add_space(PmhTable *t, uint64_t nblocks, uint64_t seen)
 
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
-	result = pmh_check_live_words(t);
-	/* Its page was lost in between. */
-	if (result == PMH_OK && pmh_blocks(t) == 0)
-		result = pmh_fill_lost(&t->error, &t->file);
-	if (result == PMH_OK)
-		result = pmh_map_all(t);
+	result = pmh_map_all(t);	/* is the length a sound one? */
 	if (result == PMH_OK && pmh_blocks_with_space(t) == seen)
 		result = get_space(t, nblocks);
 	pmh_unlock(&t->file_lock->grow);
@@ -356,6 +339,7 @@ pmh_map_all(PmhTable *t)
 {
 	uint64_t	end;
 
+	PMH_ASSERT(!t->space_held);
 	PMH_STOP_POINT("map_all_before_length");
 	end = pmh_file_end(t);
 	if (end == 0)

@@ -12,18 +12,15 @@
 #include "table.h"
 
 /*
- * For one that is going to store another length of the file, and holds the grow lock: is
- * the one that is there whole?  PMH_OK, PMH_ERR_CORRUPT.
- */
-extern PmhResult pmh_check_live_words(PmhTable *t);
-
-/*
  * Do what t->need says.  No lock may be held.  PMH_OK tells no more than that
  * another look is due: others may have taken it.
  */
 extern PmhResult pmh_provide(PmhTable *t);
 
-/* See to it that all of the file, as it is now, can be touched.  No lock may be held. */
+/*
+ * See to it that all of the file, as it is now, can be touched; PMH_ERR_CORRUPT if its length
+ * is a damaged one.  No lock may be held but the grow lock.
+ */
 extern PmhResult pmh_map_all(PmhTable *t);
 
 /*
