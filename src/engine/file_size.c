@@ -188,7 +188,8 @@ take_back_punched(PmhTable *t, uint64_t from, uint64_t to)
 static bool
 is_free(const PmhTable *t, uint64_t block)
 {
-	return (pm_load(pmh_space_map(t, block)) | pmh_space_reserved(block)) == 0;
+	return (pm_load(pmh_space_map(t, block)) | pm_load(pmh_space_kind(t, block)) |
+			pmh_space_reserved(block)) == 0;
 }
 
 /*

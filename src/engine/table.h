@@ -485,8 +485,8 @@ extern void pmh_sweep_end(PmhTable *table, PmhSweep *sweep);
 /*
  * Give space back after mass deletes: buddies are merged, lists that have lost
  * most of their values are rewritten, and what is free goes back to the file
- * system.  The file keeps its length.  Readers and writers may be at work; no process is held up for longer
- * than by a split.
+ * system.  The file keeps its length.  Readers and writers may be at work; no
+ * process is held up for longer than by a split.
  *
  * pmh_shrink_begin looks at a sample, and says PMH_DONE if nothing would come
  * of it.  fill_percent is the load the table was made for (PMH_MIN_FILL ..
@@ -537,7 +537,7 @@ extern void pmh_bulk_abandon(PmhBulk *bulk);
 
 typedef struct PmhStats
 {
-	uint64_t	file_bytes;		/* allocated for the file: its length without holes */
+	uint64_t	file_bytes;		/* allocated for the file: its length but for holes */
 	uint64_t	used_bytes;		/* of these, not in the free map */
 	uint64_t	entries;		/* pairs, in buckets and lists */
 	uint64_t	slots;			/* slots in all segments */
