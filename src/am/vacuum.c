@@ -448,7 +448,7 @@ shrink_file(Relation index, PmhashFile *file)
 	}
 	PG_FINALLY();
 	{
-		pmh_shrink_end(file->table, &shrink);
+		pmh_shrink_end(&shrink);
 	}
 	PG_END_TRY();
 	elog(DEBUG1, "index \"%s\" has been shrunk from " UINT64_FORMAT " to " UINT64_FORMAT " bytes",

@@ -515,7 +515,6 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 	PmhTable   *t = bulk->table;
 	uint64_t	nblocks = pmh_directory_blocks(depth);
 	uint64_t	to = pmh_small_directory(t);
-	uint64_t	dirword;
 	PmhPlace	empty;
 	PmhResult	result = PMH_OK;
 
@@ -528,10 +527,7 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 
 	pm_copy(&t->file, pmh_at(t, to), dir, pmh_directory_size(depth));
 	pm_fence(&t->file);
-	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	pm_store64(&pmh_live(t)->dirword,
-			   to / 64 | (uint64_t) depth << PMH_DIRWORD_DEPTH_SHIFT |
-			   ((dirword >> PMH_DIRWORD_GEN_SHIFT) + 1) << PMH_DIRWORD_GEN_SHIFT);
+	pm_store64(&pmh_live(t)->dirword, to / 64 | (uint64_t) depth << PMH_DIRWORD_DEPTH_SHIFT);
 	pm_flush(&t->file, &pmh_live(t)->dirword, sizeof(uint64_t));
 	pm_fence(&t->file);
 	pmh_segment_retire(t, &empty);
@@ -553,6 +549,8 @@ PmhResult
 pmh_bulk_finish(PmhBulk *bulk)
 {
 	PmhTable   *t = bulk->table;
+	uint64_t	block = 0;
+	uint64_t	spare = 0;
 	uint32_t	depth = directory_depth(bulk);
 	uint64_t   *dir = calloc(pmh_directory_elements(depth), sizeof(uint64_t));
 	PmhResult	result;
@@ -581,7 +579,8 @@ pmh_bulk_finish(PmhBulk *bulk)
 	 * The file was made longer ahead of use, and to whole large pages.  What cannot be
 	 * given back stays: all that has been loaded is there.
 	 */
-	(void) pmh_space_cut(t, 0);
+	while (pmh_space_punch(t, &block, &spare) == PMH_OK)
+		continue;
 	return pmh_conclude(t, PMH_OK);
 }
 

@@ -164,18 +164,13 @@ check_live(PmhCheck *c)
 {
 	const PmhLive *live = pmh_live(c->t);
 	uint64_t	blocks;
-	uint64_t	dirword;
+	uint64_t	dirword = pm_load_acquire(&live->dirword);
 	uint32_t	depth;
 	uint64_t	offset;
 	uint64_t	size;
 
-	/* The length from between two looks at one directory: it was within. */
-	do
-	{
-		dirword = pm_load_acquire(&live->dirword);
-		PMH_STOP_POINT("check_before_blocks");
-		blocks = pmh_blocks(c->t);
-	} while (pm_load_acquire(&live->dirword) != dirword);
+	PMH_STOP_POINT("check_before_blocks");
+	blocks = pmh_blocks(c->t);
 	depth = pmh_dirword_depth(dirword);
 	offset = pmh_dirword_offset(dirword);
 	size = pmh_directory_size(depth);
@@ -538,12 +533,13 @@ check_segments(PmhCheck *c)
 
 /* ---- space ---- */
 
-/* Claim the value blocks. */
+/* Claim the value blocks, and those without space. */
 static void
-check_value_blocks(PmhCheck *c)
+check_kinds(PmhCheck *c)
 {
 	uint64_t	all = 0;
 	uint64_t	old = 0;
+	uint64_t	punched = 0;
 
 	for (uint64_t block = 0; block < c->blocks; block++)
 	{
@@ -555,6 +551,11 @@ check_value_blocks(PmhCheck *c)
 			all++;
 			old += (kind & PMH_ROOM_MASK) >= PMH_ROOM_SEEN;
 		}
+		else if (kind == PMH_KIND_PUNCHED)
+		{
+			claim_units(c, block, PMH_BLOCK_USED, "A block without space");
+			punched++;
+		}
 		else if (kind != 0)
 			finding(c, block << PMH_BLOCK_SHIFT,
 					"The kind of block %llu is damaged in the space map.",
@@ -565,6 +566,10 @@ check_value_blocks(PmhCheck *c)
 		finding(c, PMH_RUN_OFFSET,
 				"There are %llu value blocks, %llu of an earlier server life; the header says something else.",
 				(unsigned long long) all, (unsigned long long) old);
+	if (punched != pm_load(&pmh_run(c->t)->punched_blocks))
+		finding(c, PMH_RUN_OFFSET,
+				"There are %llu blocks without space; the header says something else.",
+				(unsigned long long) punched);
 }
 
 /*
@@ -695,7 +700,7 @@ pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop, void 
 	{
 		check_format(&c);
 		if (exclusive)
-			check_value_blocks(&c);
+			check_kinds(&c);
 		if (check_live(&c))
 		{
 			result = check_directory(&c);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * directory.c
- *	  From a hash to its segment, and the four changes of the directory:
- *	  new segments, another strategy, doubling, folding.
+ *	  From a hash to its segment, and the three changes of the directory:
+ *	  new segments, another strategy, doubling.
  *
  * Extendible directory on the most significant bits: CCEH, section 4; Pea
  * Hash, section 3.1.  That elements are changed through a log, and why, is
@@ -36,17 +36,14 @@ _Static_assert((sizeof(uint64_t) << PMH_MAX_DEPTH) / PMH_BLOCK_SIZE <=
 			   "the largest directory is an extent of blocks that cannot exist");
 
 /*
- * A place lies beyond the bound: the file has grown, or it is corrupt, or outdated.
- * Beyond the end of the file as well proves damage only if the segment was in
- * use when the end was looked up: the place is current after a load of one of
- * its versions, all of which are counted up before it is freed, and this version
- * is still the same afterwards.
+ * A place lies beyond the bound: the file has grown, or it is corrupt, or outdated (what
+ * was read may be no directory any more).  The file never becomes shorter: so beyond its
+ * end, too, is damage, if the place is what the directory says.
  */
 static PmhResult
 locate_outside(PmhTable *t, const PmhPlace *p)
 {
-	uint64_t	version = pmh_version_load(&p->stripe->version[0]);
-	PmhResult	result;
+	PmhResult	result = PMH_OK;
 
 	if (!pmh_place_current(t, p))
 		return PMH_RETRY;
@@ -55,21 +52,18 @@ locate_outside(PmhTable *t, const PmhPlace *p)
 						pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
 						"A directory element names no segment.");
 	PMH_STOP_POINT("outside_before_span");
-	result = PMH_OK;
 	if (pmh_elem_has_main(p->elem))
 		result = pmh_check_span(t, p->main, PMH_BLOCK_SIZE);
 	if (result == PMH_OK && p->ext != 0)
 		result = pmh_check_span(t, p->ext,
 								pmh_elem_units(p->elem) * PMH_UNIT_SIZE);
-	if (result == PMH_ERR_CORRUPT &&
-		!pmh_version_same(&p->stripe->version[0], version))
-		return PMH_RETRY;
 	return result == PMH_OK ? PMH_RETRY : result;
 }
 
 /*
  * A directory lies within the bound, which is never lowered once the file is open:
- * look-ups that meet it again need not check that.
+ * look-ups that meet it again need not check that.  No other one has the same word, so
+ * what is read there counts as long as that is the directory's.
  */
 static inline void
 note_directory(PmhTable *t, uint64_t dirword)
@@ -88,19 +82,10 @@ pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 		uint32_t	depth = pmh_dirword_depth(dirword);
 		uint64_t	offset = pmh_dirword_offset(dirword);
 		uint64_t	size = pmh_directory_size(depth);
-		PmhResult	result;
+		PmhResult	result = pmh_check_span(t, offset, size);
 
-		if (!pmh_within(t, offset, size))
-		{
-			PMH_STOP_POINT("directory_before_span");
-			result = pmh_check_span(t, offset, size);
-			/* Beyond the end of the file: it may be one from before a cut. */
-			if (result == PMH_ERR_CORRUPT &&
-				pm_load_acquire(&pmh_live(t)->dirword) != dirword)
-				continue;
-			if (result != PMH_OK)
-				return result;
-		}
+		if (result != PMH_OK)
+			return result;
 		note_directory(t, dirword);
 		p->dirword = dirword;
 		p->index = pmh_hash_prefix(hash, depth);
@@ -334,21 +319,22 @@ pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
 
 /*
  * Lock the directory and tell where the elements of a place, whose segment is
- * locked, are in it: it may have been doubled or folded meanwhile.
+ * locked, are in it: it may have been doubled meanwhile.  They are to be 'elem'.
  * PMH_NEED (not locked) if that has put it beyond our mapping.
  */
 static PmhResult
-directory_lock(PmhTable *t, const PmhPlace *place, uint64_t *dirword,
+directory_lock(PmhTable *t, const PmhPlace *place, uint64_t elem, uint64_t *dirword,
 			   uint64_t *first, uint64_t *count)
 {
 	PmhResult	result;
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
+	PMH_ASSERT(pmh_elem_depth(place->elem) <= pmh_dirword_depth(place->dirword));
 	pmh_lock(&t->file_lock->directory);
 	*dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	if (pmh_dirword_depth(*dirword) < pmh_elem_depth(place->elem))
+	if (pmh_dirword_depth(*dirword) < pmh_elem_depth(elem))
 	{
-		/* It is not folded so far, so the page has been lost. */
+		/* It never becomes smaller, so the page has been lost. */
 		pmh_unlock(&t->file_lock->directory);
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 						"The directory is smaller than a segment of it needs.");
@@ -395,17 +381,10 @@ pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
 	uint64_t	first;
 	PmhResult	result;
 
-	result = directory_lock(t, place, &dirword, &first, &count);
+	PMH_ASSERT(pmh_elem_depth(low) == pmh_elem_depth(high));
+	result = directory_lock(t, place, low, &dirword, &first, &count);
 	if (result != PMH_OK)
 		return result;
-	if (pmh_elem_depth(low) > pmh_dirword_depth(dirword))
-	{
-		/* The directory has been folded since the place was looked up. */
-		pmh_unlock(&t->file_lock->directory);
-		t->need.doubling = true;
-		t->need.doubling_depth = pmh_dirword_depth(dirword);
-		return PMH_NEED;
-	}
 	store_logged(t, dirword, first, count, low, high);
 	pmh_unlock(&t->file_lock->directory);
 	return PMH_OK;
@@ -420,7 +399,7 @@ pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 	uint64_t	first;
 	PmhResult	result;
 
-	result = directory_lock(t, place, &dirword, &first, &count);
+	result = directory_lock(t, place, elem, &dirword, &first, &count);
 	if (result != PMH_OK)
 		return result;
 	pmh_directory_store(t, dirword, first, count, elem, elem);
@@ -503,15 +482,12 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 		result = check_old_directory(t, from, depth);
 	if (result == PMH_OK)
 	{
-		uint64_t	generation = (dirword >> PMH_DIRWORD_GEN_SHIFT) + 1;
-
 		if (to == 0)
 			to = pmh_small_directory(t);
 		copy_doubled(t, from, to, pmh_directory_elements(depth));
 		PMH_STOP_POINT("double_before_dirword");
 		pm_store64(&live->dirword,
-				   to / 64 | (uint64_t) (depth + 1) << PMH_DIRWORD_DEPTH_SHIFT |
-				   generation << PMH_DIRWORD_GEN_SHIFT);
+				   to / 64 | (uint64_t) (depth + 1) << PMH_DIRWORD_DEPTH_SHIFT);
 		PMH_STOP_POINT("double_after_dirword");
 		pm_flush(&t->file, &live->dirword, sizeof(uint64_t));
 		pm_fence(&t->file);
@@ -556,125 +532,4 @@ pmh_directory_double(PmhTable *t, uint32_t depth)
 		}
 		return result;
 	}
-}
-
-/* ---- smaller, and further down ---- */
-
-/* The greatest local depth in a directory; that of all of it if an element is damaged. */
-static uint32_t
-deepest(const PmhTable *t, uint64_t dirword)
-{
-	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
-	uint32_t	depth = pmh_dirword_depth(dirword);
-	uint32_t	most = 0;
-	uint64_t	count;
-
-	for (uint64_t i = 0; i < pmh_directory_elements(depth); i += count)
-	{
-		uint64_t	elem = pm_load(&dir[i]);
-		uint32_t	local = pmh_elem_depth(elem);
-
-		if (local >= depth || !pmh_elem_whole(elem))
-			return depth;
-		if (local > most)
-			most = local;
-		count = UINT64_C(1) << (depth - local);
-	}
-	return most;
-}
-
-/* Write every 2^shift-th element of the directory at 'from' to 'to': count. */
-static void
-copy_folded(PmhTable *t, uint64_t from, uint64_t to, uint64_t count, uint32_t shift)
-{
-	const uint64_t *old = pmh_at(t, from);
-	uint64_t   *copy = pmh_at(t, to);
-	uint64_t	chunk[COPY_ELEMENTS];
-
-	PMH_ASSERT(pmh_within(t, to, count * sizeof(uint64_t)));
-	for (uint64_t done = 0; done < count; done += COPY_ELEMENTS)
-	{
-		uint64_t	n = count - done < COPY_ELEMENTS ? count - done : COPY_ELEMENTS;
-
-		for (uint64_t i = 0; i < n; i++)
-			chunk[i] = pm_load(&old[(done + i) << shift]);
-		pm_copy(&t->file, &copy[done], chunk, n * sizeof(uint64_t));
-	}
-	pm_fence(&t->file);
-}
-
-/*
- * Copy the directory, if it still is what 'dirword' says and no deeper than
- * 'depth', to the space at 'to' (0: the offset for a small one) with that depth.
- * PMH_OK; PMH_RETRY: it is not.
- */
-static PmhResult
-fold_into(PmhTable *t, uint64_t dirword, uint32_t depth, uint64_t to)
-{
-	PmhLive    *live = pmh_live(t);
-	uint32_t	old_depth = pmh_dirword_depth(dirword);
-	uint64_t	from = pmh_dirword_offset(dirword);
-	PmhResult	result = PMH_RETRY;
-
-	if (!pmh_lock_or_cancel(&t->file_lock->directory))
-		return pmh_fail_cancelled(t);
-	if (pm_load_acquire(&live->dirword) == dirword && deepest(t, dirword) <= depth &&
-		(result = check_old_directory(t, from, old_depth)) == PMH_OK)
-	{
-		uint64_t	generation = (dirword >> PMH_DIRWORD_GEN_SHIFT) + 1;
-
-		if (to == 0)
-			to = pmh_small_directory(t);
-		copy_folded(t, from, to, pmh_directory_elements(depth), old_depth - depth);
-		PMH_STOP_POINT("fold_before_dirword");
-		pm_store64(&live->dirword,
-				   to / 64 | (uint64_t) depth << PMH_DIRWORD_DEPTH_SHIFT |
-				   generation << PMH_DIRWORD_GEN_SHIFT);
-		PMH_STOP_POINT("fold_after_dirword");
-		pm_flush(&t->file, &live->dirword, sizeof(uint64_t));
-		pm_fence(&t->file);
-		result = PMH_OK;
-	}
-	pmh_unlock(&t->file_lock->directory);
-	if (result == PMH_OK && old_depth > PMH_SMALL_DIR_DEPTH)
-		pmh_space_free_extent(t, from, pmh_directory_blocks(old_depth));
-	return result;
-}
-
-PmhResult
-pmh_directory_fold(PmhTable *t, uint64_t limit)
-{
-	uint64_t	dirword;
-	uint32_t	depth;
-	uint64_t	nblocks;
-	uint64_t	end;
-	uint64_t	to = 0;
-	PmhResult	result;
-
-	result = pmh_map_all(t);
-	if (result != PMH_OK)
-		return result;
-	if (!pmh_lock_or_cancel(&t->file_lock->directory))
-		return pmh_fail_cancelled(t);
-	dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	end = pmh_dirword_offset(dirword) + pmh_directory_size(pmh_dirword_depth(dirword));
-	depth = pmh_dirword_depth(dirword);
-	result = pmh_check_span(t, 0, end);
-	if (result == PMH_OK)
-		depth = deepest(t, dirword);
-	pmh_unlock(&t->file_lock->directory);
-	if (result != PMH_OK)
-		return result == PMH_NEED ? PMH_OK : result;
-
-	nblocks = pmh_directory_blocks(depth);
-	if (depth == pmh_dirword_depth(dirword) &&
-		(nblocks == 0 || (end - 1) >> PMH_BLOCK_SHIFT < limit))
-		return PMH_OK;
-	if (nblocks > 0 && !pmh_space_try_extent(t, nblocks, &to))
-		return PMH_OK;
-	PMH_STOP_POINT("fold_before_lock");
-	result = fold_into(t, dirword, depth, to);
-	if (result != PMH_OK && nblocks > 0)
-		pmh_space_free_extent(t, to, nblocks);
-	return result == PMH_RETRY ? PMH_OK : result;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * directory.h
- *	  Find, lock and publish segments; double and fold the directory (directory.c).
+ *	  Find, lock and publish segments; double the directory (directory.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -94,13 +94,6 @@ extern uint64_t pmh_small_directory(const PmhTable *t);
  */
 extern PmhResult pmh_directory_publish(PmhTable *t, const PmhPlace *place,
 									   uint64_t low, uint64_t high);
-
-/*
- * Let the directory be as small as the depth of the deepest segment allows, and
- * lie below the block 'limit', if there is room just now.  PMH_OK or a real
- * error.  No lock may be held.
- */
-extern PmhResult pmh_directory_fold(PmhTable *t, uint64_t limit);
 
 extern void pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
 								uint64_t count, uint64_t low, uint64_t high);

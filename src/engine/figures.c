@@ -238,7 +238,7 @@ pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 	PmhFill		fill;
 	PmhResult	result = count(table, true, guess_list, &fill);
 
-	*file_bytes = pmh_blocks(table) << PMH_BLOCK_SHIFT;
+	*file_bytes = pmh_blocks_with_space(table) << PMH_BLOCK_SHIFT;
 	*entries = (uint64_t) (fill.plain + fill.list_entries);
 	return pmh_conclude(table, result);
 }

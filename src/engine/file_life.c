@@ -241,33 +241,22 @@ check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
 }
 
 /*
- * Read the header of the file at fd, and get its size.  The directory may
- * move while the length in blocks is changed: this one is from between two times
- * that the directory was at the same offset.  Three reads, since what one read takes
- * over comes in any order.  Only the recovery of this run makes the file shorter, and
- * no shorter than that; so its size is read last.
+ * Read the header of the file at fd, and get its size.  Others may be at work: what one
+ * read takes over comes in any order.  The file gets its size, then its length in blocks,
+ * then a directory that lies there, and none of these ever falls: so they are read in the
+ * other order.
  */
 static PmhResult
 read_header(int fd, char *head, PmhInode *inode, PmhError *error)
 {
 	PmhLive    *live = (PmhLive *) (void *) (head + PMH_LIVE_OFFSET);
-	uint64_t	dirword;
-	uint64_t	blocks;
-	PmhResult	result;
+	PmhResult	result = read_at(fd, 0, head, PMH_HEADER_SIZE, error);
 
-	do
-	{
-		result = read_at(fd, PMH_LIVE_OFFSET + offsetof(PmhLive, dirword), &dirword,
-						 sizeof(dirword), error);
-		if (result == PMH_OK)
-			result = read_at(fd, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), &blocks,
-							 sizeof(blocks), error);
-		if (result == PMH_OK)
-			result = read_at(fd, 0, head, PMH_HEADER_SIZE, error);
-		if (result != PMH_OK)
-			return result;
-	} while (live->dirword != dirword);
-	live->blocks = blocks;
+	if (result == PMH_OK)
+		result = read_at(fd, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), &live->blocks,
+						 sizeof(live->blocks), error);
+	if (result != PMH_OK)
+		return result;
 	if (!look_at_inode(fd, "", inode))
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was asking for the size of "
@@ -407,8 +396,7 @@ pmh_create(const char *path, const void *identity, const PmhEnv *env,
 
 /*
  * Are the live words within the file?  Whatever they name is checked later.  The file may
- * be growing or shrinking: its length in blocks is that of a moment when the directory was
- * where it is said to be, and its size is read after that.
+ * be growing: as for read_header.
  */
 static PmhResult
 check_live(PmhTable *t)
@@ -418,11 +406,8 @@ check_live(PmhTable *t)
 	PmhResult	result;
 
 	memset(&live, 0, sizeof(live));
-	do
-	{
-		live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
-		live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
-	} while (pm_load_acquire(&pmh_live(t)->dirword) != live.dirword);
+	live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
 	result = pm_size(&t->file, &size, &t->error);
 	if (result == PMH_OK)
 		result = check_live_words(&live, size, &t->error);
@@ -469,9 +454,8 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 }
 
 /*
- * Once it is recovered a file never becomes shorter in this run, so what is within a
- * bound from then on can be read.  But ours is at the end of the file as it was when we
- * mapped it, and the recovery, by us or by one that we waited for, may have cut it.
+ * Our bound is at the end of the file as it was when we mapped it: others may have been
+ * letting it grow, or have been killed then.  What counts is its length in blocks.
  */
 static void
 lower_bound(PmhTable *t)

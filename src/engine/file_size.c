@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * file_size.c
- *	  The length of a file: growth, cut, and what a caller is provided with that
+ *	  The space of a file: growth, holes, and what a caller is provided with that
  *	  may only be had without locks.
  *
  *-------------------------------------------------------------------------
@@ -30,36 +30,27 @@
 #define MAX_GROWTH			((uint64_t) 64 * 1024 * 1024)
 #define LARGE_PAGE			((uint64_t) 2 * 1024 * 1024)
 
-PmhResult
-pmh_check_live_words(PmhTable *t)
+/* How many blocks to get where nblocks are needed. */
+static uint64_t
+blocks_to_get(uint64_t blocks, uint64_t nblocks, bool reserve)
 {
-	const PmhLive *live = pmh_live(t);
+	uint64_t	bytes = (blocks << PMH_BLOCK_SHIFT) / 32;
 
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
-	if (pmh_live_whole(pm_load(&live->blocks)))
-		return PMH_OK;
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
-					"What the header says of blocks in use is damaged.");
+	if (bytes < FAST_GROWTH)
+		bytes = 4 * bytes < FAST_GROWTH ? 4 * bytes : FAST_GROWTH;
+	if (bytes > MAX_GROWTH)
+		bytes = MAX_GROWTH;
+	return reserve && bytes >> PMH_BLOCK_SHIFT > nblocks ? bytes >> PMH_BLOCK_SHIFT : nblocks;
 }
 
 /* Where the file should end to have nblocks more in a row, and some reserve. */
 static uint64_t
 growth_target(uint64_t blocks, uint64_t nblocks, bool reserve)
 {
-	uint64_t	bytes = (blocks << PMH_BLOCK_SHIFT) / 32;
-	uint64_t	step = nblocks;
 	uint64_t	map_block = PMH_HEADER_MAP_BLOCKS;
-	uint64_t	end;
-
-	if (bytes < FAST_GROWTH)
-		bytes = 4 * bytes < FAST_GROWTH ? 4 * bytes : FAST_GROWTH;
-	if (bytes > MAX_GROWTH)
-		bytes = MAX_GROWTH;
-	if (reserve && bytes >> PMH_BLOCK_SHIFT > step)
-		step = bytes >> PMH_BLOCK_SHIFT;
+	uint64_t	end = blocks + blocks_to_get(blocks, nblocks, reserve);
 
 	/* If a map block comes in between, let the extent fit after it. */
-	end = blocks + step;
 	if (blocks > map_block)
 		map_block = (blocks + PMH_ZONE_BLOCKS - 1) & ~(PMH_ZONE_BLOCKS - 1);
 	if (end > map_block && end < map_block + 1 + nblocks)
@@ -93,159 +84,255 @@ init_map(PmhTable *t, uint64_t from, uint64_t to)
 	return free_blocks;
 }
 
-/* Let the file grow by an extent of nblocks, unless it has other than 'seen' by now. */
-static PmhResult
-grow_file(PmhTable *t, uint64_t nblocks, uint64_t seen)
+static void
+add_to(uint64_t *counter, uint64_t by)
 {
-	uint64_t	blocks;
-	uint64_t	end;
+	pm_store64(counter, pm_load(counter) + by);
+}
+
+/* The file has become longer: [from, to) are blocks of it now. */
+static void
+take_over_end(PmhTable *t, uint64_t from, uint64_t to)
+{
 	uint64_t	free_blocks;
+
+	PMH_ASSERT(from == pmh_blocks(t) || pm_is_lost(&t->file));
+	pmh_space_lock(t);
+	free_blocks = init_map(t, from, to);
+	add_to(&pmh_run(t)->free_units, free_blocks * PMH_UNITS_PER_BLOCK);
+	pm_store64(&pmh_live(t)->blocks, pmh_seal_blocks(to));
+	pm_flush(&t->file, &pmh_live(t)->blocks, sizeof(uint64_t));
+	pm_fence(&t->file);
+	pmh_space_unlock(t);
+}
+
+/* ---- blocks whose space is given back, and taken again ---- */
+
+/*
+ * A block is marked as punched, durably, before its space goes back to the file system, and
+ * the mark goes when it has space again, durably, and before it is given out.  So what is
+ * stored to has space, also after a crash: a store to a hole takes some, and if there is none
+ * that is SIGBUS.  Readers that have come too late may read a hole.  The map says of such a
+ * block that it is in use, so that nobody looks for space there.
+ *
+ * All of it under the grow lock: who holds it may believe a mark.
+ */
+
+static bool
+is_punched(const PmhTable *t, uint64_t block)
+{
+	return pm_load(pmh_space_kind(t, block)) == PMH_KIND_PUNCHED;
+}
+
+/* Mark [from, to), of one zone, as punched or not, durably.  The space lock is held. */
+static void
+mark_punched(PmhTable *t, uint64_t from, uint64_t to, bool punched)
+{
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow) && pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(from < to && pmh_space_zone_end(from) == pmh_space_zone_end(to - 1));
+	for (uint64_t block = from; block < to; block++)
+	{
+		PMH_ASSERT(is_punched(t, block) != punched || pm_is_lost(&t->file));
+		pm_store8(pmh_space_kind(t, block), punched ? PMH_KIND_PUNCHED : 0);
+	}
+	pm_flush(&t->file, pmh_space_kind(t, from), to - from);
+	pm_fence(&t->file);
+}
+
+/*
+ * The first nblocks punched blocks in a row, and some reserve, if there are so many:
+ * [*from, *to).  False: there are none.
+ */
+static bool
+find_punched(const PmhTable *t, uint64_t nblocks, bool reserve, uint64_t *from, uint64_t *to)
+{
+	uint64_t	blocks = pmh_blocks(t);
+	uint64_t	wanted = blocks_to_get(blocks, nblocks, reserve);
+	uint64_t	found = 0;
+
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
+	if (pm_load(&pmh_run(t)->punched_blocks) == 0)
+		return false;
+	for (*to = 0; *to < blocks && found < wanted; (*to)++)
+	{
+		if (is_punched(t, *to))
+			found++;
+		else if (found >= nblocks)
+			break;
+		else
+			found = 0;
+	}
+	*from = *to - found;
+	return found >= nblocks;
+}
+
+/* Punched blocks have space again. */
+static void
+take_back_punched(PmhTable *t, uint64_t from, uint64_t to)
+{
+	PmhRun	   *run = pmh_run(t);
+
+	pmh_space_lock(t);
+	mark_punched(t, from, to, false);
+	PMH_STOP_POINT("unpunch_before_free");
+	for (uint64_t block = from; block < to; block++)
+		pm_store8(pmh_space_map(t, block), 0);
+	if (from < pm_load(&run->space_hint))
+		pm_store64(&run->space_hint, from);
+	add_to(&run->free_units, (to - from) * PMH_UNITS_PER_BLOCK);
+	add_to(&run->punched_blocks, from - to);
+	pmh_space_unlock(t);
+}
+
+/* Whatever a damaged map says. */
+static bool
+is_free(const PmhTable *t, uint64_t block)
+{
+	return (pm_load(pmh_space_map(t, block)) | pm_load(pmh_space_kind(t, block)) |
+			pmh_space_reserved(block)) == 0;
+}
+
+/*
+ * The first run of free blocks in [*from, stop), but for the first *spare free ones:
+ * [*from, *to).  The space lock is held.
+ */
+static bool
+find_free_run(const PmhTable *t, uint64_t stop, uint64_t *spare, uint64_t *from, uint64_t *to)
+{
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	for (uint64_t block = *from; block < stop; block++)
+	{
+		if (!is_free(t, block))
+			continue;
+		if (*spare > 0)
+		{
+			(*spare)--;
+			continue;
+		}
+		*from = block;
+		while (block < stop && is_free(t, block))
+			block++;
+		*to = block;
+		return true;
+	}
+	return false;
+}
+
+/* Punch a run of blocks within [*block, stop), a zone; *block is where to go on. */
+static PmhResult
+punch_run(PmhTable *t, uint64_t *block, uint64_t stop, uint64_t *spare)
+{
+	PmhRun	   *run = pmh_run(t);
+	uint64_t	from = *block;
+	uint64_t	to;
+	bool		found;
+	PmhResult	result = PMH_OK;
+
+	PMH_ASSERT(pmh_within(t, 0, stop << PMH_BLOCK_SHIFT));
+	pmh_space_lock(t);
+	found = find_free_run(t, stop, spare, &from, &to);
+	if (found)
+	{
+		for (uint64_t i = from; i < to; i++)
+			pm_store8(pmh_space_map(t, i), PMH_BLOCK_USED);
+		add_to(&run->free_units, (from - to) * PMH_UNITS_PER_BLOCK);
+		add_to(&run->punched_blocks, to - from);
+		mark_punched(t, from, to, true);
+	}
+	pmh_space_unlock(t);
+	if (found)
+	{
+		PMH_STOP_POINT("punch_before_hole");
+		result = pm_punch(&t->file, from << PMH_BLOCK_SHIFT, to << PMH_BLOCK_SHIFT, &t->error);
+	}
+	*block = found ? to : stop;
+	/* What cannot be given back has the mark all the same. */
+	return result == PMH_ERR_NO_FILE || result == PMH_ERR_LOST ? result : PMH_OK;
+}
+
+PmhResult
+pmh_space_punch(PmhTable *t, uint64_t *block, uint64_t *spare)
+{
 	PmhResult	result;
 
+	PMH_STOP_POINT("punch_before_lock");
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
-	result = pmh_check_live_words(t);
-	blocks = pmh_blocks(t);
-	/* Its page was lost in between. */
-	if (result == PMH_OK && blocks == 0)
-		result = pmh_fill_lost(&t->error, &t->file);
-	if (result != PMH_OK || blocks != seen)
-	{
-		pmh_unlock(&t->file_lock->grow);
-		return result != PMH_OK ? result :
-			pm_raise_bound(&t->file, blocks << PMH_BLOCK_SHIFT, &t->error);
-	}
-
-	end = growth_target(blocks, nblocks, true);
-	if (end < blocks + nblocks)
-	{
-		pmh_unlock(&t->file_lock->grow);
-		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
-						"The file has %llu MiB; it may have %llu, and more space is "
-						"needed than is free in it.",
-						(unsigned long long) (blocks << PMH_BLOCK_SHIFT) >> 20,
-						(unsigned long long) (PMH_MAX_BLOCKS << PMH_BLOCK_SHIFT) >> 20);
-	}
-	result = pm_extend(&t->file, blocks << PMH_BLOCK_SHIFT,
-					   end << PMH_BLOCK_SHIFT, &t->error);
-	if (result == PMH_ERR_NO_SPACE)
-	{
-		uint64_t	reserve = end;
-		PmhError	ignored;
-
-		/* Not enough for a reserve: try with what we must have. */
-		end = growth_target(blocks, nblocks, false);
-		result = pm_extend(&t->file, blocks << PMH_BLOCK_SHIFT,
-						   end << PMH_BLOCK_SHIFT, &t->error);
-		/* ext4 has kept all there was, in vain: others may need it. */
-		(void) pm_punch(&t->file, (result == PMH_OK ? end : blocks) << PMH_BLOCK_SHIFT,
-						reserve << PMH_BLOCK_SHIFT, &ignored);
-	}
-	if (result == PMH_OK)
-		result = pm_raise_bound(&t->file, end << PMH_BLOCK_SHIFT, &t->error);
+	result = pmh_map_all(t);
 	if (result == PMH_OK)
 	{
-		PMH_STOP_POINT("grow_before_blocks");
-		pmh_space_lock(t);
-		free_blocks = init_map(t, blocks, end);
-		pm_store64(&pmh_run(t)->free_units,
-				   pm_load(&pmh_run(t)->free_units) + free_blocks * PMH_UNITS_PER_BLOCK);
-		pm_store64(&pmh_live(t)->blocks, pmh_seal_blocks(end));
-		pm_flush(&t->file, &pmh_live(t)->blocks, sizeof(uint64_t));
-		pm_fence(&t->file);
-		pmh_space_unlock(t);
+		uint64_t	blocks = pmh_blocks(t);
+		uint64_t	stop = pmh_space_zone_end(*block);
+
+		result = *block >= blocks ? PMH_DONE :
+			punch_run(t, block, stop < blocks ? stop : blocks, spare);
 	}
 	pmh_unlock(&t->file_lock->grow);
 	return result;
 }
 
-void
-pmh_space_set_limit(PmhTable *t, uint64_t limit)
+/* Get the file space for nblocks in a row: where some was given back, or at its end. */
+static PmhResult
+get_space(PmhTable *t, uint64_t nblocks)
 {
-	pmh_space_lock(t);
-	pm_store64(&pmh_run(t)->shrink_limit, limit);
-	pmh_space_unlock(t);
-}
-
-/* Past the last block below 'blocks' that is not free; the space lock is held. */
-static uint64_t
-end_of_use(const PmhTable *t, uint64_t blocks)
-{
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
-	while (blocks > 1 && (pmh_space_is_map_block(blocks - 1) ||
-						  *pmh_space_map(t, blocks - 1) == 0))
-		blocks--;
-	return blocks;
-}
-
-/* Forget the free units of [from, to), which is no part of the file any more. */
-static void
-forget_units(PmhTable *t, uint64_t from, uint64_t to)
-{
-	PmhRun	   *run = pmh_run(t);
-	uint64_t	units = 0;
-
-	PMH_ASSERT(from < to && pmh_is_locked(&t->file_lock->space));
-	for (uint64_t block = from; block < to; block++)
-	{
-		if (!pmh_space_is_map_block(block))
-			units += PMH_UNITS_PER_BLOCK;
-	}
-	pm_store64(&run->free_units, pm_load(&run->free_units) - units);
-	if (pm_load(&run->space_hint) > from)
-		pm_store64(&run->space_hint, from);
-	if (pm_load(&run->unit_hint) > from)
-		pm_store64(&run->unit_hint, from);
-}
-
-PmhResult
-pmh_space_cut(PmhTable *t, uint64_t keep)
-{
-	PmhLive    *live = pmh_live(t);
-	uint64_t	blocks;
-	uint64_t	end;
+	uint64_t	blocks = pmh_blocks(t);
 	PmhResult	result;
 
-	PMH_STOP_POINT("cut_before_map");
-	result = pmh_map_all(t);
-	if (result != PMH_OK)
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow) && nblocks > 0);
+	for (bool reserve = true;; reserve = false)
 	{
-		pmh_space_set_limit(t, 0);
-		return result;
+		uint64_t	from;
+		uint64_t	to;
+		PmhError	ignored;
+		bool		punched = find_punched(t, nblocks, reserve, &from, &to);
+
+		if (!punched)
+		{
+			from = blocks;
+			to = growth_target(blocks, nblocks, reserve);
+		}
+		if (to < from + nblocks)
+			return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0,
+							"The file has %llu MiB; it may have %llu, and more space is "
+							"needed than is free in it.",
+							(unsigned long long) (blocks << PMH_BLOCK_SHIFT) >> 20,
+							(unsigned long long) (PMH_MAX_BLOCKS << PMH_BLOCK_SHIFT) >> 20);
+		result = pm_extend(&t->file, from << PMH_BLOCK_SHIFT, to << PMH_BLOCK_SHIFT,
+						   &t->error);
+		if (result == PMH_OK)
+			result = pm_raise_bound(&t->file, to << PMH_BLOCK_SHIFT, &t->error);
+		if (result == PMH_OK)
+		{
+			PMH_STOP_POINT("grow_before_blocks");
+			if (punched)
+				take_back_punched(t, from, to);
+			else
+				take_over_end(t, from, to);
+			return PMH_OK;
+		}
+		if (result != PMH_ERR_NO_SPACE)
+			return result;
+		/* ext4 has kept all there was, in vain: others may need it. */
+		(void) pm_punch(&t->file, from << PMH_BLOCK_SHIFT, to << PMH_BLOCK_SHIFT, &ignored);
+		if (!reserve)
+			return result;
+		/* Not enough for a reserve: try with what we must have. */
 	}
-	PMH_STOP_POINT("cut_before_lock");
-	pmh_lock(&t->file_lock->grow);
-	blocks = pmh_blocks(t);
-	result = pmh_check_live_words(t);
-	if (result == PMH_OK)
-		result = pmh_check_span(t, 0, blocks << PMH_BLOCK_SHIFT);
-	if (result != PMH_OK)
-	{
-		/* If none is damaged, another process needed more: so nothing is too much. */
-		pmh_unlock(&t->file_lock->grow);
-		pmh_space_set_limit(t, 0);
-		return result == PMH_NEED ? PMH_OK : result;
-	}
-	pmh_space_lock(t);
-	end = end_of_use(t, blocks);
-	if (end < keep)
-		end = keep;
-	if (end < blocks)
-	{
-		forget_units(t, end, blocks);
-		pm_store64(&live->blocks, pmh_seal_blocks(end));
-		pm_flush(&t->file, &live->blocks, sizeof(uint64_t));
-		pm_fence(&t->file);
-	}
-	pm_store64(&pmh_run(t)->shrink_limit, 0);
-	pmh_space_unlock(t);
-	PMH_STOP_POINT("cut_before_punch");
-	if (end < blocks)
-		result = pm_punch(&t->file, end << PMH_BLOCK_SHIFT,
-						  blocks << PMH_BLOCK_SHIFT, &t->error);
+}
+
+/* The same, unless others have changed what it has since 'seen'. */
+static PmhResult
+add_space(PmhTable *t, uint64_t nblocks, uint64_t seen)
+{
+	PmhResult	result;
+
+	if (!pmh_lock_or_cancel(&t->file_lock->grow))
+		return pmh_fail_cancelled(t);
+	result = pmh_map_all(t);	/* is the length a sound one? */
+	if (result == PMH_OK && pmh_blocks_with_space(t) == seen)
+		result = get_space(t, nblocks);
 	pmh_unlock(&t->file_lock->grow);
-	/* The cut is done.  What cannot be given back stays until the next recovery. */
-	return result == PMH_ERR_NO_FILE || result == PMH_ERR_LOST ? result : PMH_OK;
+	return result;
 }
 
 PmhResult
@@ -253,6 +340,7 @@ pmh_map_all(PmhTable *t)
 {
 	uint64_t	end;
 
+	PMH_ASSERT(!t->space_held);
 	PMH_STOP_POINT("map_all_before_length");
 	end = pmh_file_end(t);
 	if (end == 0)
@@ -271,17 +359,13 @@ pmh_provide(PmhTable *t)
 	if (pm_is_lost(&t->file))
 		return pmh_fail_lost(t);
 	memset(&t->need, 0, sizeof(t->need));
-	/*
-	 * That may come to nothing, if the file has been cut since.  The caller
-	 * looks again, and says so itself if what it finds is damage.
-	 */
 	PMH_STOP_POINT("provide_before_map");
 	if (need.map)
 		result = pmh_map_all(t);
 	if (result == PMH_OK && need.workspace)
 		result = pmh_workspace_take(t);
 	if (result == PMH_OK && need.blocks != 0)
-		result = grow_file(t, need.blocks, need.seen);
+		result = add_space(t, need.blocks, need.seen);
 	if (result == PMH_OK && need.doubling)
 		result = pmh_directory_double(t, need.doubling_depth);
 	return result;

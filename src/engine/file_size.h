@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * file_size.h
- *	  The length of the file and of its mapping (file_size.c).
+ *	  The space of the file, its length and that of its mapping (file_size.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -12,34 +12,25 @@
 #include "table.h"
 
 /*
- * For one that is going to store another length of the file, and holds the grow lock: is
- * the one that is there whole?  PMH_OK, PMH_ERR_CORRUPT.
- */
-extern PmhResult pmh_check_live_words(PmhTable *t);
-
-/*
  * Do what t->need says.  No lock may be held.  PMH_OK tells no more than that
- * another look is due: what was to be mapped may be gone.
+ * another look is due: others may have taken it.
  */
 extern PmhResult pmh_provide(PmhTable *t);
 
-/* See to it that all of the file, as it is now, can be touched.  No lock may be held. */
+/*
+ * See to it that all of the file, as it is now, can be touched; PMH_ERR_CORRUPT if its length
+ * is a damaged one.  No lock may be held but the grow lock.
+ */
 extern PmhResult pmh_map_all(PmhTable *t);
 
 /*
- * End the file past its last block in use, though not before 'keep' blocks,
- * durably, and give what is past it back to the file system, if that can be done;
- * clears run.shrink_limit.  No lock may be held.
+ * Give the space of free blocks back to the file system, if that can be done: of the first
+ * run of some from *block on, but for the first *spare ones; *block is where to go on.
+ * PMH_OK; PMH_DONE: there are no more blocks.  No lock may be held.
  */
-extern PmhResult pmh_space_cut(PmhTable *t, uint64_t keep);
+extern PmhResult pmh_space_punch(PmhTable *t, uint64_t *block, uint64_t *spare);
 
-/*
- * From now on no space past 'limit' blocks is given out (0: no limit).  A process that
- * finds no other space lifts the limit.
- */
-extern void pmh_space_set_limit(PmhTable *t, uint64_t limit);
-
-/* An extent of blocks, for which the file grows if it has to.  No lock may be held. */
+/* An extent of blocks, for which the file gets space if it has to.  No lock may be held. */
 extern PmhResult pmh_provide_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset);
 
 #endif							/* PMH_FILE_SIZE_H */

@@ -117,9 +117,8 @@ pmh_prefetch_element(const PmhTable *t, uint64_t hash)
 /*
  * Is it what the directory says?  To be called after a load of the version.
  *
- * The directory is looked at before the element, and again after it.  What was seen
- * last may have been seen weeks ago, and the number of generations comes round; within
- * this function it does not.
+ * The directory word is looked at after the element: it has never come a second time, so
+ * the directory was the right one when the element was loaded.
  */
 static inline bool
 pmh_home_current(const PmhHome *h)
@@ -127,8 +126,7 @@ pmh_home_current(const PmhHome *h)
 	const PmhLive *live = (const PmhLive *) (const void *) (h->base + PMH_LIVE_OFFSET);
 
 	pmh_read_fence();
-	return pm_load_acquire(&live->dirword) == h->dirword &&
-		pm_load_acquire(h->at) == h->elem &&
+	return pm_load_acquire(h->at) == h->elem &&
 		pm_load_acquire(&live->dirword) == h->dirword;
 }
 

@@ -30,7 +30,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 			   "pmhash runs on 64-bit machines only");
 
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
-#define PMH_FORMAT_VERSION	7
+#define PMH_FORMAT_VERSION	8
 
 #define PMH_LINE			64	/* cache line: the unit of flushing */
 #define PMH_BUCKET_SIZE		256
@@ -318,18 +318,20 @@ _Static_assert(PMH_ELEM_STRATEGY_SHIFT + PMH_ELEM_STRATEGY_BITS ==
 			   "the parity is not the last two bits of an element");
 
 /*
- * ---- directory word: the commit point of a doubling or folding ----
+ * ---- directory word: the commit point of a doubling ----
  *
  * bits 0-41	offset of the current directory / 64
  * bits 42-46	global depth
- * bits 47-63	generation, counts up with each doubling and folding
+ * bits 47-63	0
+ *
+ * A directory only becomes larger, so no word comes a second time in a file's life.
  */
 #define PMH_DIRWORD_DEPTH_SHIFT	42
-#define PMH_DIRWORD_GEN_SHIFT	47
+#define PMH_DIRWORD_BITS		47
 
 _Static_assert(PMH_MAX_FILE_SHIFT - 6 <= PMH_DIRWORD_DEPTH_SHIFT,
 			   "dirword cannot name every line");
-_Static_assert(PMH_MAX_DEPTH < 1 << (PMH_DIRWORD_GEN_SHIFT - PMH_DIRWORD_DEPTH_SHIFT),
+_Static_assert(PMH_MAX_DEPTH < 1 << (PMH_DIRWORD_BITS - PMH_DIRWORD_DEPTH_SHIFT),
 			   "dirword cannot tell every depth");
 
 /*
@@ -380,7 +382,7 @@ typedef struct PmhLive
 	uint64_t	dirword;		/* line of its own: every look-up reads it */
 	uint64_t	pad0[7];
 	PmhDirLog	dirlog;
-	uint64_t	blocks;			/* file length in blocks, all fallocated (live.h) */
+	uint64_t	blocks;			/* file length in blocks (live.h); never less than before */
 	uint64_t	pad1[7];
 } PmhLive;						/* 192 bytes */
 
@@ -400,8 +402,7 @@ typedef struct PmhRun
 	uint64_t	free_units;		/* units free in the map */
 	uint64_t	shut;			/* stamp of a clean shutdown, durable while no
 								 * run has opened the file after it; else 0 */
-	uint64_t	shrink_limit;	/* a shrink empties the blocks from here on;
-								 * 0: none is at work */
+	uint64_t	punched_blocks; /* how many there are: see the space map */
 	uint64_t	births;			/* of value buffers with a header; tells a buffer
 								 * from a later one at the same offset */
 	uint64_t	pad0;
@@ -438,11 +439,13 @@ typedef struct PmhRun
  * ---- space map ----
  *
  * Two bytes per block.  The first one is volatile, made anew by recovery: a bit per unit
- * (set: in use).  The second one is the kind of the block: 0, or that it is a value block,
- * in its upper three bits, which are durable before a buffer in there is in any list, and as
- * long as there is one; no flipped bit makes one of them the other.  In its lower five
- * bits is, volatile, the largest class that may have room in there (0: none has), or that
- * the block is of an earlier life.
+ * (set: in use, or not to be had).  The upper three bits of the second one are the kind of
+ * the block: 0, a value block, or one that was punched; no flipped bit makes one of them
+ * another.  That it is a value block is durable before a buffer in there is in any list, and
+ * as long as there is one; that it was punched, before its space goes back to the file
+ * system, and until it has space again.  In the lower five bits is, volatile, of a value
+ * block: the largest class that may have room in there (0: none has), or that it is of an
+ * earlier life.
  *
  * Those of the first PMH_HEADER_MAP_BLOCKS blocks stand in the header, kinds after bits;
  * those of the others among blocks [z * Z, (z + 1) * Z), Z = PMH_ZONE_BLOCKS, fill
@@ -454,6 +457,7 @@ typedef struct PmhRun
 
 #define PMH_KIND_MASK			0xe0
 #define PMH_KIND_VALUES			0xa0
+#define PMH_KIND_PUNCHED		0x60
 #define PMH_ROOM_MASK			0x1f
 #define PMH_ROOM_SEEN			30	/* of an earlier life, with bits for a walk ... */
 #define PMH_ROOM_OLD			31	/* ... and without */
@@ -522,7 +526,7 @@ PMH_AT(PmhRun, space_hint, 8);
 PMH_AT(PmhRun, unit_hint, 16);
 PMH_AT(PmhRun, free_units, 24);
 PMH_AT(PmhRun, shut, 32);
-PMH_AT(PmhRun, shrink_limit, 40);
+PMH_AT(PmhRun, punched_blocks, 40);
 PMH_AT(PmhRun, births, 48);
 PMH_AT(PmhRun, pad0, 56);
 PMH_AT(PmhRun, value_blocks, 64);

@@ -380,13 +380,18 @@ pm_rest(PmFile *f)
 	(void) madvise(f->base, f->addresses, MADV_DONTNEED);
 }
 
+/* Where the page of an offset begins. */
+static size_t
+page_start(size_t offset)
+{
+	return pmh_whole_pages(offset + 1) - pmh_whole_pages(1);
+}
+
 /* Where the page of an address in the mapping begins. */
 static char *
 page_of(const PmFile *f, const void *address)
 {
-	size_t		offset = (size_t) ((const char *) address - f->base);
-
-	return f->base + pmh_whole_pages(offset + 1) - pmh_whole_pages(1);
+	return f->base + page_start((size_t) ((const char *) address - f->base));
 }
 
 void
@@ -412,7 +417,7 @@ pm_is_resident(const PmFile *f, const void *address)
 
 /*
  * A page that anything in use is in lies within the file as a whole and has all its
- * space: lengths, and where holes and allocations end, are rounded up to pages here.
+ * space: only whole pages are allocated, and only such are punched.
  * Where a page is larger than a block of the file system it would else come to harm:
  *	- The kernel sees to the first store to a page, for as much of it as the file has.
  *	  Later stores are no faults.  If the file has become longer within that page since
@@ -438,7 +443,7 @@ end_with_page(int fd, uint64_t before, PmhError *error)
 
 	if (result != PMH_OK || pmh_whole_pages(st.stx_size) == st.stx_size)
 		return result;
-	whole = pmh_whole_pages(st.stx_size) - pmh_whole_pages(1);
+	whole = page_start(st.stx_size);
 	if (whole >= before && ftruncate(fd, (off_t) whole) != 0)
 		return pm_error(error, errno, "cutting the file");
 	return PMH_OK;
@@ -461,7 +466,7 @@ extend(PmFile *f, int fd, const struct statx *st, size_t from, size_t to,
 	if (pm_is_lost(f))
 		return pmh_fill_lost(error, f);
 
-	err = pm_allocate(fd, from, pmh_whole_pages(to));
+	err = pm_allocate(fd, page_start(from), pmh_whole_pages(to));
 	if (err != 0)
 	{
 		result = end_with_page(fd, st->stx_size, error);
@@ -540,8 +545,9 @@ pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
 	int			err = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(from <= to);
 	from = pmh_whole_pages(from);
-	to = pmh_whole_pages(to);
+	to = page_start(to);
 	if (from >= to)
 		return PMH_OK;
 	result = open_again(f, &fd, &st, error);
@@ -551,22 +557,6 @@ pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
 		err = change_range(fd, FALLOC_FL_PUNCH_HOLE, from, to);
 	if (err != 0 && err != EOPNOTSUPP && err != ENOSYS)
 		result = pm_error(error, err, "giving space back to the file system");
-	close_again(f, fd);
-	return result;
-}
-
-PmhResult
-pm_truncate(PmFile *f, size_t size, PmhError *error)
-{
-	struct statx st;
-	int			fd;
-	PmhResult	result = open_again(f, &fd, &st, error);
-
-	if (result != PMH_OK)
-		return result;
-	size = pmh_whole_pages(size);
-	if (st.stx_size > size && ftruncate(fd, (off_t) size) != 0)
-		result = pm_error(error, errno, "cutting the file");
 	close_again(f, fd);
 	return result;
 }

@@ -113,9 +113,10 @@ extern void pm_read_ahead(const PmFile *f, const void *address, size_t size);
 extern bool pm_is_resident(const PmFile *f, const void *address);
 
 /*
- * posix_fallocate [from, to), and the rest of the last page; never leaves a hole:
- * PMH_ERR_LOST if the file is shorter than 'from' tells.  On failure the file has become
- * longer by whole pages, or not at all.
+ * posix_fallocate [from, to), all pages that it is in: at the end of the file, which
+ * becomes longer, or where it has been punched.  Never leaves a hole: PMH_ERR_LOST if the
+ * file is shorter than 'from' tells.  On failure the file has become longer by whole pages,
+ * or not at all.  What it does is durable if the file is persistent memory.
  */
 extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
 
@@ -127,20 +128,13 @@ extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
 extern PmhResult pm_complete(PmFile *f, size_t size, PmhError *error);
 
 /*
- * Give the space of [from, to) back to the file system, from the first whole page on
- * (there may be none) and to the end of the last one; the file keeps its
- * length, and what is mapped there reads as zeroes from then on.  (Cutting the
- * file off would be SIGBUS for readers that are still there.)  PMH_OK also
- * where the file system cannot do it, and where a load from a hole would take
- * space again, and be SIGBUS if there is none (tmpfs): then all stays as it is.
+ * Give the space of the whole pages (there may be none) of [from, to) back to the file
+ * system; the file keeps its length, and what is mapped there reads as zeroes from then on.
+ * Before it is stored to again it has to be extended there.  PMH_OK also where the file
+ * system cannot do it, and where a load from a hole would take space again, and be SIGBUS
+ * if there is none (tmpfs): then all stays as it is.
  */
 extern PmhResult pm_punch(PmFile *f, size_t from, size_t to, PmhError *error);
-
-/*
- * Cut the file past the page that its first 'size' bytes end in.  No process, this one
- * included, may touch what its mapping has past 'size'.
- */
-extern PmhResult pm_truncate(PmFile *f, size_t size, PmhError *error);
 
 /*
  * The file has 'size' bytes (at least): let the bound be there, if it is not further up

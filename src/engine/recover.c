@@ -246,11 +246,11 @@ mark_segments(PmhTable *t)
 }
 
 /*
- * Mark the value blocks.  They are of an earlier life: all that is in them counts as used
- * until a walk has found out what is.
+ * Mark blocks by their kinds.  Value blocks are of an earlier life: all that is in them
+ * counts as used until a walk has found out what is.
  */
 static PmhResult
-mark_value_blocks(PmhTable *t)
+mark_kinds(PmhTable *t)
 {
 	PmhRun	   *run = pmh_run(t);
 	uint64_t	blocks = pmh_blocks(t);
@@ -262,17 +262,25 @@ mark_value_blocks(PmhTable *t)
 
 		if (*kind == 0)
 			continue;
-		if ((*kind & PMH_KIND_MASK) == 0)
-			pm_store8(kind, 0);
-		else if ((*kind & PMH_KIND_MASK) != PMH_KIND_VALUES)
-			return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
-							"The kind of block %llu is damaged in the space map.",
-							(unsigned long long) block);
-		else
+		switch (*kind & PMH_KIND_MASK)
 		{
-			result = mark_units(t, block * PMH_UNITS_PER_BLOCK, PMH_UNITS_PER_BLOCK);
-			pm_store8(kind, PMH_KIND_VALUES | PMH_ROOM_OLD);
-			run->value_blocks++;
+			case 0:
+				pm_store8(kind, 0);
+				break;
+			case PMH_KIND_VALUES:
+				result = mark_units(t, block * PMH_UNITS_PER_BLOCK, PMH_UNITS_PER_BLOCK);
+				pm_store8(kind, PMH_KIND_VALUES | PMH_ROOM_OLD);
+				run->value_blocks++;
+				break;
+			case PMH_KIND_PUNCHED:
+				result = mark_units(t, block * PMH_UNITS_PER_BLOCK, PMH_UNITS_PER_BLOCK);
+				pm_store8(kind, PMH_KIND_PUNCHED);
+				run->punched_blocks++;
+				break;
+			default:
+				return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
+								"The kind of block %llu is damaged in the space map.",
+								(unsigned long long) block);
 		}
 	}
 	run->old_blocks = run->value_blocks;
@@ -298,7 +306,7 @@ rebuild_run(PmhTable *t)
 	if (result == PMH_OK)
 		result = mark_segments(t);
 	if (result == PMH_OK)
-		result = mark_value_blocks(t);
+		result = mark_kinds(t);
 	return result;
 }
 
@@ -320,11 +328,6 @@ pmh_recover(PmhTable *t)
 	redo_log(t);
 	stride_directory(t);
 	result = rebuild_run(t);
-	if (result == PMH_OK && t->file.bound > size)
-	{
-		/* What a shrink has left past the end; if it stays, no harm. */
-		(void) pm_truncate(&t->file, size, &t->error);
-	}
 	if (result == PMH_OK)
 		pm_store64(&pmh_run(t)->instance, t->instance);
 	return result;

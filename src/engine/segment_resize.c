@@ -411,32 +411,3 @@ pmh_segment_reduce(PmhTable *t, const PmhPlace *place, uint32_t percent)
 	return make_smaller(t, place, NULL, percent,
 						pmh_elem_size(place->elem) - PMH_REDUCE_UNITS + 1);
 }
-
-PmhResult
-pmh_segment_move(PmhTable *t, const PmhPlace *place)
-{
-	uint64_t	elem;
-	PmhPlace	to;
-	PmhResult	result = allocate(t, pmh_elem_size(place->elem),
-								  pmh_elem_depth(place->elem),
-								  pmh_elem_strategy(place->elem), &elem);
-
-	if (result != PMH_OK)
-		return result;
-	to.elem = elem;
-	(void) pmh_place_decode(t, &to);
-	PMH_ASSERT(to.first != place->first && to.hashing == place->hashing);
-	if (to.main != 0)
-		pm_copy(&t->file, pmh_at(t, to.main), pmh_at(t, place->main), PMH_BLOCK_SIZE);
-	if (to.ext != 0)
-		pm_copy(&t->file, pmh_at(t, to.ext), pmh_at(t, place->ext),
-				pmh_elem_units(elem) * PMH_UNIT_SIZE);
-	pm_fence(&t->file);
-	PMH_STOP_POINT("move_before_publish");
-	result = pmh_directory_publish(t, place, elem, elem);
-	if (result == PMH_OK)
-		pmh_segment_retire(t, place);
-	else
-		pmh_segment_free(t, elem);
-	return result;
-}

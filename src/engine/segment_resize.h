@@ -23,8 +23,8 @@
 #define PMH_REDUCE_UNITS	2
 
 /*
- * Replace two locked buddies by one segment, a locked segment by one with a
- * smaller extension, or by a copy of it elsewhere.  Entries take no more than
+ * Replace two locked buddies by one segment, or a locked segment by one with a
+ * smaller extension.  Entries take no more than
  * 'percent' of the slots of what is made.  PMH_OK: done, the places are void;
  * PMH_NOT_FOUND: it does not fit, or does not pay; PMH_NEED (nothing done).
  */
@@ -32,7 +32,6 @@ extern PmhResult pmh_segment_merge(PmhTable *t, const PmhPlace *left,
 								   const PmhPlace *right, uint32_t percent);
 extern PmhResult pmh_segment_reduce(PmhTable *t, const PmhPlace *place,
 									uint32_t percent);
-extern PmhResult pmh_segment_move(PmhTable *t, const PmhPlace *place);
 
 /* Free the space that an element names: nothing refers to it. */
 extern void pmh_segment_free(PmhTable *t, uint64_t elem);

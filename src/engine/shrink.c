@@ -9,10 +9,9 @@
  *	merging		buddies that fit in one segment become one; extensions that are
  *				too large are replaced
  *	listing		lists that have lost much are rewritten, and all are added up
- *	emptying	buffers of sparse value blocks go to others; then what lies past a
- *				limit goes to free space before it
+ *	emptying	buffers go to the first value blocks, if lists need only some
  *
- * What follows the last block in use then is punched out, and cut off by the next recovery.
+ * and a pass in the order of the file: what is free is punched (file_size.c).
  * Merging of buddies is the inverse of the split of extendible hashing (Fagin et al., 1979);
  * that all is published as splits are is ours.
  *
@@ -55,7 +54,7 @@
 
 /* Value blocks are emptied if lists take less than this part of them. */
 #define LOW_VALUE_FILL		0.4
-#define SPARSE_VALUE_FILL	0.75
+#define SPARSE_VALUE_FILL	0.85
 #define FEW_SPARSE_BLOCKS	4
 
 /* Blocks that are left free, besides a share of the file. */
@@ -71,9 +70,6 @@
 
 /* What a step along segments costs: two are read, and may be written. */
 #define SEGMENT_STEP_BYTES	(2 * PMH_BLOCK_SIZE)
-
-/* Walks that empty something, at most. */
-#define MAX_ROUNDS			3
 
 /* ---- positions ---- */
 
@@ -192,30 +188,17 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 
 /* ---- what is to be done ---- */
 
-static uint64_t
-blocks_in_use(PmhTable *t)
+/* Punch what is free, but for the first blocks: they are for what comes next. */
+static void
+start_punching(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	uint64_t	blocks;
 	uint64_t	free_units;
 
 	pmh_space_figures(t, &blocks, &free_units);
-	return blocks - free_units / PMH_UNITS_PER_BLOCK;
-}
-
-/* Begin a walk that empties the blocks from p->limit on, or if that is 0, sparse ones. */
-static PmhResult
-begin_emptying(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	p->rounds++;
-	p->list_bytes = 0;
-	start_walk(p, PMH_SHRINK_EMPTYING);
-	pmh_space_set_limit(t, p->limit);
-	if (p->limit == 0)
-	{
-		pmh_value_search_anew(t);
-		return PMH_OK;
-	}
-	return pmh_directory_fold(t, p->limit);
+	p->spare = (blocks - free_units / PMH_UNITS_PER_BLOCK) / 32 + SPARE_BLOCKS;
+	p->block = 0;
+	p->phase = PMH_SHRINK_PUNCHING;
 }
 
 /* Are value blocks that lists could do without worth a walk? */
@@ -227,34 +210,6 @@ blocks_are_sparse(const PmhTable *t, const struct PmhShrinkPrivate *p)
 
 	return needed < (double) all * SPARSE_VALUE_FILL &&
 		needed + FEW_SPARSE_BLOCKS < (double) all;
-}
-
-/*
- * After a walk along the lists: begin with another one, if that pays, or cut
- * the file and be done.
- */
-static PmhResult
-next_round(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	uint64_t	used;
-	uint64_t	limit;
-
-	if (!p->compacted && !p->no_space)
-	{
-		p->compacted = true;
-		if (blocks_are_sparse(t, p))
-			return begin_emptying(t, p);
-	}
-	used = blocks_in_use(t);
-	limit = used + used / 32 + SPARE_BLOCKS;
-	if (p->rounds < MAX_ROUNDS && !p->no_space &&
-		limit + limit / 32 + SPARE_BLOCKS < pmh_blocks(t))
-	{
-		p->limit = limit;
-		return begin_emptying(t, p);
-	}
-	start_walk(p, PMH_SHRINK_FINISHED);
-	return pmh_space_cut(t, limit);
 }
 
 /* A walk is through: what is next? */
@@ -273,26 +228,28 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 				start_walk(p, PMH_SHRINK_MERGING);
 				return PMH_OK;
 			}
-			result = pmh_directory_fold(t, UINT64_MAX);
-			if (result != PMH_OK)
-				return result;
 			start_walk(p, PMH_SHRINK_LISTING);
 			p->list_bytes = 0;
 			p->at.through = pm_load(&pmh_run(t)->value_blocks) == 0;
 			return pmh_value_walk_begin(t, &p->values);
-		case PMH_SHRINK_EMPTYING:
-			if (p->limit != 0)
-				result = pmh_space_cut(t, p->limit);
-			break;
 		case PMH_SHRINK_LISTING:
 			result = pmh_value_walk_finish(t, &p->values);
+			if (result != PMH_OK)
+				return result;
+			if (!p->no_space && blocks_are_sparse(t, p))
+			{
+				start_walk(p, PMH_SHRINK_EMPTYING);
+				p->limit = pmh_value_limit(t, p->list_bytes);
+				pmh_value_search_anew(t);
+				return PMH_OK;
+			}
 			break;
-		case PMH_SHRINK_FINISHED:
+		case PMH_SHRINK_EMPTYING:
+		case PMH_SHRINK_PUNCHING:
 			break;
 	}
-	if (result == PMH_OK)
-		result = next_round(t, p);
-	return result;
+	start_punching(t, p);
+	return PMH_OK;
 }
 
 /* ---- the public face ---- */
@@ -338,7 +295,7 @@ look_whether_it_pays(PmhTable *t, uint32_t percent, bool *pays)
 static uint64_t
 file_bytes(const PmhTable *t)
 {
-	return pmh_blocks(t) << PMH_BLOCK_SHIFT;
+	return pmh_blocks_with_space(t) << PMH_BLOCK_SHIFT;
 }
 
 PmhResult
@@ -365,7 +322,7 @@ pmh_shrink_begin(PmhTable *table, int fill_percent, PmhShrink *shrink)
 	}
 	if (p == NULL || p->copy == NULL || p->keys == NULL)
 	{
-		pmh_shrink_end(NULL, shrink);
+		pmh_shrink_end(shrink);
 		return pmh_fail(table, PMH_ERR_NO_MEMORY, 0, 0,
 						"There is no memory for shrinking the file.");
 	}
@@ -378,9 +335,10 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 	struct PmhShrinkPrivate *p = shrink->priv;
 	PmhResult	result;
 
-	if (p->phase == PMH_SHRINK_FINISHED)
-		return PMH_DONE;
-	if (p->key < p->nkeys)
+	PMH_ASSERT(p != NULL);
+	if (p->phase == PMH_SHRINK_PUNCHING)
+		result = pmh_space_punch(table, &p->block, &p->spare);
+	else if (p->key < p->nkeys)
 		result = pmh_shrink_list_step(table, p);
 	else
 	{
@@ -396,14 +354,12 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 }
 
 void
-pmh_shrink_end(PmhTable *table, PmhShrink *shrink)
+pmh_shrink_end(PmhShrink *shrink)
 {
 	struct PmhShrinkPrivate *p = shrink->priv;
 
 	if (p == NULL)
 		return;
-	if (table != NULL && p->phase == PMH_SHRINK_EMPTYING)
-		pmh_space_set_limit(table, 0);
 	free(p->copy);
 	free(p->keys);
 	free(p);

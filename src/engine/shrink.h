@@ -20,21 +20,20 @@ typedef enum PmhShrinkPhase
 	PMH_SHRINK_MERGING,
 	PMH_SHRINK_LISTING,
 	PMH_SHRINK_EMPTYING,
-	PMH_SHRINK_FINISHED
+	PMH_SHRINK_PUNCHING
 } PmhShrinkPhase;
 
 struct PmhShrinkPrivate
 {
 	PmhShrinkPhase		phase;
 	uint32_t	percent;		/* how full segments may become */
-	unsigned	rounds;			/* of emptying, so far */
 	PmhPosition at;				/* where the next segment begins */
 	bool		no_space;		/* the file can't grow: merging passes over what does not fit,
 								 * later walks build nothing new */
 	bool		gained;			/* this walk has merged or reduced a segment */
-	bool		compacted;		/* sparse value blocks have been emptied */
-	uint64_t	limit;			/* blocks to be kept, when emptying; 0: sparse value
-								 * blocks are emptied */
+	uint64_t	limit;			/* when emptying: of blocks in which buffers may stay */
+	uint64_t	block;			/* when punching: where to go on, ... */
+	uint64_t	spare;			/* ... and how many free blocks are still to be left */
 	uint64_t	list_bytes;		/* that lists occupy */
 	uint64_t	bytes_seen;		/* by all steps so far */
 	PmhValueWalk values;		/* when listing: what is used in value blocks */
@@ -53,9 +52,7 @@ extern PmhResult pmh_shrink_provide(PmhTable *t, struct PmhShrinkPrivate *p);
 
 extern PmhResult pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p);
 
-/*
- * Begin with the next segment: move it if it has to be, and see which lists it has.
- */
+/* Begin with the next segment: see which lists it has. */
 extern PmhResult pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p);
 
 #endif							/* PMH_SHRINK_H */

@@ -30,14 +30,6 @@
 #define STEP_BUFFERS		8
 #define STRETCH_BUFFERS			16
 
-/* Is the file's end being emptied, and is the limit still in force? */
-static bool
-is_emptying(const PmhTable *t, const struct PmhShrinkPrivate *p)
-{
-	return p->phase == PMH_SHRINK_EMPTYING && p->limit != 0 && !p->no_space &&
-		pm_load(&pmh_run(t)->shrink_limit) == p->limit;
-}
-
 /*
  * The stretch of buffers from 'first' on that one buffer could hold the values of,
  * and the same for that one alone.
@@ -69,21 +61,9 @@ collect_stretches(PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t hash,
 	return result;
 }
 
-/* Does a buffer lie where nothing is to be left? */
-static bool
-must_move(const PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t payload)
-{
-	uint64_t	offset = pmh_pointer_offset(payload);
-
-	if (is_emptying(t, p))
-		return offset >> PMH_BLOCK_SHIFT >= p->limit;
-	return p->phase == PMH_SHRINK_EMPTYING && p->limit == 0 &&
-		pmh_value_is_sparse(t, offset, pmh_pointer_class(payload));
-}
-
 /* What of a list is to be rewritten, beginning with a buffer, or NULL. */
 static const PmhListStretch *
-choose_stretch(const PmhTable *t, const struct PmhShrinkPrivate *p,
+choose_stretch(const struct PmhShrinkPrivate *p,
 			   const PmhListStretch *alone, const PmhListStretch *stretch)
 {
 	if (p->no_space)
@@ -92,7 +72,8 @@ choose_stretch(const PmhTable *t, const struct PmhShrinkPrivate *p,
 		return stretch;
 	if (pmh_list_stretch_pays(alone))
 		return alone;
-	return must_move(t, p, alone->first) ? alone : NULL;
+	return p->phase == PMH_SHRINK_EMPTYING &&
+		pmh_pointer_offset(alone->first) >> PMH_BLOCK_SHIFT >= p->limit ? alone : NULL;
 }
 
 /*
@@ -111,7 +92,7 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 
 	if (result != PMH_OK)
 		return result;
-	stretch = choose_stretch(t, p, &alone, &all);
+	stretch = choose_stretch(p, &alone, &all);
 	if (stretch == NULL)
 	{
 		stretch = &alone;
@@ -234,32 +215,13 @@ collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 	}
 }
 
-/* Does a segment lie past the limit, all or in part? */
-static bool
-is_beyond(const struct PmhShrinkPrivate *p, const PmhPlace *place)
-{
-	uint64_t	end = p->limit << PMH_BLOCK_SHIFT;
-	uint64_t	ext_bytes = pmh_elem_units(place->elem) * PMH_UNIT_SIZE;
-
-	return place->main >= end || (place->ext != 0 && place->ext + ext_bytes > end);
-}
-
 PmhResult
 pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
 {
-	PmhPlace	place;
 	PmhSnapshot snap;
-	PmhResult	result = pmh_segment_lock(t, p->at.next, &place);
+	PmhResult	result = pmh_segment_read(t, p->at.next, &snap, p->copy);
 
-	if (result != PMH_OK)
-		return result;
-	if (is_emptying(t, p) && is_beyond(p, &place))
-		result = pmh_segment_move(t, &place);
-	pmh_segment_unlock(&place);
-	if (result == PMH_NEED)
-		return pmh_shrink_provide(t, p);
-	if (result == PMH_OK)
-		result = pmh_segment_read(t, p->at.next, &snap, p->copy);
+	PMH_ASSERT(p->key == p->nkeys);
 	if (result != PMH_OK)
 		return result;
 	collect_keys(p, &snap);

@@ -39,9 +39,8 @@ pmh_file_end(const PmhTable *t)
 }
 
 /*
- * live.blocks is stored when the file has been made longer, and the file becomes shorter
- * in its recovery only, when no one has a bound.  So a bound that was good once stays so,
- * also if a shrink has lowered live.blocks since.
+ * live.blocks is stored when the file has been made longer, and neither ever falls.  So a
+ * bound that was good once stays so.
  */
 bool
 pmh_reaches(PmhTable *t, uint64_t offset, uint64_t len)
@@ -96,37 +95,14 @@ pmh_space_release(PmhTable *t)
 	t->space_held = false;
 }
 
-/* Blocks that exist and are mapped here. */
-static uint64_t
-usable_blocks(PmhTable *t)
+uint64_t
+pmh_space_allocatable(PmhTable *t)
 {
 	uint64_t	blocks = pmh_blocks(t);
 
 	if (pmh_reaches(t, 0, blocks << PMH_BLOCK_SHIFT))
 		return blocks;
 	return t->file.bound >> PMH_BLOCK_SHIFT;
-}
-
-uint64_t
-pmh_space_allocatable(PmhTable *t)
-{
-	uint64_t	blocks = usable_blocks(t);
-	uint64_t	limit = pm_load(&pmh_run(t)->shrink_limit);
-
-	return limit != 0 && limit < blocks ? limit : blocks;
-}
-
-/*
- * There is no room below the limit of a shrink: those that need space now go
- * before it.  False if there is no limit that matters.  The space lock is held.
- */
-static bool
-give_up_shrink(PmhTable *t)
-{
-	if (pmh_space_allocatable(t) == usable_blocks(t))
-		return false;
-	pm_store64(&pmh_run(t)->shrink_limit, 0);
-	return true;
 }
 
 uint8_t *
@@ -143,13 +119,14 @@ pmh_space_map(const PmhTable *t, uint64_t block)
 
 /*
  * Ask for an extent of blocks: of the file, or only of our mapping.  The space lock is
- * held: of those that find none there at the same time one lets the file grow.
+ * held: of those that find none there at the same time one gets the file more space.
  */
 static PmhResult
 need_blocks(PmhTable *t, uint64_t nblocks)
 {
-	t->need.seen = pmh_blocks(t);
-	if (usable_blocks(t) < pmh_blocks(t))
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	t->need.seen = pmh_blocks_with_space(t);
+	if (pmh_space_allocatable(t) < pmh_blocks(t))
 		t->need.map = true;
 	else
 		t->need.blocks = nblocks;
@@ -227,9 +204,7 @@ PmhResult
 pmh_space_take_extent(PmhTable *t, uint64_t nblocks, uint64_t *block)
 {
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
-	do
-		*block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
-	while (*block == 0 && give_up_shrink(t));
+	*block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
 	if (*block == 0)
 		return need_blocks(t, nblocks);
 	take_extent(t, *block, nblocks);
@@ -254,28 +229,14 @@ pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 	return result;
 }
 
-bool
-pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
-{
-	uint64_t	block;
-
-	pmh_space_lock_to_give(t);
-	block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
-	if (block != 0)
-		take_extent(t, block, nblocks);
-	pmh_space_unlock(t);
-	*offset = block << PMH_BLOCK_SHIFT;
-	return block != 0;
-}
-
 void
 pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_units)
 {
 	do
 	{
-		*blocks = pmh_blocks(t);
+		*blocks = pmh_blocks_with_space(t);
 		*free_units = pm_load_acquire(&pmh_run(t)->free_units);
-	} while (pmh_blocks(t) != *blocks);
+	} while (pmh_blocks_with_space(t) != *blocks);
 	if (*free_units > *blocks * PMH_UNITS_PER_BLOCK)
 		*free_units = *blocks * PMH_UNITS_PER_BLOCK;
 }
@@ -328,9 +289,7 @@ pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 
 	PMH_ASSERT(units > 0 && units < PMH_UNITS_PER_BLOCK);
 	pmh_space_lock_to_give(t);
-	do
-		at = find_units(t, units, &block);
-	while (at < 0 && give_up_shrink(t));
+	at = find_units(t, units, &block);
 	if (at < 0)
 		result = need_blocks(t, 1);
 	else

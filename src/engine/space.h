@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "handle.h"
+#include "live.h"
 #include "lock.h"
 #include "table.h"
 
@@ -26,9 +27,8 @@ extern uint64_t pmh_file_end(const PmhTable *t);
 /*
  * May [offset, offset + len) be touched?  PMH_OK; PMH_NEED if it lies in the file, but
  * that has outgrown our mapping; PMH_ERR_CORRUPT (with the error set) if it
- * is outside of the file.  Before a reader believes PMH_ERR_CORRUPT it validates,
- * after this call, what it got the offset from: the file may have been cut since.
- * What was got under a lock that keeps it from being freed may be believed.
+ * is outside of the file.  Before a reader believes PMH_ERR_CORRUPT it validates what it
+ * got the offset from: it may have been freed, and be anything by then.
  */
 extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
 
@@ -53,24 +53,32 @@ extern PmhResult pmh_space_alloc_extent(PmhTable *t, uint64_t nblocks,
 extern void pmh_space_free_units(PmhTable *t, uint64_t offset, uint32_t units);
 extern void pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks);
 
-/*
- * An extent of blocks if there is one just now (below the limit of a shrink): asks
- * for nothing, and lets no shrink be given up.
- */
-extern bool pmh_space_try_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset);
+/* Blocks that exist and are mapped here: only these are given out. */
+extern uint64_t pmh_space_allocatable(PmhTable *t);
 
 /*
- * For one that holds the space lock: blocks that may be given out (not those that a
- * shrink is emptying); take an extent, as pmh_space_alloc_extent; give a block back.
+ * For one that holds the space lock: take an extent, as pmh_space_alloc_extent; give a
+ * block back.
  */
-extern uint64_t pmh_space_allocatable(PmhTable *t);
 extern PmhResult pmh_space_take_extent(PmhTable *t, uint64_t nblocks, uint64_t *block);
 extern void pmh_space_put_block(PmhTable *t, uint64_t block);
 
 /*
- * How many blocks the file has, and how many units of them are free.  Waits for no
- * process: while one is between the two stores by which the file grows or is cut, the
- * units are no more than the blocks have, and else of the same moment.
+ * Blocks of the file but for those that were punched.  (These are loaded first: so they are
+ * never more than there are.)
+ */
+static inline uint64_t
+pmh_blocks_with_space(const PmhTable *t)
+{
+	uint64_t	punched = pm_load_acquire(&pmh_run(t)->punched_blocks);
+
+	return pmh_blocks(t) - punched;
+}
+
+/*
+ * How many these are, and how many units of them are free.  Waits for no process: while
+ * one is between the two stores by which both change, the units are no more than the
+ * blocks have, and else of the same moment.
  */
 extern void pmh_space_figures(PmhTable *t, uint64_t *blocks, uint64_t *free_units);
 

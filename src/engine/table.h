@@ -93,7 +93,7 @@ typedef struct PmhEnv
  * The one exception is a bulk load: from pmh_bulk_begin until pmh_bulk_finish,
  * pmh_bulk_abandon or pmh_close one descriptor may be held.  Which functions
  * need one: all that take a path; and any other that writes, if the
- * file has to grow, to be cut or to be extended.  Look-ups, cursors and sweeps
+ * file gets more space or gives some back.  Look-ups, cursors and sweeps
  * that only read need none, not even to map what others have added.
  *
  * A file that was unlinked or replaced while a handle is open on it can be read
@@ -479,21 +479,20 @@ extern void pmh_sweep_end(PmhTable *table, PmhSweep *sweep);
 
 /*
  * Give space back after mass deletes: buddies are merged, lists that have lost
- * most of their values are rewritten, the last part of the file is emptied into
- * free space further down, and what is free at the end goes back to the file
- * system.  Readers and writers may be at work; no process is held up for longer
- * than by a split.
+ * most of their values are rewritten, and what is free goes back to the file
+ * system.  The file keeps its length.  Readers and writers may be at work; no
+ * process is held up for longer than by a split.
  *
  * pmh_shrink_begin looks at a sample, and says PMH_DONE if nothing would come
  * of it.  fill_percent is the load the table was made for (PMH_MIN_FILL ..
  * PMH_MAX_FILL): segments are not filled higher than that, nor emptier ones
  * merged that it explains.  pmh_shrink_step does a bounded piece of work; no
  * lock is held when it returns; PMH_DONE when all is done.  pmh_shrink_end may
- * be called at any point; with table NULL as for pmh_sweep_end.
+ * be called at any point; it needs no handle.
  */
 typedef struct PmhShrink
 {
-	uint64_t	bytes_before;	/* length of the file in use */
+	uint64_t	bytes_before;	/* of the file that have space */
 	uint64_t	bytes_after;
 	uint64_t	steps;
 	uint64_t	bytes_seen;		/* that the steps have looked at, about: what they cost */
@@ -503,7 +502,7 @@ typedef struct PmhShrink
 extern PmhResult pmh_shrink_begin(PmhTable *table, int fill_percent,
 								  PmhShrink *shrink);
 extern PmhResult pmh_shrink_step(PmhTable *table, PmhShrink *shrink);
-extern void pmh_shrink_end(PmhTable *table, PmhShrink *shrink);
+extern void pmh_shrink_end(PmhShrink *shrink);
 
 /* ---- bulk load ---- */
 
@@ -533,7 +532,7 @@ extern void pmh_bulk_abandon(PmhBulk *bulk);
 
 typedef struct PmhStats
 {
-	uint64_t	file_bytes;		/* allocated for the file */
+	uint64_t	file_bytes;		/* allocated for the file: its length but for holes */
 	uint64_t	used_bytes;		/* of these, not in the free map */
 	uint64_t	entries;		/* pairs, in buckets and lists */
 	uint64_t	slots;			/* slots in all segments */

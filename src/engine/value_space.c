@@ -393,22 +393,6 @@ pmh_value_search_anew(PmhTable *t)
 	pmh_space_unlock(t);
 }
 
-bool
-pmh_value_is_sparse(const PmhTable *t, uint64_t offset, uint32_t class)
-{
-	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
-	const PmhValueBlock *b = block_at(t, block);
-	uint32_t	used = 0;
-
-	PMH_ASSERT(class >= PMH_LEAST_CLASS && class <= PMH_MAX_CLASS);
-	if (room_of(t, block) >= PMH_ROOM_SEEN ||
-		pm_load(&pmh_run(t)->value_hint[class]) >= block)
-		return false;
-	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
-		used += (uint32_t) __builtin_popcountll(pm_load(&b->used[i]));
-	return used < PMH_BLOCK_GRAINS / 2;
-}
-
 /* ---- walks ---- */
 
 void
@@ -460,6 +444,20 @@ next_value_block(PmhTable *t, uint64_t block, bool old)
 			return block;
 	}
 	return 0;
+}
+
+uint64_t
+pmh_value_limit(PmhTable *t, uint64_t bytes)
+{
+	uint64_t	block = 0;
+
+	for (uint64_t room = 0; room < bytes; room += PMH_BLOCK_SIZE - sizeof(PmhValueBlock))
+	{
+		block = next_value_block(t, block + 1, false);
+		if (block == 0)
+			return UINT64_MAX;
+	}
+	return block + 1;
 }
 
 /*

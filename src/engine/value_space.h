@@ -23,11 +23,8 @@ extern void pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class);
 /* For a shrink: from now on buffers are taken near the start of the file. */
 extern void pmh_value_search_anew(PmhTable *t);
 
-/*
- * Is little of the value block of this buffer used, and is there perhaps room for it
- * nearer to the start of the file?
- */
-extern bool pmh_value_is_sparse(const PmhTable *t, uint64_t offset, uint32_t class);
+/* Past the last one of the first value blocks that have so many bytes. */
+extern uint64_t pmh_value_limit(PmhTable *t, uint64_t bytes);
 
 /* Buffers are neither in a list nor free now: a walk is to find them. */
 extern void pmh_value_lose(PmhTable *t);

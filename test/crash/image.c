@@ -25,6 +25,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "live.h"
+#include "space.h"
 #include "table.h"
 
 /* All keys are looked up in one of so many images, one of them in each. */
@@ -140,6 +141,19 @@ scramble(unsigned level)
 			memcpy(to + PMH_HEADER_MAP_OFFSET, from + PMH_HEADER_MAP_OFFSET, map_bytes / 2);
 			break;
 	}
+}
+
+/* Recovery has found each block that has no space. */
+static const char *
+check_holes(const Image *im)
+{
+	for (uint64_t block = 0; block < pmh_blocks(im->table); block++)
+	{
+		if (memory_is_hole(im->level, 0, block) &&
+			*pmh_space_kind(im->table, block) != PMH_KIND_PUNCHED)
+			return say("block %llu has no space, and is not marked", (unsigned long long) block);
+	}
+	return NULL;
 }
 
 /* Note a recovery path; shared by all processes. */
@@ -616,6 +630,7 @@ image_check(unsigned level)
 	im.number = (uint32_t) ++crash.image;
 	recorder_level = level;
 	note_distinct(image_hash(level));
+	memory_take_holes(level);
 	scramble(level);
 	crash_it = level == 1 && recorder_persist && im.number % crash.crash_recovery == 0;
 	if (crash_it)
@@ -630,7 +645,11 @@ image_check(unsigned level)
 	if (im.table != NULL)
 	{
 		if (bad == NULL)
+			bad = check_holes(&im);
+		if (bad == NULL)
 			bad = check_unless_known(&im);
+		if (bad == NULL && memory_hole_used(level))
+			bad = say("something is stored to a block without space");
 		pmh_close(im.table);
 	}
 	recorder_level = caller_level;

@@ -58,6 +58,8 @@ end_step(void)
 	const Recorder *r = &recorders[0];
 
 	crash.rest_tested = false;
+	if (memory_hole_used(0))
+		crash_failure("%s: something is stored to a block without space", crash.operation);
 	if (!crash.armed)
 		return;
 	for (size_t i = 0; i < r->npending && !crash.images_only; i++)
@@ -325,7 +327,7 @@ op_shrink(void)
 		end_step();
 	}
 	must_be(result, PMH_DONE, "pmh_shrink_step");
-	pmh_shrink_end(crash.table, &shrink);
+	pmh_shrink_end(&shrink);
 	end();
 	return true;
 }

@@ -43,6 +43,8 @@ typedef struct Memory
 	size_t		round_from;		/* of these, those of this round begin here */
 	uint64_t	sum;			/* of line_hash, of all lines as they were then */
 	uint64_t	rest_sum;		/* at rest */
+	bool		hole[FILES][FILE_BYTES / PMH_BLOCK_SIZE];
+	bool		hole_used;		/* something was stored to one */
 } Memory;
 
 static Memory memories[LEVELS];
@@ -81,7 +83,7 @@ uint64_t   *site_hits;
  * of a value block are used, and what its kind byte tells beside the kind.
  */
 static const char *const volatile_functions[] = {
-	"set_fill_hint", "set_bits", "fill_words", "settle_block", "set_room", "mark_value_blocks"
+	"set_fill_hint", "set_bits", "fill_words", "settle_block", "set_room", "mark_kinds"
 };
 
 const char *
@@ -597,6 +599,8 @@ recorder_reset(void)
 			memories[level].length[file] = memories[level].rest_length[file] = 0;
 		}
 		memories[level].sum = memories[level].rest_sum = 0;
+		memset(memories[level].hole, 0, sizeof(memories[level].hole));
+		memories[level].hole_used = false;
 	}
 	memset(file_name, 0, sizeof(file_name));
 	recorder_level = 0;
@@ -654,11 +658,21 @@ costs_begin(void)
 	cost_round++;
 }
 
+/* A store to a block without space, on a full file system, would be SIGBUS. */
+static inline void
+note_use(unsigned level, size_t offset)
+{
+	memories[level].hole_used |=
+		memories[level].hole[offset / FILE_BYTES][offset % FILE_BYTES / PMH_BLOCK_SIZE];
+}
+
 static void
 store_level0(void *addr, size_t size, uint64_t value, const PmSite *s)
 {
 	uint32_t	number = number_of(0, addr);
 	size_t		offset = (size_t) ((char *) addr - memories[0].base);
+
+	note_use(0, offset);
 
 	if (is_run_area(offset))
 	{
@@ -694,6 +708,7 @@ pm_record_store(void *addr, size_t size, uint64_t value, const PmSite *s)
 		return;
 	}
 	offset = (size_t) ((char *) addr - memories[level].base);
+	note_use(level, offset);
 	memory_touch(level, (uint32_t) (offset / PMH_LINE));
 	path_step((unsigned) s->id);
 	memcpy(addr, &value, size);
@@ -757,6 +772,7 @@ pm_record_copy(const PmFile *f, void *dst, const void *src, size_t len,
 		size_t		room = PMH_LINE - at % PMH_LINE;
 		size_t		n = len < room ? len : room;
 
+		note_use(level, at);
 		if (level > 0)
 			memory_touch(level, number);
 		memcpy(memories[level].base + at, from, n);
@@ -879,6 +895,41 @@ set_file(PmFile *f, unsigned file)
 	f->lost = 0;
 }
 
+static unsigned
+file_of(const PmFile *f)
+{
+	return (unsigned) ((size_t) (f->base - memories[level_of(f->base)].base) / FILE_BYTES);
+}
+
+/* Blocks of a file have space from now on, or none. */
+static void
+set_holes(const PmFile *f, size_t from, size_t to, bool hole)
+{
+	Memory	   *m = &memories[level_of(f->base)];
+
+	for (size_t block = from / PMH_BLOCK_SIZE; block < to / PMH_BLOCK_SIZE; block++)
+		m->hole[file_of(f)][block] = hole;
+}
+
+void
+memory_take_holes(unsigned level)
+{
+	memcpy(memories[level].hole, memories[0].hole, sizeof(memories[0].hole));
+	memories[level].hole_used = false;
+}
+
+bool
+memory_is_hole(unsigned level, unsigned file, uint64_t block)
+{
+	return memories[level].hole[file][block];
+}
+
+bool
+memory_hole_used(unsigned level)
+{
+	return memories[level].hole_used;
+}
+
 /* A file has been made so long: at level 0 for good. */
 static void
 set_length(unsigned level, unsigned file, size_t length)
@@ -947,13 +998,13 @@ PmhResult
 pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 {
 	unsigned	level = level_of(f->base);
-	unsigned	file = (unsigned) ((size_t) (f->base - memories[level].base) / FILE_BYTES);
+	unsigned	file = file_of(f);
 
-	(void) from;
 	if (to > FILE_BYTES)
 		return pmh_fill_error(error, PMH_ERR_NO_SPACE, ENOSPC, 0, "The memory is full.");
 	if (to > memories[level].length[file])
 		set_length(level, file, to);
+	set_holes(f, from, to, false);
 	return PMH_OK;
 }
 
@@ -967,25 +1018,14 @@ pm_complete(PmFile *f, size_t size, PmhError *error)
 }
 
 /*
- * What is past the end of the file may be anything: we leave it as it is, so
- * that an image shows what still relies on it.
+ * What is in a block without space may be anything: we leave it as it is, so that an image
+ * shows what still relies on it.  A crash does not bring the space back.
  */
 PmhResult
 pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
 {
-	(void) f;
-	(void) from;
-	(void) to;
 	(void) error;
-	return PMH_OK;
-}
-
-PmhResult
-pm_truncate(PmFile *f, size_t size, PmhError *error)
-{
-	(void) f;
-	(void) size;
-	(void) error;
+	set_holes(f, from, to, true);
 	return PMH_OK;
 }
 

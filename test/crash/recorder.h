@@ -120,6 +120,15 @@ extern unsigned recorder_level;
 extern char *memory_file(unsigned level, unsigned file);
 extern size_t memory_length(unsigned level, unsigned file);
 
+/*
+ * Blocks of a file whose space has been given back.  Memory 1 or 2 takes over those of
+ * memory 0: what is punched before a crash has no space after it.  Has anything been stored
+ * to one since?
+ */
+extern void memory_take_holes(unsigned level);
+extern bool memory_is_hole(unsigned level, unsigned file, uint64_t block);
+extern bool memory_hole_used(unsigned level);
+
 /* Overwrite a line of memory 1 or 2, to be undone. */
 extern void memory_put_line(unsigned level, uint32_t number, const void *bytes);
 

@@ -30,6 +30,7 @@
 #include "place.h"
 #include "segment.h"
 #include "segment_resize.h"
+#include "space.h"
 #include "table.h"
 
 /* Entries of one home and one alternative bucket that a segment holds. */
@@ -798,10 +799,7 @@ must_shrink(void)
 	}
 }
 
-/*
- * Segments of several depths are merged, extensions become smaller, the
- * directory is folded, what is left is moved, and the file is cut.
- */
+/* Segments of several depths are merged, extensions become smaller, the file is punched. */
 static void
 run_merge(void)
 {
@@ -861,10 +859,9 @@ deepest_pair(uint32_t depth, uint32_t *n)
 }
 
 /*
- * What lies in front in the file goes, and what cannot be made smaller comes
- * from the end: segments with and without extension, a large directory, value
- * buffers.  One list lost a buffer from its middle before, so that its length
- * has to be noted anew.
+ * What lies in front in the file goes, and value buffers come there; segments with and
+ * without extension stay where they are, and a large directory.  One list lost a buffer
+ * from its middle before, and much of its last one: its length has to be noted anew.
  */
 static void
 run_relocate(void)
@@ -888,8 +885,11 @@ run_relocate(void)
 			op_insert(crash_mix(i) | UINT64_C(1) << 63, 30001 + n++, false);
 		for (uint32_t i = 0; i < 3 * full - 5; i++)
 			op_insert(chained, 100001 + i, false);
-		for (uint32_t i = full; i < 2 * full; i++)
-			op_delete(chained, 100001 + i);
+		for (uint32_t i = 0; i < 2 * full; i++)
+		{
+			if (i >= full || i % 4 != 0)
+				op_delete(chained, 100001 + i);
+		}
 		op_sweep(dead_early);
 		arm(true);
 		must_shrink();
@@ -900,6 +900,53 @@ run_relocate(void)
 		pmh_close(crash.table);
 		crash.table = NULL;
 	}
+}
+
+static bool
+few_blocks_are_free(void)
+{
+	unsigned	n = 0;
+
+	for (uint64_t block = 0; block < pmh_blocks(crash.table); block++)
+		n += *pmh_space_map(crash.table, block) == 0;
+	return n < 2;
+}
+
+/*
+ * Blocks are punched, and taken back when entries come again, some of them after a restart.
+ */
+static void
+run_punch(void)
+{
+	uint64_t	blocks;
+	uint64_t	punched;
+	unsigned	taken_back = 0;
+	uint32_t	n = 20000;
+
+	new_table();
+	for (uint32_t i = 0; i < 16000; i++)
+		op_insert(crash_mix(i), 1 + i, false);
+	op_sweep(dead_most);
+	must_shrink();
+	blocks = pmh_blocks(crash.table);
+	for (; taken_back < 4 && n < 40000; n++)
+	{
+		const PmhRun *run = pmh_run(crash.table);
+
+		punched = run->punched_blocks;
+		arm(few_blocks_are_free());
+		op_insert(crash_mix(n), n, false);
+		if (run->punched_blocks < punched && ++taken_back == 2)
+			op_restart();
+		arm(false);
+	}
+	if (taken_back < 4 || pmh_blocks(crash.table) != blocks)
+	{
+		fprintf(stderr, "%s: blocks that were punched are not taken back\n", crash.workload);
+		exit(1);
+	}
+	arm(true);
+	op_insert(crash_mix(n), n, true);
 }
 
 static uint32_t
@@ -1241,6 +1288,7 @@ const Workload workloads[] = {
 	{"list_drain", run_list_drain},
 	{"list_shrink", run_list_shrink},
 	{"relocate", run_relocate},
+	{"punch", run_punch},
 	{"redo", run_redo},
 };
 

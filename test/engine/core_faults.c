@@ -331,7 +331,7 @@ shrink(void)
 		return result;
 	while ((result = pmh_shrink_step(table, &s)) == PMH_OK)
 		;
-	pmh_shrink_end(table, &s);
+	pmh_shrink_end(&s);
 	armed = false;
 
 	/*

@@ -275,7 +275,7 @@ test_log(void)
 	flip_each("count of the log", PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog.count), 2);
 }
 
-/* A bit of dirword is noticed, or is of the generation and means nothing. */
+/* A bit of dirword is noticed, or means nothing. */
 static void
 test_dirword(void)
 {
@@ -289,7 +289,7 @@ test_dirword(void)
 		(void) pmh_locks_init(env.locks, FIXTURE_STRIPES);
 		write_file(PMH_LIVE_OFFSET, live()->dirword ^ UINT64_C(1) << bit);
 		result = pmh_open(path, &env, &t, NULL, &error);
-		if (!CHECK(result == (bit < PMH_DIRWORD_GEN_SHIFT ? PMH_ERR_CORRUPT : PMH_OK)))
+		if (!CHECK(result == (bit < PMH_DIRWORD_BITS ? PMH_ERR_CORRUPT : PMH_OK)))
 			fprintf(stderr, "bit %u of the directory word: %d\n", bit, (int) result);
 		if (result != PMH_OK)
 			continue;
@@ -327,7 +327,7 @@ test_writers(void)
 
 /*
  * The length is not made anew, checksum and all, from a damaged one: what the file is to
- * grow by would be taken from blocks in use.  Nor by what makes the file shorter.
+ * grow by would be taken from blocks in use.  Nor are blocks punched by it.
  */
 static void
 test_length_in_use(void)
@@ -338,6 +338,8 @@ test_length_in_use(void)
 		uint64_t   *word = &pmh_live(t)->blocks;
 		uint64_t	was = *word;
 		uint64_t	damaged = was ^ UINT64_C(1) << bit;
+		uint64_t	block = 0;
+		uint64_t	spare = 0;
 		PmhResult	result = PMH_OK;
 
 		*word = damaged;
@@ -345,8 +347,8 @@ test_length_in_use(void)
 			result = pmh_insert(t, fixture_hash(KEYS + i), i, false);
 		if (!CHECK(result == PMH_ERR_CORRUPT && *word == damaged))
 			fprintf(stderr, "bit %u of the length in use: %d\n", bit, (int) result);
-		if (!CHECK(pmh_space_cut(t, 0) != PMH_OK && *word == damaged))
-			fprintf(stderr, "bit %u of the length: the file is cut\n", bit);
+		if (!CHECK(pmh_space_punch(t, &block, &spare) == PMH_ERR_CORRUPT && *word == damaged))
+			fprintf(stderr, "bit %u of the length: blocks are punched\n", bit);
 		*word = was;
 		CHECK(all_right(t));
 		CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
@@ -377,27 +379,6 @@ test_walks(void)
 	}
 	CHECK(all_right(t));
 	pmh_close(t);
-}
-
-/* Nor is a directory folded by it: a smaller one may lack elements then. */
-static void
-test_fold(void)
-{
-	uint32_t	depth = pmh_dirword_depth(live()->dirword);
-
-	for (unsigned bit = PMH_ELEM_DEPTH_SHIFT; bit < PMH_ELEM_STRATEGY_SHIFT; bit++)
-	{
-		PmhTable   *t;
-		uint64_t   *dir;
-
-		t = open_sound();
-		dir = directory_of(t);
-		for (uint64_t i = 0; i < UINT64_C(1) << depth; i++)
-			dir[i] ^= (uint64_t) (pmh_elem_depth(dir[i]) == depth) << bit;
-		CHECK(pmh_directory_fold(t, UINT64_C(1) << 20) == PMH_OK);
-		CHECK(pmh_dirword_depth(pmh_live(t)->dirword) == depth);
-		pmh_close(t);
-	}
 }
 
 /* Let a segment be the left one of a pair, in hash order the first one that is. */
@@ -445,7 +426,7 @@ test_merge(void)
 		while (result == PMH_OK);
 		if (!CHECK(result == PMH_ERR_CORRUPT && dir[right] == damaged))
 			fprintf(stderr, "a shrink passes bit %u by\n", bit);
-		pmh_shrink_end(t, &shrink);
+		pmh_shrink_end(&shrink);
 		pmh_close(t);
 	}
 }
@@ -509,7 +490,6 @@ main(void)
 	TEST(test_writers());
 	TEST(test_length_in_use());
 	TEST(test_walks());
-	TEST(test_fold());
 	TEST(test_merge());
 	TEST(test_claimed_twice());
 	TEST(test_log_redone());

@@ -196,17 +196,6 @@ pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
 }
 
 PmhResult
-pm_truncate(PmFile *f, size_t size, PmhError *error)
-{
-	struct stat st;
-
-	if (fstat(f->fd, &st) != 0 ||
-		((size_t) st.st_size > size && ftruncate(f->fd, (off_t) size) != 0))
-		return fail(error, errno);
-	return PMH_OK;
-}
-
-PmhResult
 pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 {
 	if (size > f->addresses)

@@ -484,17 +484,18 @@ run_history(void)
 static void
 grow_beside(const char *name)
 {
-	if (strcmp(name, "map_all_before_length") == 0)
+	if (strcmp(name, "punch_before_lock") == 0)
 		grow(handle[0]);
 }
 
-/* What is free at the end of the file is cut while another handle adds to it. */
+/* What is free is punched while another handle adds to the file. */
 static void
-test_cut_beside_growth(void)
+test_punch_beside_growth(void)
 {
-	PmhShrink	shrink;
 	PmhResult	result;
 	const char *base;
+	uint64_t	block = 0;
+	uint64_t	spare = 0;
 
 	begin_file();
 	add_keys(handle[0], KEYS - LASTING);
@@ -504,16 +505,16 @@ test_cut_beside_growth(void)
 			REQUIRE(pmh_delete(handle[1], fixture_hash(key), value_of(key, i)) == PMH_OK);
 		present[key] = false;
 	}
+	CHECK(fixture_shrink(handle[1], PMH_DEFAULT_FILL) == PMH_OK);
 	base = handle[1]->file.base;
 	script = grow_beside;
-	REQUIRE(pmh_shrink_begin(handle[1], PMH_DEFAULT_FILL, &shrink) == PMH_OK);
 	at_work = handle[1];
-	while ((result = pmh_shrink_step(handle[1], &shrink)) == PMH_OK)
-		;
+	do
+		result = pmh_space_punch(handle[1], &block, &spare);
+	while (result == PMH_OK && handle[1]->file.base == base);
 	at_work = NULL;
 	script = NULL;
-	CHECK(result == PMH_DONE && handle[1]->file.base != base);
-	pmh_shrink_end(handle[1], &shrink);
+	CHECK(handle[1]->file.base != base);
 	end_file();
 }
 
@@ -619,7 +620,7 @@ main(int argc, char **argv)
 
 	path = fixture_path("short_mappings");
 	seed = argc > 1 ? (uint64_t) time(NULL) : 1;
-	TEST(test_cut_beside_growth());
+	TEST(test_punch_beside_growth());
 	TEST(test_return_beside_blocks());
 	TEST(test_drop_beside_growth());
 	for (long i = 0; i < histories; i++)

@@ -308,41 +308,6 @@ test_removal_and_rewrite(void)
 	pmh_close(t);
 }
 
-/*
- * The directory is folded while a writer has a segment that it has found in the
- * larger one: it can go on, and asks for a doubling if it needs one.
- */
-static void
-test_fold_under_writer(void)
-{
-	PmhTable   *t = create();
-	PmhPlace	place;
-	uint64_t	deeper;
-	uint32_t	depth;
-
-	insert_unique(t, 0, UNIQUE_KEYS / 10);
-	depth = pmh_dirword_depth(pmh_live(t)->dirword);
-	REQUIRE(pmh_directory_double(t, depth) == PMH_OK);
-	REQUIRE(pmh_directory_double(t, depth + 1) == PMH_OK);
-
-	REQUIRE(pmh_segment_lock(t, fixture_hash(5), &place) == PMH_OK);
-	REQUIRE(pmh_directory_fold(t, UINT64_MAX) == PMH_OK);
-	CHECK(pmh_dirword_depth(pmh_live(t)->dirword) == depth);
-	CHECK(pmh_directory_strategy(t, &place, PMH_STASH) == PMH_OK);
-	deeper = pmh_elem_seal((place.elem & ~(UINT64_C(31) << PMH_ELEM_DEPTH_SHIFT)) |
-						   (uint64_t) (depth + 1) << PMH_ELEM_DEPTH_SHIFT);
-	CHECK(pmh_directory_publish(t, &place, deeper, deeper) == PMH_NEED);
-	CHECK(t->need.doubling && t->need.doubling_depth == depth);
-	REQUIRE(pmh_segment_move(t, &place) == PMH_OK);
-	pmh_segment_unlock(&place);
-
-	CHECK(pmh_provide(t) == PMH_OK);
-	CHECK(pmh_dirword_depth(pmh_live(t)->dirword) == depth + 1);
-	check(t);
-	check_unique(t, UNIQUE_KEYS / 10, 1);
-	pmh_close(t);
-}
-
 int
 main(void)
 {
@@ -355,7 +320,6 @@ main(void)
 		TEST(test_sweep_and_rewrite());
 		TEST(test_walk_and_rewrite());
 		TEST(test_removal_and_rewrite());
-		TEST(test_fold_under_writer());
 	}
 	unlink(path);
 	return unit_done("shrink_meets");

@@ -44,6 +44,7 @@
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"
+#include "moved.h"
 #include "unit.h"
 
 #define EPISODES		50
@@ -242,7 +243,7 @@ file_shrinks(void)
 	while (result == PMH_OK)
 		result = pmh_shrink_step(others, &shrink);
 	(void) ok(others, result, PMH_DONE);
-	pmh_shrink_end(others, &shrink);
+	pmh_shrink_end(&shrink);
 	all_shrinks++;
 }
 
@@ -256,18 +257,7 @@ all_goes_and_file_shrinks(void)
 static void
 segment_moves(void)
 {
-	uint64_t	hash = choose(2) == 0 ? fixture_hash(focus) : fixture_random(&seed);
-	PmhResult	result;
-
-	do
-	{
-		PmhPlace	place;
-
-		REQUIRE(pmh_segment_lock(others, hash, &place) == PMH_OK);
-		result = pmh_segment_move(others, &place);
-		pmh_segment_unlock(&place);
-	} while (result == PMH_NEED && pmh_provide(others) == PMH_OK);
-	(void) ok(others, result, PMH_OK);
+	move_segment(others, choose(2) == 0 ? fixture_hash(focus) : fixture_random(&seed));
 }
 
 static void

@@ -23,6 +23,7 @@
 #include "layout.h"
 #include "list_read.h"
 #include "list_write.h"
+#include "file_size.h"
 #include "live.h"
 #include "lock.h"
 #include "segment_resize.h"
@@ -41,8 +42,7 @@
 static const char *path;
 static uint64_t readings;		/* of a buffer, or a part of one */
 static uint64_t points_read;	/* three to each line */
-static uint64_t *held;			/* a lock that a process has which is stopped ... */
-static bool held_later;			/* ... once a fold has looked what there is to do */
+static uint64_t *held;			/* a lock that a process has which is stopped */
 static bool noisy;				/* other files change as a buffer is looked at under a lock */
 
 /* The version words of value buffers, which other files share, are counted up. */
@@ -61,8 +61,6 @@ pmh_stop_point(const char *name)
 {
 	readings += strcmp(name, "list_before_reading") == 0;
 	points_read += strcmp(name, "value_between_halves") == 0;
-	if (held_later && strcmp(name, "fold_before_lock") == 0)
-		REQUIRE(pmh_trylock(held));
 	if (noisy && strcmp(name, "list_after_birth") == 0 && !fixture_no_lock_held())
 		other_files_change();
 }
@@ -406,7 +404,7 @@ shrink_beside_others(void)
 		;
 	CHECK(result == PMH_DONE && shrink.bytes_after < shrink.bytes_before * 3 / 4);
 	noisy = false;
-	pmh_shrink_end(t, &shrink);
+	pmh_shrink_end(&shrink);
 	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(t);
 }
@@ -604,22 +602,16 @@ double_directory(PmhTable *t)
 }
 
 static PmhResult
-fold_directory(PmhTable *t)
+punch_all(PmhTable *t)
 {
-	return pmh_conclude(t, pmh_directory_fold(t, UINT64_MAX));
-}
-
-/* When it has found out how deep it has to be and has got space for its copy. */
-static PmhResult
-fold_later(PmhTable *t)
-{
+	uint64_t	block = 0;
+	uint64_t	spare = 0;
 	PmhResult	result;
 
-	if (held_later)
-		pmh_unlock(held);
-	result = fold_directory(t);
-	held_later = false;
-	return result;
+	do
+		result = pmh_space_punch(t, &block, &spare);
+	while (result == PMH_OK);
+	return pmh_conclude(t, result == PMH_DONE ? PMH_OK : result);
 }
 
 static void
@@ -630,7 +622,7 @@ waits_are_given_up(void)
 	uint32_t	depth;
 	PmhBulk    *bulk;
 
-	/* One segment is so deep that the directory takes a block, also when it is folded. */
+	/* One segment is so deep that the directory takes a block. */
 	REQUIRE(pmh_bulk_begin(t, UINT64_C(4000) << PMH_SMALL_DIR_DEPTH, 90, &depth, &bulk) == PMH_OK);
 	REQUIRE(depth > PMH_SMALL_DIR_DEPTH);
 	REQUIRE(pmh_bulk_partition(bulk, PMH_SMALL_DIR_DEPTH + 1, 0, &entry, 1) == PMH_OK);
@@ -640,18 +632,14 @@ waits_are_given_up(void)
 	wait_is_given_up(t, &t->file_lock->grow, find_free_space);
 	wait_is_given_up(t, &t->file_lock->directory, fixture_check);
 	wait_is_given_up(t, &t->file_lock->directory, double_directory);
-	wait_is_given_up(t, &t->file_lock->directory, fold_directory);
-	for (unsigned i = 0; i < 3; i++)
-		REQUIRE(double_directory(t) == PMH_OK);
-	held_later = true;
-	wait_is_given_up(t, &t->file_lock->directory, fold_later);
+	wait_is_given_up(t, &t->file_lock->grow, punch_all);
 	pmh_close(t);
 }
 
 /* ---- the load of a key with very many values ---- */
 
 #define LOADED			UINT64_C(400000)
-#define ENTRIES_AT_ONCE	32768	/* bulk_range.c, sort.c */
+#define ENTRIES_AT_ONCE	32768	/* bulkload.c, sort.c */
 
 static uint64_t loaded_keys = 1;
 static bool shuffled;

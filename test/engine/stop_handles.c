@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * stop_handles.c
- *	  What handles share, at the moment when it matters: a file that is cut while
- *	  it is opened, or grows while it is cut; the version words of value buffers, which those of other files
+ *	  What handles share, at the moment when it matters: the length of a file that has a
+ *	  tail when it is opened; the version words of value buffers, which those of other files
  *	  count up as well.
  *
  * The engine is compiled with PMH_STOP_POINTS here.  At a named point of one
@@ -101,9 +101,9 @@ open_others(void)
 	others = fixture_open(path, 2);
 }
 
-/* Two processes open a file that has a tail; the one that comes second cuts it. */
+/* Two processes open a file that has a tail: neither takes that for a part of it. */
 static void
-cut_while_opened(void)
+tail_when_opened(void)
 {
 	PmhTable   *t = fixture_create(path);
 	uint64_t	length = fixture_file_size(path);
@@ -114,85 +114,11 @@ cut_while_opened(void)
 	act = open_others;
 	acted = 0;
 	t = fixture_open(path, 2);
-	CHECK(acted == 1 && fixture_file_size(path) == length);
+	CHECK(acted == 1 && fixture_file_size(path) == length + (uint64_t) TAIL);
 	CHECK(t->file.bound == length && others->file.bound == length);
 	for (uint64_t i = 0; i < 20000; i++)
 		REQUIRE(pmh_insert(i % 2 == 0 ? t : others, fixture_hash(i), i, false) == PMH_OK);
 	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(others);
-	pmh_close(t);
-}
-
-#define KEYS		UINT64_C(40000)
-#define STAYING		20			/* one key in so many */
-
-static PmhTable *shrinking;
-static PmhShrink shrink;
-static bool name_goes;
-static char away[4096];
-
-/* Let the file be longer than what the shrink has mapped. */
-static void
-grow_past(const PmhTable *t)
-{
-	while (pmh_blocks(t) << PMH_BLOCK_SHIFT <= t->file.bound)
-	{
-		others->need.blocks = 1;
-		others->need.seen = pmh_blocks(others);
-		REQUIRE(pmh_conclude(others, pmh_provide(others)) == PMH_OK);
-	}
-}
-
-/* No cut comes to anything: the file grows, and the last time it loses its name. */
-static void
-grow_beside_cut(const char *name)
-{
-	script = NULL;
-	if (strcmp(name, "cut_before_lock") == 0 && access(path, F_OK) == 0)
-	{
-		grow_past(shrinking);
-		acted++;
-	}
-	else if (strcmp(name, "cut_before_map") == 0 && name_goes &&
-			 shrink.priv->phase == PMH_SHRINK_FINISHED)
-	{
-		grow_past(shrinking);
-		REQUIRE(rename(path, away) == 0);
-		name_goes = false;
-	}
-	script = grow_beside_cut;
-}
-
-/* A shrink that cuts nothing leaves no limit for what is given out. */
-static void
-no_limit_stays(bool without_name)
-{
-	PmhTable   *t = fixture_create(path);
-	PmhResult	result;
-
-	for (uint64_t i = 0; i < KEYS; i++)
-		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
-	for (uint64_t i = 0; i < KEYS; i++)
-	{
-		if (i % STAYING != 0)
-			REQUIRE(pmh_delete(t, fixture_hash(i), i) == PMH_OK);
-	}
-	others = fixture_open(path, 1);
-	shrinking = t;
-	name_goes = without_name;
-	snprintf(away, sizeof(away), "%s.away", path);
-	acted = 0;
-	REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
-	script = grow_beside_cut;
-	while ((result = pmh_shrink_step(t, &shrink)) == PMH_OK)
-		;
-	script = NULL;
-	CHECK(result == (without_name ? PMH_ERR_NO_FILE : PMH_DONE) && acted > 0);
-	pmh_shrink_end(t, &shrink);
-	CHECK(pm_load(&pmh_run(t)->shrink_limit) == 0);
-	if (without_name)
-		REQUIRE(rename(away, path) == 0);
-	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(others);
 	pmh_close(t);
 }
@@ -375,9 +301,7 @@ int
 main(void)
 {
 	path = fixture_path("stop_handles");
-	TEST(cut_while_opened());
-	TEST(no_limit_stays(false));
-	TEST(no_limit_stays(true));
+	TEST(tail_when_opened());
 	TEST(versions_of_others("list_before_reading"));
 	TEST(versions_of_others("list_before_validation"));
 	TEST(versions_of_others("list_before_span"));

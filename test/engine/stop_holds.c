@@ -191,7 +191,7 @@ shrink(PmhTable *t, uint64_t hash, uint64_t n)
 	REQUIRE(result == PMH_DONE);
 	longest = most;
 	bounded("shrink", MOST_SHRINK_LOADS);
-	pmh_shrink_end(t, &shrink);
+	pmh_shrink_end(&shrink);
 }
 
 int

@@ -2,7 +2,7 @@
  *
  * stop_lists.c
  *	  Readers beside others that do what is least convenient: a list comes back to
- *	  a buffer that it had before; the file is cut between a look at it and what
+ *	  a buffer that it had before; the file is punched between a look at it and what
  *	  follows.  Nothing is missed, and nothing sound is called damaged.
  *
  * The engine is compiled with PMH_STOP_POINTS here.  At a named point of one
@@ -30,6 +30,7 @@
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"
+#include "space.h"
 #include "unit.h"
 
 #define TAIL_VALUES		pmh_class_capacity(PMH_CHAIN_CLASS - 1)
@@ -283,19 +284,19 @@ circle_is_found(void)
 	while ((result = pmh_shrink_step(others, &shrink)) == PMH_OK)
 		;
 	CHECK(result == PMH_ERR_CORRUPT);
-	pmh_shrink_end(others, &shrink);
+	pmh_shrink_end(&shrink);
 	(void) alarm(0);
 	pmh_values_free(&values);
 	pmh_cursor_free(&cursor);
 	pmh_close(others);
 }
 
-/* ---- the file is cut ---- */
+/* ---- the file is punched ---- */
 
 static uint64_t
 blocks(void)
 {
-	return pmh_blocks(others);
+	return pmh_blocks_with_space(others);
 }
 
 static void
@@ -308,13 +309,13 @@ shrink(uint64_t before)
 	while ((result = pmh_shrink_step(others, &shrink)) == PMH_OK)
 		;
 	REQUIRE(result == PMH_DONE);
-	pmh_shrink_end(others, &shrink);
+	pmh_shrink_end(&shrink);
 	REQUIRE(blocks() < before / 3);
 }
 
 /* Most of it goes, as VACUUM does it. */
 static void
-file_is_cut(void)
+file_is_punched(void)
 {
 	PmhEntry   *entry = malloc(KEYS * sizeof(*entry));
 	uint64_t	before = blocks();
@@ -377,17 +378,17 @@ insert_some(PmhTable *t)
 }
 
 static void
-operation_and_cut(Operation operation, const char *point, bool deep_directory)
+operation_and_holes(Operation operation, const char *point, bool deep_directory)
 {
 	PmhTable   *t = make_long_file(deep_directory);
 	PmhResult	result;
 
-	act = file_is_cut;
+	act = file_is_punched;
 	acted = 0;
 	act_at = point;
 	result = operation(t);
 	if (!CHECK(result == PMH_OK))
-		fprintf(stderr, "  cut at %s: %s\n", point, pmh_error(t)->detail);
+		fprintf(stderr, "  punched at %s: %s\n", point, pmh_error(t)->detail);
 	CHECK(acted == 1);
 	act_at = NULL;
 	CHECK(look_all_up(t) == PMH_OK);
@@ -396,7 +397,7 @@ operation_and_cut(Operation operation, const char *point, bool deep_directory)
 }
 
 /* The list of a key lies in the part that a cursor does not map. */
-static uint64_t cut_hash;
+static uint64_t gone_hash;
 
 static void
 list_goes(void)
@@ -407,13 +408,13 @@ list_goes(void)
 
 	REQUIRE(entry != NULL);
 	for (uint64_t i = 10; i < CHAIN_VALUES; i++)
-		entry[n++] = (PmhEntry) {cut_hash, i};
+		entry[n++] = (PmhEntry) {gone_hash, i};
 	REQUIRE(pmh_delete_group(others, entry, n, &removed) == PMH_OK && removed == n);
 	free(entry);
 }
 
 static void
-list_is_cut(void)
+list_is_punched(void)
 {
 	uint64_t	before = blocks();
 
@@ -422,14 +423,14 @@ list_is_cut(void)
 }
 
 static void
-list_and_keys_are_cut(void)
+list_and_keys_are_punched(void)
 {
 	list_goes();
-	file_is_cut();
+	file_is_punched();
 }
 
 static void
-cursor_and_cut(const char *point, void (*cut) (void), uint64_t keys)
+cursor_and_holes(const char *point, void (*punch) (void), uint64_t keys)
 {
 	uint64_t	found = 0;
 	PmhTable   *t;
@@ -440,20 +441,20 @@ cursor_and_cut(const char *point, void (*cut) (void), uint64_t keys)
 	for (uint64_t key = 0; key < keys; key++)
 		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
 	t = fixture_open(path, 1);
-	cut_hash = fixture_hash(KEYS);
+	gone_hash = fixture_hash(KEYS);
 	for (uint64_t i = 0; i < CHAIN_VALUES; i++)
-		REQUIRE(pmh_insert(others, cut_hash, i, false) == PMH_OK);
-	act = cut;
+		REQUIRE(pmh_insert(others, gone_hash, i, false) == PMH_OK);
+	act = punch;
 	acted = 0;
 	act_at = point;
-	pmh_cursor_open(t, &cursor, cut_hash);
+	pmh_cursor_open(t, &cursor, gone_hash);
 	while ((result = pmh_cursor_next(t, &cursor, 100)) == PMH_OK)
 	{
 		for (size_t i = 0; i < cursor.batch.n; i++)
 			found += cursor.batch.value[i] < 10;
 	}
 	if (!CHECK(result == PMH_DONE))
-		fprintf(stderr, "  list cut at %s: %s\n", point, pmh_error(t)->detail);
+		fprintf(stderr, "  list punched at %s: %s\n", point, pmh_error(t)->detail);
 	CHECK(acted == 1 && found == 10);
 	act_at = NULL;
 	pmh_cursor_free(&cursor);
@@ -469,17 +470,16 @@ main(void)
 	TEST(cursor_and_no_circle());
 	TEST(cursor_of_light_keys());
 	TEST(circle_is_found());
-	TEST(operation_and_cut(look_all_up, "provide_before_map", false));
-	TEST(operation_and_cut(look_all_up, "outside_before_span", false));
-	TEST(operation_and_cut(look_all_up, "directory_before_span", true));
-	TEST(operation_and_cut(insert_some, "provide_before_map", false));
-	TEST(operation_and_cut(insert_some, "outside_before_span", false));
-	TEST(operation_and_cut(sweep_through_reading, "provide_before_map", false));
-	TEST(operation_and_cut(sweep_through_reading, "outside_before_span", false));
-	TEST(operation_and_cut(fixture_check, "check_before_blocks", true));
-	TEST(operation_and_cut(fixture_check, "check_before_elements", false));
-	TEST(cursor_and_cut("provide_before_map", list_and_keys_are_cut, KEYS / 2));
-	TEST(cursor_and_cut("probe_between_checks", list_is_cut, 0));
+	TEST(operation_and_holes(look_all_up, "provide_before_map", false));
+	TEST(operation_and_holes(look_all_up, "outside_before_span", false));
+	TEST(operation_and_holes(insert_some, "provide_before_map", false));
+	TEST(operation_and_holes(insert_some, "outside_before_span", false));
+	TEST(operation_and_holes(sweep_through_reading, "provide_before_map", false));
+	TEST(operation_and_holes(sweep_through_reading, "outside_before_span", false));
+	TEST(operation_and_holes(fixture_check, "check_before_blocks", true));
+	TEST(operation_and_holes(fixture_check, "check_before_elements", false));
+	TEST(cursor_and_holes("provide_before_map", list_and_keys_are_punched, KEYS / 2));
+	TEST(cursor_and_holes("probe_between_checks", list_is_punched, 0));
 	unlink(path);
 	return unit_done("stop_lists");
 }

@@ -386,6 +386,23 @@ plan_shrink(void)
 	add_operation(SHRINK, 0);
 }
 
+/* The table is shrunk in between: what comes then takes what was punched. */
+static void
+plan_growth_after_shrink(void)
+{
+	uint32_t	half = first_pair[FIRST_BULK + BULK_KEYS / 2];
+
+	plan_new_keys();
+	for (uint32_t pair = first_pair[FIRST_BULK]; pair < half; pair++)
+		add_operation(INSERT, pair);
+	for (uint32_t pair = 0; pair < half; pair++)
+		sweep_dead[pair] = !left_for_shrink(pair);
+	add_operation(SWEEP, 0);
+	add_operation(SHRINK, 0);
+	for (uint32_t pair = half; pair < npairs; pair++)
+		add_operation(INSERT, pair);
+}
+
 /* Each kind of work, and the points it must come by. */
 typedef struct Work
 {
@@ -431,13 +448,15 @@ static const Work work[] = {
 		"merge_before_publish merge_before_retire "
 		"elements_before_first elements_between publish_before_log_clear "
 		"retire_before_versions retire_before_free retire_after_free "
-		"fold_before_dirword fold_after_dirword rewrite_before_publish "
+		"rewrite_before_publish "
 		"rewrite_before_retire unlink_before_next unlink_after_next "
 		"repoint_before_word repoint_after_word list_before_free "
-		"value_free_locked value_block_before_free cut_before_punch"},
+		"value_free_locked value_block_before_free punch_before_hole"},
 	{"shrink after a crash", true, plan_shrink,
-		"merge_before_publish fold_before_dirword "
-		"rewrite_before_publish cut_before_punch"},
+		"merge_before_publish "
+		"rewrite_before_publish punch_before_hole"},
+	{"growth after a shrink", false, plan_growth_after_shrink,
+		"punch_before_hole grow_before_blocks unpunch_before_free"},
 };
 
 /* ---- tables ---- */
@@ -510,7 +529,7 @@ shrink_table(PmhTable *t)
 		result = pmh_shrink_step(t, &shrink);
 	REQUIRE(result == PMH_DONE);
 	REQUIRE(shrink.bytes_after < shrink.bytes_before);
-	pmh_shrink_end(t, &shrink);
+	pmh_shrink_end(&shrink);
 	return true;
 }
 

@@ -28,6 +28,7 @@
 #include "pm.h"
 #include "segment.h"
 #include "segment_resize.h"
+#include "moved.h"
 #include "space.h"
 #include "stop_point.h"
 #include "sweeps.h"
@@ -683,28 +684,12 @@ deleted_while_copied(void)
 
 /* ---- a segment that is moved away and comes back ---- */
 
-static void
-move_segment(PmhTable *t)
-{
-	PmhResult	result;
-
-	do
-	{
-		PmhPlace	place;
-
-		REQUIRE(pmh_segment_lock(t, 0, &place) == PMH_OK);
-		result = pmh_segment_move(t, &place);
-		pmh_segment_unlock(&place);
-	} while (result == PMH_NEED && pmh_provide(t) == PMH_OK);
-	REQUIRE(result == PMH_OK);
-}
-
 static PmhResult
 move_it(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	(void) hash;
 	(void) value;
-	move_segment(t);
+	move_segment(t, 0);
 	return PMH_OK;
 }
 
@@ -799,7 +784,7 @@ segment_comes_back(Change reading, const char *point)
 	if (stops_again(reader, &well))
 	{
 		CHECK(goes_on_well(mover));
-		move_segment(t);
+		move_segment(t, 0);
 		REQUIRE(pmh_locate(t, hash, &after) == PMH_OK);
 		CHECK(after.elem == before.elem);
 		well = goes_on_well(reader);

@@ -146,7 +146,7 @@ cold_ones_come(uint64_t key)
 		REQUIRE(pmh_insert(others, fixture_hash(FIRST_COLD + cold.next), cold.next, false) == PMH_OK);
 }
 
-/* Segments are merged and moved, the directory is folded, the file cut. */
+/* Segments are merged, the file is punched. */
 static void
 cold_ones_go(uint64_t key)
 {
@@ -351,7 +351,7 @@ random_operations(void)
 		check_key(choose(2) == 0 ? self : others, key);
 	}
 	CHECK(lists_came > 100 && lists_went > 10 && segments_changed > 100 &&
-		  directories_changed > 10);
+		  directories_changed > 0);
 	end();
 }
 

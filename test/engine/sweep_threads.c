@@ -59,7 +59,7 @@ pace(uint64_t operations)
 typedef struct Tally
 {
 	uint64_t	shrinks;
-	uint64_t	shorter;		/* the file was cut */
+	uint64_t	shorter;		/* the file had less space than before */
 } Tally;
 
 static Tally *tally;
@@ -193,7 +193,7 @@ shrink_on(Stage *stage, int number)
 		__atomic_fetch_add(&tally->shrinks, result == PMH_DONE, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&tally->shorter, shrink.bytes_after < shrink.bytes_before,
 						   __ATOMIC_RELAXED);
-		pmh_shrink_end(t, &shrink);
+		pmh_shrink_end(&shrink);
 	}
 	pmh_close(t);
 }
@@ -402,7 +402,7 @@ test_shrinks(PmhTable *t, uint8_t *seen, uint64_t ids, uint64_t staying)
 	CHECK(stats.entries == staying);
 	CHECK(stats.merges > 0);
 	CHECK(stats.value_space_known);
-	printf("# %llu shrinks, %llu made the file shorter, %llu merges\n",
+	printf("# %llu shrinks, %llu punched the file, %llu merges\n",
 		   (unsigned long long) tally->shrinks, (unsigned long long) tally->shorter,
 		   (unsigned long long) stats.merges);
 	pmh_cursor_free(&cursor);

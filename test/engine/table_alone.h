@@ -86,7 +86,7 @@ shrink_all(PmhTable *t, int fill_percent)
 	CHECK(shrink.bytes_after == file_bytes(t));
 	/* However many lists there are: some walks along the file are what it costs. */
 	CHECK(shrink.bytes_seen >= shrink.bytes_after / 2 && shrink.bytes_seen <= 20 * shrink.bytes_before);
-	pmh_shrink_end(t, &shrink);
+	pmh_shrink_end(&shrink);
 	return true;
 }
 

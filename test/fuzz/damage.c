@@ -552,7 +552,7 @@ run_plausible(Damage *d, uint64_t *seed)
 {
 	static const size_t words[] = {offsetof(PmhRun, newest_block), offsetof(PmhRun, value_hint) + 8,
 		offsetof(PmhRun, value_hint) + 48, offsetof(PmhRun, unit_hint),
-	offsetof(PmhRun, space_hint), offsetof(PmhRun, shrink_limit)};
+	offsetof(PmhRun, space_hint), offsetof(PmhRun, punched_blocks)};
 
 	set_word(d, PMH_RUN_OFFSET + words[below(seed, 6)],
 			 below(seed, d->size / d->image->block_size + 2));

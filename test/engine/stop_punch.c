@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * stop_cut.c
- *	  The end of a shrink: what is past the new end of the file is given back where
- *	  that harms no process that has it mapped, and what cannot be given back stays.
+ * stop_punch.c
+ *	  The end of a shrink: free space is given back where that harms no process that has
+ *	  the file mapped, and what cannot be given back stays.  It is taken again before
+ *	  anything is stored there.
  *
- * The engine is compiled with PMH_STOP_POINTS here, and fallocate is wrapped when
- * this program is linked (see the Makefile).
+ * The engine is compiled with PMH_STOP_POINTS here, and fallocate and posix_fallocate are
+ * wrapped when this program is linked (see the Makefile).
  *
  *-------------------------------------------------------------------------
  */
@@ -26,10 +27,12 @@
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
+#include "holes.h"
 #include "layout.h"
 #include "live.h"
 #include "map.h"
 #include "pm.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
 #include "unit.h"
@@ -42,12 +45,29 @@
 
 static PmhTable *table;
 static PmhTable *idle;			/* of a process that does nothing meanwhile */
+static const char *table_path;
 static PmhValues values;
 static int	no_hole;			/* errno of fallocate, or 0 */
+static bool no_space;			/* no block gets space */
 static bool no_descriptor;		/* none at the end of the shrink */
 static unsigned refused;
+static unsigned taken_back;		/* runs of punched blocks that have got space */
 
-/* ---- what fails ---- */
+/* ---- what fails, and what holds at each call ---- */
+
+/* Blocks that space is taken from, or given to, are marked, or no part of the file yet. */
+static void
+check_marks(off_t from, off_t len)
+{
+	uint64_t	end = (uint64_t) (from + len) >> PMH_BLOCK_SHIFT;
+
+	if (table == NULL)
+		return;
+	for (uint64_t block = (uint64_t) from >> PMH_BLOCK_SHIFT;
+		 block < end && block < pmh_blocks(table); block++)
+		CHECK(pm_load(pmh_space_kind(table, block)) == PMH_KIND_PUNCHED &&
+			  pm_load(pmh_space_map(table, block)) == PMH_BLOCK_USED);
+}
 
 extern int	__real_fallocate(int fd, int mode, off_t from, off_t len);
 extern int	__wrap_fallocate(int fd, int mode, off_t from, off_t len);
@@ -55,6 +75,8 @@ extern int	__wrap_fallocate(int fd, int mode, off_t from, off_t len);
 int
 __wrap_fallocate(int fd, int mode, off_t from, off_t len)
 {
+	if ((mode & FALLOC_FL_PUNCH_HOLE) != 0)
+		check_marks(from, len);
 	if (no_hole == 0 || (mode & FALLOC_FL_PUNCH_HOLE) == 0)
 		return __real_fallocate(fd, mode, from, len);
 	refused++;
@@ -62,12 +84,31 @@ __wrap_fallocate(int fd, int mode, off_t from, off_t len)
 	return -1;
 }
 
+extern int	__real_posix_fallocate(int fd, off_t from, off_t len);
+extern int	__wrap_posix_fallocate(int fd, off_t from, off_t len);
+
+int
+__wrap_posix_fallocate(int fd, off_t from, off_t len)
+{
+	check_marks(from, len);
+	refused += no_space;
+	return no_space ? ENOSPC : __real_posix_fallocate(fd, from, len);
+}
+
 static bool cutting;
+static void (*act) (const char *name);	/* NULL, or called at each point */
 
 void
 pmh_stop_point(const char *name)
 {
-	cutting = strcmp(name, "cut_before_punch") == 0;
+	void		(*now) (const char *name) = act;
+
+	cutting = strcmp(name, "punch_before_hole") == 0;
+	if (now == NULL)
+		return;
+	act = NULL;
+	now(name);
+	act = now;
 }
 
 static bool
@@ -93,17 +134,16 @@ look_up_one(PmhTable *t)
 	CHECK(values.n == 1 && values.value[0] == 0);
 }
 
-/*
- * Most of a table goes.  'idle' has looked a key up before, and has seen a directory that
- * is past the end of the file when that has shrunk.
- */
+/* Most of a table goes.  'idle' has looked a key up before. */
 static void
 make_table(const char *path)
 {
+	table = NULL;
 	table = fixture_create(path);
+	table_path = path;
 	for (uint64_t i = 0; i < KEYS; i++)
 		REQUIRE(pmh_insert(table, fixture_hash(i), i, false) == PMH_OK);
-	for (uint32_t depth = 0; depth < OLD_DEPTH; depth++)
+	for (uint32_t depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword)); depth < OLD_DEPTH; depth++)
 		REQUIRE(pmh_conclude(table, pmh_directory_double(table, depth)) == PMH_OK);
 	idle = fixture_open(path, 1);
 	look_up_one(idle);
@@ -125,17 +165,18 @@ shrink_table(void)
 	while ((result = pmh_shrink_step(table, &shrink)) == PMH_OK)
 		continue;
 	CHECK(result == PMH_DONE && shrink.bytes_after < shrink.bytes_before / 2);
-	pmh_shrink_end(table, &shrink);
-	CHECK(idle->seen_offset >= pmh_blocks(table) << PMH_BLOCK_SHIFT);
+	pmh_shrink_end(&shrink);
+	CHECK(pm_load(&pmh_run(table)->punched_blocks) > 0);
 }
 
 static void
-close_table(const char *path)
+close_table(void)
 {
 	CHECK(pmh_check(idle, true, fixture_report, NULL, NULL) == PMH_OK);
 	pmh_close(idle);
 	pmh_close(table);
-	unlink(path);
+	table = NULL;
+	unlink(table_path);
 }
 
 /* Bytes that a file has of its file system. */
@@ -163,6 +204,17 @@ gives_back(const char *path)
 	return is_on(path, EXT4_SUPER_MAGIC) || is_on(path, XFS_SUPER_MAGIC);
 }
 
+/* Keys come, by two handles, until one gets an error.  The file keeps its length. */
+static PmhResult
+fill(uint64_t from, uint64_t to)
+{
+	PmhResult	result = PMH_OK;
+
+	for (uint64_t i = from; i < to && result == PMH_OK; i++)
+		result = pmh_insert(i % 2 == 0 ? idle : table, fixture_hash(i), i, false);
+	return result;
+}
+
 /*
  * Space is given back where a load from a hole takes none, and kept where it
  * does; what an idle process looks up takes none in either case.
@@ -173,6 +225,7 @@ given_back(const char *path)
 	uint64_t	before;
 	uint64_t	after;
 	uint64_t	length;
+	unsigned	holes;
 
 	make_table(path);
 	before = allocated(path);
@@ -182,34 +235,104 @@ given_back(const char *path)
 	if (is_on(path, TMPFS_MAGIC))
 		CHECK(after == before);
 	else if (gives_back(path))
-		CHECK(after < before && after <= length + 64 * 1024);
+		CHECK(after < before / 2 && after <= (pmh_blocks_with_space(table) << PMH_BLOCK_SHIFT) + 64 * 1024);
 	look_up_one(idle);
 	CHECK(allocated(path) == after);
-	CHECK(idle->seen_offset < length);
 
-	/* What was kept is there for what the file grows by. */
-	for (uint64_t i = KEYS; i < 2 * KEYS; i++)
-		REQUIRE(pmh_insert(i % 2 == 0 ? idle : table, fixture_hash(i), i, false) == PMH_OK);
-	close_table(path);
+	/* It is there for what comes next, before the file becomes longer. */
+	REQUIRE(fill(KEYS, KEYS + KEYS / 2) == PMH_OK);
+	CHECK(pmh_blocks(table) << PMH_BLOCK_SHIFT == length);
+	check_holes(path, table, &holes);
+	CHECK(!gives_back(path) || holes > 0);
+	REQUIRE(fill(KEYS + KEYS / 2, 3 * KEYS) == PMH_OK);
+	CHECK(pmh_blocks(table) << PMH_BLOCK_SHIFT > length);
+	check_holes(path, table, &holes);
+	close_table();
 }
 
-/* The next start cuts the file, wherever it is. */
+/* What recovery finds is what was punched, wherever the file is. */
 static void
-cut_by_next_start(const char *path)
+found_by_next_start(const char *path)
 {
-	PmhTable   *t;
+	uint64_t	punched;
+	unsigned	holes;
 
 	make_table(path);
 	shrink_table();
+	punched = pm_load(&pmh_run(table)->punched_blocks);
 	pmh_close(idle);
 	pmh_close(table);
-	t = fixture_open(path, 2);
-	CHECK(fixture_file_size(path) ==
-		  pmh_whole_pages(pmh_blocks(t) << PMH_BLOCK_SHIFT));
-	CHECK(allocated(path) <= fixture_file_size(path) + 64 * 1024);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
-	unlink(path);
+	table = fixture_open(path, 2);
+	idle = fixture_open(path, 2);
+	CHECK(pm_load(&pmh_run(table)->punched_blocks) == punched);
+	check_holes(path, table, &holes);
+	REQUIRE(fill(KEYS, 3 * KEYS) == PMH_OK);
+	check_holes(path, table, &holes);
+	close_table();
+}
+
+/* ---- others beside it ---- */
+
+static uint64_t next_key;
+
+/* What a stopped process has half done is nothing to others: they read and write. */
+static void
+others_at_work(const char *name)
+{
+	unsigned	holes;
+
+	if (strcmp(name, "punch_before_hole") != 0 && strcmp(name, "grow_before_blocks") != 0)
+		return;
+	taken_back += strcmp(name, "grow_before_blocks") == 0;
+	look_up_one(idle);
+	check_holes(table_path, table, &holes);
+	if (pm_load(&pmh_run(table)->free_units) > 100 * PMH_UNITS_PER_BLOCK)
+		CHECK(pmh_insert(idle, fixture_hash(next_key), next_key, false) == PMH_OK);
+	CHECK(pmh_delete(idle, fixture_hash(next_key), next_key) == PMH_OK ||
+		  pm_load(&pmh_run(table)->free_units) <= 100 * PMH_UNITS_PER_BLOCK);
+	next_key++;
+}
+
+static void
+others_go_on(const char *path)
+{
+	uint64_t	length;
+
+	make_table(path);
+	length = pmh_blocks(table);
+	next_key = 10 * KEYS;
+	taken_back = 0;
+	act = others_at_work;
+	shrink_table();
+	for (uint64_t i = KEYS; i < KEYS + KEYS / 2; i++)
+		REQUIRE(pmh_insert(table, fixture_hash(i), i, false) == PMH_OK);
+	act = NULL;
+	CHECK(next_key > 10 * KEYS && taken_back > 1 && pmh_blocks(table) == length);
+	close_table();
+}
+
+/* The file system is full: that is an error, and no block without space is used. */
+static void
+space_is_gone(const char *path)
+{
+	unsigned	holes;
+	uint64_t	punched;
+
+	make_table(path);
+	shrink_table();
+	no_space = true;
+	refused = 0;
+	punched = pm_load(&pmh_run(table)->punched_blocks);
+	CHECK(fill(KEYS, 3 * KEYS) == PMH_ERR_NO_SPACE && refused > 0);
+	CHECK(pm_load(&pmh_run(table)->punched_blocks) == punched && fixture_no_lock_held());
+	check_holes(path, table, &holes);
+	CHECK(!gives_back(path) || holes > 0);
+	look_up_one(idle);
+	CHECK(pmh_check(idle, true, fixture_report, NULL, NULL) == PMH_OK);
+	no_space = false;
+	CHECK(fill(KEYS, 3 * KEYS) == PMH_OK);
+	check_holes(path, table, &holes);
+	close_table();
 }
 
 /* ---- in file systems of our own ---- */
@@ -265,7 +388,7 @@ fill_up(const char *path)
 	off_t		end = 0;
 
 	REQUIRE(fd >= 0);
-	while (posix_fallocate(fd, end, 4096) == 0)
+	while (__real_posix_fallocate(fd, end, 4096) == 0)
 		end += 4096;
 	close(fd);
 	CHECK(end > 0);
@@ -289,7 +412,7 @@ look_up_where_all_is_full(const char *dir, bool overlay)
 	look_up_one(idle);
 	CHECK(pmh_insert(idle, fixture_hash(KEYS), KEYS, false) == PMH_OK);
 	CHECK(!pm_is_lost(&idle->file));
-	close_table(path);
+	close_table();
 }
 
 /* Where an overlayfs is on a disk, space goes back as it does there. */
@@ -308,7 +431,7 @@ give_back_below(const char *dir, bool overlay)
 	look_up_one(idle);
 	if (gives_back(dir))
 		CHECK(allocated(path) < before);
-	close_table(path);
+	close_table();
 }
 
 /* What a child has mounted is gone with it; what it has made in dir is not. */
@@ -328,7 +451,7 @@ in_child(void (*test) (const char *dir, bool overlay), bool overlay)
 	int			status;
 	pid_t		child;
 
-	snprintf(dir, sizeof(dir), "%s.d", fixture_path("stop_cut"));
+	snprintf(dir, sizeof(dir), "%s.d", fixture_path("stop_punch"));
 	REQUIRE(mkdir(dir, 0700) == 0);
 	fflush(stdout);
 	child = fork();
@@ -360,23 +483,26 @@ ends_all_the_same(const char *path, int hole_errno, bool descriptor)
 	no_hole = 0;
 	no_descriptor = false;
 	CHECK(refused > 0);
-	CHECK(pm_load(&pmh_run(table)->shrink_limit) == 0 && fixture_no_lock_held());
+	CHECK(fixture_no_lock_held());
 	look_up_one(idle);
-	close_table(path);
+	REQUIRE(fill(KEYS, 2 * KEYS) == PMH_OK);
+	close_table();
 }
 
 int
 main(void)
 {
-	const char *path = fixture_path("stop_cut");
+	const char *path = fixture_path("stop_punch");
 	char		in_memory[64];
 
-	snprintf(in_memory, sizeof(in_memory), "/dev/shm/pmhash_stop_cut.%d", (int) getpid());
+	snprintf(in_memory, sizeof(in_memory), "/dev/shm/pmhash_stop_punch.%d", (int) getpid());
 	pmh_set_descriptor_callbacks(reserve_descriptor, release_descriptor);
 	TEST(given_back(path));
 	TEST(given_back(in_memory));
-	TEST(cut_by_next_start(path));
-	TEST(cut_by_next_start(in_memory));
+	TEST(found_by_next_start(path));
+	TEST(found_by_next_start(in_memory));
+	TEST(others_go_on(path));
+	TEST(space_is_gone(path));
 	TEST(in_child(look_up_where_all_is_full, false));
 	TEST(in_child(look_up_where_all_is_full, true));
 	TEST(in_child(give_back_below, true));
@@ -384,5 +510,5 @@ main(void)
 	TEST(ends_all_the_same(path, EDQUOT, true));
 	TEST(ends_all_the_same(path, 0, false));
 	pmh_values_free(&values);
-	return unit_done("stop_cut");
+	return unit_done("stop_punch");
 }
