@@ -164,7 +164,6 @@ sub check_table
 
 # Workloads that are likely to catch what is left out in a file, tried first.
 my %likely = (
-	'bulk_range.c' => 'bulk',
 	'bulkload.c' => 'bulk',
 	'directory.c' => 'strategies,split_deep,merge',
 	'drain.c' => 'list_drain,chain_delete',
