@@ -134,7 +134,6 @@ pmhash_workers_can_be_had(void)
 
 /* ==== rebuilds ==== */
 
-
 /* Of this worker.  Others have no pass, and ask for all kinds. */
 static PmhashBuildKind own_kind = PMHASH_BUILD_PLAIN;
 
