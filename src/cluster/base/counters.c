@@ -86,7 +86,6 @@ pmhash_counters_init(void)
 	HASHCTL		ctl;
 	bool		found;
 
-	Assert(!IsUnderPostmaster);
 	sums = ShmemInitStruct("pmhash counters", sizeof(Sums), &found);
 	sums->since = GetCurrentTimestamp();
 	for (int i = 0; i < PMHASH_NCOUNTERS; i++)

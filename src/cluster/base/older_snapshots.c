@@ -17,7 +17,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
@@ -52,7 +51,6 @@ pmhash_imports_init(void)
 {
 	bool		found;
 
-	Assert(!IsUnderPostmaster);
 	importer = ShmemInitStruct("pmhash imports", pmhash_imports_size(), &found);
 	for (int i = 0; i < MaxBackends; i++)
 		SetInvalidVirtualTransactionId(importer[i]);

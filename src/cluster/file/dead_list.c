@@ -48,7 +48,6 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -118,7 +117,6 @@ pmhash_dead_lists_init(void)
 	PmhashDeadList *lists;
 	bool		found;
 
-	Assert(!IsUnderPostmaster);
 	lists = ShmemInitStruct("pmhash dead entries", pmhash_dead_lists_size(), &found);
 	memset(lists, 0, pmhash_dead_lists_size());
 	for (int i = 0; i < LISTS; i++)

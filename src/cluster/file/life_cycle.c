@@ -91,25 +91,6 @@ typedef struct SessionFile
 static List *files = NIL;		/* in TopMemoryContext */
 static bool any_doubtful = false;
 
-/* The file at path has been removed. */
-static void
-forget_file(const char *path)
-{
-	ListCell   *lc;
-
-	foreach(lc, files)
-	{
-		SessionFile *file = lfirst(lc);
-
-		if (strcmp(file->path, path) != 0)
-			continue;
-		pfree(file->path);
-		pfree(file);
-		files = foreach_delete_current(files, lc);
-		return;
-	}
-}
-
 /*
  * Remove a file.  It may be gone already.  Never raises an error, since it is called after
  * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
@@ -120,12 +101,23 @@ pmhash_unlink(const char *path)
 	const char *name = last_dir_separator(path);
 	uint64		file_id;
 	bool		is_ours = name != NULL && pmhash_parse_file_name(name + 1, &file_id);
+	ListCell   *lc;
 
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	forget_file(path);			/* path may be its own, freed now */
+	foreach(lc, files)
+	{
+		SessionFile *file = lfirst(lc);
+
+		if (strcmp(file->path, path) != 0)
+			continue;
+		pfree(file->path);
+		pfree(file);
+		files = foreach_delete_current(files, lc);
+		break;
+	}
 	if (is_ours)
 		pmhash_file_is_not_new(file_id);
 }

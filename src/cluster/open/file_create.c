@@ -249,7 +249,6 @@ pmhash_file_create(Relation index)
 void
 pmhash_file_create_init(Relation index)
 {
-	Assert(IsTransactionState());
 	pmhash_require_service(index);
 	pmhash_stub_create_init(index);
 }

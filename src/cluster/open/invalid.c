@@ -38,6 +38,8 @@
 #include "cluster/wal/stub.h"
 #include "cluster/wal/undo_journal.h"
 
+#define MANY_FAILURES	3		/* of a rebuild: after these a person has to see to it */
+
 /* What the engine's results mean; a wait that was given up raises what has come. */
 static const struct
 {
@@ -94,13 +96,6 @@ is_to_rebuild_itself(Relation index)
 	return pmhash_rebuild && pmhash_shared->usable && !has_lost_pool() &&
 		index->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		index->rd_index->indisready;
-}
-
-/* Is it, and can it be? */
-static bool
-rebuilds_itself(Relation index)
-{
-	return is_to_rebuild_itself(index) && pmhash_workers_can_be_had();
 }
 
 /* What to do about an index that a standby has no file of: there is no REINDEX there. */
@@ -307,7 +302,8 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 {
 	int			sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 	PmhashRebuild rebuild;
-	bool		failing = pmhash_rebuild_keeps_failing(RelationGetRelid(index), &rebuild);
+	bool		failing = pmhash_rebuild_state(RelationGetRelid(index), &rebuild) &&
+		rebuild.failures >= MANY_FAILURES;
 	const char *shown = pmhash_shown_path(index, trouble->path);
 
 	Assert(trouble->reason != PMHASH_REASON_NONE);
@@ -322,7 +318,7 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 						RelationGetRelationName(index)),
 				 errdetail("The index is not logged, so standbys have no file of it."),
 				 errhint("Set its storage parameter \"wal\" on the primary server, and use REINDEX there.")));
-	if (rebuilds_itself(index) && !failing)
+	if (!failing && is_to_rebuild_itself(index) && pmhash_workers_can_be_had())
 		sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	else if (trouble->reason == PMHASH_REASON_DAMAGED && !failing)
 		sqlstate = ERRCODE_INDEX_CORRUPTED;

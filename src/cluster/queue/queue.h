@@ -32,7 +32,6 @@ extern bool pmhash_workers_can_be_had(void);
 extern void pmhash_rebuild_wanted(Oid index);
 extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
 extern const char *pmhash_rebuild_failure_hint(int sqlstate);
-extern bool pmhash_rebuild_keeps_failing(Oid index, PmhashRebuild *state);
 extern List *pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next);
 extern void pmhash_rebuild_forget(Oid database);
 

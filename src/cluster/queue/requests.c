@@ -134,8 +134,6 @@ pmhash_workers_can_be_had(void)
 
 /* ==== rebuilds ==== */
 
-#define MANY_FAILURES	3		/* after these a person has to see to it */
-
 /* Of this worker.  Others have no pass, and ask for all kinds. */
 static PmhashBuildKind own_kind = PMHASH_BUILD_PLAIN;
 
@@ -369,13 +367,6 @@ pmhash_rebuild_has_to_wait(Oid index)
 
 	return pmhash_rebuild_state(index, &state) && !state.running &&
 		state.next_try > pmhash_clock_ms();
-}
-
-/* Has the rebuild of an index failed so often that waiting will not help? */
-bool
-pmhash_rebuild_keeps_failing(Oid index, PmhashRebuild *state)
-{
-	return pmhash_rebuild_state(index, state) && state->failures >= MANY_FAILURES;
 }
 
 /* The index of this database that is being rebuilt by this worker, or InvalidOid. */

@@ -143,7 +143,6 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
-	Assert(!IsUnderPostmaster);
 	pool_refused = !pmhash_directory_allowed(reason) ||
 		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	pmhash_shared->usable = !pool_refused;

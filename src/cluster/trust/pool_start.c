@@ -190,17 +190,6 @@ is_ours(const PmhashControl *control, PmhashControlRead *found,
 	return true;
 }
 
-/* The pool of another cluster has been begun anew. */
-static void
-report_taken_over(uint64 system_identifier)
-{
-	ereport(LOG,
-			(errmsg("pmhash: directory \"%s\" of another cluster is used by this one from now on",
-					pmhash_pool_path()),
-			 errdetail("That cluster, with the system identifier " UINT64_FORMAT ", was in the same place. Its index files are removed.",
-					   system_identifier)));
-}
-
 /*
  * The server is about to recover, and to call syncfs() itself.  Had the kernel failed to
  * write something back, that call would learn of it, by an open file of its own, and
@@ -243,10 +232,8 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	memset(&entry, 0, sizeof(entry));
 	entry.lock_fd = pmhash_pool_lock_fd();
 	entry.lock_kept = lock_served;
-	entry.has_control = found == PMHASH_CONTROL_VALID;
-	entry.is_damaged = found == PMHASH_CONTROL_DAMAGED;
-	entry.is_other_version = found == PMHASH_CONTROL_OTHER_VERSION;
-	entry.write_failed = entry.has_control &&
+	entry.found = found;
+	entry.write_failed = found == PMHASH_CONTROL_VALID &&
 		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
 		!ask_before_server();
 	start = pmhash_decide(control, &entry, server, instance);
@@ -291,8 +278,12 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
 	if (!open_to_us(reason) || !pmhash_journal_provide(reason) ||
 		!take_pool(control, found, &server, instance, reason))
 		return false;
-	if (found != there)
-		report_taken_over(owner);
+	if (found != there)			/* the pool of another cluster has been begun anew */
+		ereport(LOG,
+				(errmsg("pmhash: directory \"%s\" of another cluster is used by this one from now on",
+						pmhash_pool_path()),
+				 errdetail("That cluster, with the system identifier " UINT64_FORMAT ", was in the same place. Its index files are removed.",
+						   owner)));
 	return true;
 }
 

@@ -37,17 +37,6 @@ keep_control(PmhashControl *control)
 	pmhash_shared->control = *control;
 }
 
-/* Take out what the journal of the last server life says; it is not needed any more. */
-static void
-finish_last_life(PmhashControl *control)
-{
-	Assert(control->journal_instance != 0);
-	pmhash_undo(control);
-	control->journal_instance = 0;
-	pmhash_see_redo(control);
-	keep_control(control);
-}
-
 /* The part of pmhash_pool_ready that one process does. */
 static void
 make_ready(void)
@@ -61,7 +50,13 @@ make_ready(void)
 	/* Not in what stands there instead: a standby has had it for long. */
 	pmhash_require_pool_present();
 	if (control.journal_instance != 0)
-		finish_last_life(&control);
+	{
+		/* what it says is taken out, and it is not needed any more */
+		pmhash_undo(&control);
+		control.journal_instance = 0;
+		pmhash_see_redo(&control);
+		keep_control(&control);
+	}
 	if (promoted)
 	{
 		PMH_STOP_POINT("promoted_before_use");

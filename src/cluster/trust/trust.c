@@ -517,9 +517,9 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 	control->version = PMHASH_POOL_VERSION;
 	control->system_identifier = server->control.system_identifier;
 	pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
-	if (entry->is_damaged)
+	if (entry->found == PMHASH_CONTROL_DAMAGED)
 		return "its control file is damaged";
-	if (entry->is_other_version)
+	if (entry->found == PMHASH_CONTROL_OTHER_VERSION)
 		return "another version of pmhash has used them";
 	return server->has_token ? "the data directory was used with another pool" : NULL;
 }
@@ -577,7 +577,7 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 	PmhashReason reason = PMHASH_REASON_APART;
 
 	Assert(!IsUnderPostmaster && instance != 0);
-	if (!entry->has_control)
+	if (entry->found != PMHASH_CONTROL_VALID)
 		doubt = new_control(control, entry, server);
 	else
 		doubt = reason_for_doubt(control, entry, server, &reason);
@@ -592,7 +592,8 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 		control->journal_instance = 0;
 	}
 	else if ((control->state != PMHASH_POOL_RUNNING ||
-			  check_page_cache(control, entry)) && entry->has_control)
+			  check_page_cache(control, entry)) &&
+			 entry->found == PMHASH_CONTROL_VALID)
 		start = control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
 			PMHASH_STANDBY_DEMOTED;
 

@@ -20,9 +20,7 @@ typedef struct PmhashEntryState
 {
 	int			lock_fd;		/* of the pool's lock file */
 	bool		lock_kept;		/* this postmaster had it before, too */
-	bool		has_control;	/* the control file is there and sound */
-	bool		is_damaged;		/* it is there */
-	bool		is_other_version;	/* it is there, and another version's */
+	PmhashControlRead found;	/* what the control file is */
 	bool		write_failed;	/* the kernel has failed to write something back */
 } PmhashEntryState;
 

@@ -396,15 +396,18 @@ why_not_ready(void)
 	return NULL;
 }
 
-/* The row of an index while that is so. */
-static void
-not_ready_row(Oid relid, const char *why, Datum *values, bool *nulls)
+/* The row of an index, while that is so or not.  False as file_row. */
+static bool
+row_of_index(Oid relid, const char *why, Datum *values, bool *nulls)
 {
+	if (why == NULL)
+		return file_row(relid, values, nulls);
 	memset(nulls, true, FILES_COLUMNS);
 	values[0] = ObjectIdGetDatum(relid);
 	values[4] = CStringGetTextDatum(pmhash_may_see_details_of(relid) ?
 									psprintf("disabled: %s", why) : "disabled");
 	nulls[0] = nulls[4] = false;
+	return true;
 }
 
 /*
@@ -414,15 +417,11 @@ not_ready_row(Oid relid, const char *why, Datum *values, bool *nulls)
 char *
 pmhash_shown_state(Oid relid)
 {
-	const char *why = why_not_ready();
 	Datum		values[FILES_COLUMNS];
 	bool		nulls[FILES_COLUMNS];
 
-	if (why != NULL)
-		not_ready_row(relid, why, values, nulls);
-	else if (!file_row(relid, values, nulls))
-		return NULL;
-	return TextDatumGetCString(values[4]);
+	return row_of_index(relid, why_not_ready(), values, nulls) ?
+		TextDatumGetCString(values[4]) : NULL;
 }
 
 /*
@@ -446,11 +445,8 @@ pmhash_files(PG_FUNCTION_ARGS)
 		bool		nulls[FILES_COLUMNS];
 
 		CHECK_FOR_INTERRUPTS();
-		if (why != NULL)
-			not_ready_row(lfirst_oid(lc), why, values, nulls);
-		else if (!file_row(lfirst_oid(lc), values, nulls))
-			continue;
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		if (row_of_index(lfirst_oid(lc), why, values, nulls))
+			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
 }

@@ -141,7 +141,6 @@ find_task(Oid database, PmhashJob job)
 	Task	   *task;
 	ListCell   *lc;
 
-	Assert(job < PMHASH_JOBS);
 	foreach(lc, tasks)
 	{
 		task = lfirst(lc);
@@ -224,7 +223,6 @@ at_work(PmhashJob job, Oid database)
 static void
 note_ends(void)
 {
-	Assert(!IsTransactionState());
 	for (int i = 0; i < PMHASH_WORKERS; i++)
 	{
 		Worker	   *worker = &workers[i];

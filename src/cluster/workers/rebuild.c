@@ -115,7 +115,6 @@ static Refill refill = {.old_file = -1};
 static void
 hold_old_file(const char *path)
 {
-	Assert(refill.old_file < 0);
 	refill.old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
 	if (refill.old_file >= 0)
 		ReserveExternalFD();
@@ -252,7 +251,6 @@ wait_for_writer(VirtualTransactionId writer)
 {
 	int64		begun = pmhash_clock_ms();
 
-	Assert(IsTransactionState());
 	while (!VirtualXactLock(writer, false))
 	{
 		if (LockTimeout > 0 && pmhash_clock_past(begun, LockTimeout))
