@@ -158,6 +158,7 @@ mark_units(PmhTable *t, uint64_t block, uint32_t mask)
 {
 	uint8_t    *map = pmh_space_map(t, block);
 
+	PMH_ASSERT(mask <= PMH_BLOCK_USED);
 	if ((*map & mask) != 0)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, block << PMH_BLOCK_SHIFT,
 						"Two structures claim the same space.");
@@ -310,6 +311,7 @@ rebuild_run(PmhTable *t)
 	uint64_t	dir = pmh_dirword_offset(live->dirword);
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(run->instance == 0);
 	memset(run, 0, sizeof(*run));
 	run->births = t->instance << PMH_BIRTH_RUN_SHIFT;
 	clear_map(t);
