@@ -89,6 +89,7 @@ pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 		note_directory(t, dirword);
 		p->dirword = dirword;
 		p->index = pmh_hash_prefix(hash, depth);
+		PMH_STOP_POINT("locate_before_element");
 		p->elem = pm_load_acquire((uint64_t *) pmh_at(t, offset) + p->index);
 		if (pmh_place_decode(t, p))
 			return PMH_OK;

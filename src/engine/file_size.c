@@ -96,6 +96,7 @@ take_over_end(PmhTable *t, uint64_t from, uint64_t to)
 {
 	uint64_t	free_blocks;
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
 	PMH_ASSERT(from == pmh_blocks(t) || pm_is_lost(&t->file));
 	pmh_space_lock(t);
 	free_blocks = init_map(t, from, to);
@@ -150,7 +151,7 @@ find_punched(const PmhTable *t, uint64_t nblocks, bool reserve, uint64_t *from, 
 	uint64_t	wanted = blocks_to_get(blocks, nblocks, reserve);
 	uint64_t	found = 0;
 
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
+	PMH_ASSERT(nblocks > 0 && pmh_is_locked(&t->file_lock->grow));
 	if (pm_load(&pmh_run(t)->punched_blocks) == 0)
 		return false;
 	for (*to = 0; *to < blocks && found < wanted; (*to)++)
@@ -172,6 +173,7 @@ take_back_punched(PmhTable *t, uint64_t from, uint64_t to)
 {
 	PmhRun	   *run = pmh_run(t);
 
+	PMH_ASSERT(from < to);
 	pmh_space_lock(t);
 	mark_punched(t, from, to, false);
 	PMH_STOP_POINT("unpunch_before_free");
@@ -255,6 +257,7 @@ pmh_space_punch(PmhTable *t, uint64_t *block, uint64_t *spare)
 {
 	PmhResult	result;
 
+	PMH_ASSERT(!t->space_held);
 	PMH_STOP_POINT("punch_before_lock");
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
@@ -355,6 +358,7 @@ pmh_provide(PmhTable *t)
 	PmhNeed		need = t->need;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(!t->space_held);
 	/* Among zeroes there may be no end of needs. */
 	if (pm_is_lost(&t->file))
 		return pmh_fail_lost(t);

@@ -297,6 +297,7 @@ rebuild_run(PmhTable *t)
 	uint64_t	dir = pmh_dirword_offset(live->dirword);
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(run->instance == 0);
 	memset(run, 0, sizeof(*run));
 	run->births = t->instance << PMH_BIRTH_RUN_SHIFT;
 	clear_map(t);

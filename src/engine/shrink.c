@@ -107,6 +107,8 @@ merge_with_buddy(PmhTable *t, const PmhPlace *left, uint64_t start,
 	PmhResult	result;
 	bool		same_stripe;
 
+	PMH_ASSERT(depth > 0 && pmh_is_locked(&left->stripe->lock));
+	PMH_ASSERT((pmh_hash_prefix(start, depth) & 1) == 0);
 	result = pmh_locate(t, start | pmh_segment_span(depth), &right);
 	if (result != PMH_OK)
 		return result;
@@ -132,6 +134,7 @@ look_back(PmhTable *t, struct PmhShrinkPrivate *p, uint32_t depth)
 	PmhPlace	buddy;
 	PmhResult	result;
 
+	PMH_ASSERT(depth <= PMH_MAX_DEPTH);
 	p->at.next = pmh_segment_start(p->at.next, depth);
 	if (depth == 0 || (pmh_hash_prefix(p->at.next, depth) & 1) == 0)
 		return PMH_OK;
@@ -151,6 +154,7 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	bool		merged = false;
 	PmhResult	result = pmh_workspace_take(t);
 
+	PMH_ASSERT(p->phase == PMH_SHRINK_MERGING && !p->at.through);
 	start = pmh_touch_segment(t, p->at.next);
 	(void) pmh_touch_segment(t, start); /* its buddy */
 	if (result == PMH_OK)
@@ -195,6 +199,7 @@ start_punching(PmhTable *t, struct PmhShrinkPrivate *p)
 	uint64_t	blocks;
 	uint64_t	free_units;
 
+	PMH_ASSERT(p->key == p->nkeys);
 	pmh_space_figures(t, &blocks, &free_units);
 	p->spare = (blocks - free_units / PMH_UNITS_PER_BLOCK) / 32 + SPARE_BLOCKS;
 	p->block = 0;
@@ -218,6 +223,7 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(p->at.through && p->key == p->nkeys);
 	switch (p->phase)
 	{
 		case PMH_SHRINK_MERGING:

@@ -90,6 +90,7 @@ tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
 	const PmhListStretch *stretch;
 	PmhResult	result = collect_stretches(t, p, hash, *payload, &alone, &all);
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	if (result != PMH_OK)
 		return result;
 	stretch = choose_stretch(p, &alone, &all);

@@ -204,6 +204,7 @@ PmhResult
 pmh_space_take_extent(PmhTable *t, uint64_t nblocks, uint64_t *block)
 {
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
 	*block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
 	if (*block == 0)
 		return need_blocks(t, nblocks);

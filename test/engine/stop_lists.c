@@ -377,13 +377,26 @@ insert_some(PmhTable *t)
 	return result;
 }
 
+/* The directory is doubled, and what stands where it was names no part of the file. */
 static void
-operation_and_holes(Operation operation, const char *point, bool deep_directory)
+directory_is_reused(void)
+{
+	uint64_t	dirword = pm_load(&pmh_live(others)->dirword);
+	uint64_t   *word = pmh_at(others, pmh_dirword_offset(dirword));
+	uint32_t	depth = pmh_dirword_depth(dirword);
+
+	REQUIRE(pmh_directory_double(others, depth) == PMH_OK);
+	for (uint64_t i = 0; i < pmh_directory_elements(depth); i++)
+		pm_store64(&word[i], pmh_make_elem(PMH_MAX_BLOCKS - 1, 0, PMH_UNITS_PER_BLOCK, 0, PMH_SINGLE));
+}
+
+static void
+operation_and_others(Operation operation, const char *point, bool deep_directory, void (*what) (void))
 {
 	PmhTable   *t = make_long_file(deep_directory);
 	PmhResult	result;
 
-	act = file_is_punched;
+	act = what;
 	acted = 0;
 	act_at = point;
 	result = operation(t);
@@ -470,14 +483,15 @@ main(void)
 	TEST(cursor_and_no_circle());
 	TEST(cursor_of_light_keys());
 	TEST(circle_is_found());
-	TEST(operation_and_holes(look_all_up, "provide_before_map", false));
-	TEST(operation_and_holes(look_all_up, "outside_before_span", false));
-	TEST(operation_and_holes(insert_some, "provide_before_map", false));
-	TEST(operation_and_holes(insert_some, "outside_before_span", false));
-	TEST(operation_and_holes(sweep_through_reading, "provide_before_map", false));
-	TEST(operation_and_holes(sweep_through_reading, "outside_before_span", false));
-	TEST(operation_and_holes(fixture_check, "check_before_blocks", true));
-	TEST(operation_and_holes(fixture_check, "check_before_elements", false));
+	TEST(operation_and_others(look_all_up, "provide_before_map", false, file_is_punched));
+	TEST(operation_and_others(look_all_up, "outside_before_span", false, file_is_punched));
+	TEST(operation_and_others(insert_some, "provide_before_map", false, file_is_punched));
+	TEST(operation_and_others(insert_some, "outside_before_span", false, file_is_punched));
+	TEST(operation_and_others(sweep_through_reading, "provide_before_map", false, file_is_punched));
+	TEST(operation_and_others(sweep_through_reading, "outside_before_span", false, file_is_punched));
+	TEST(operation_and_others(fixture_check, "check_before_blocks", true, file_is_punched));
+	TEST(operation_and_others(fixture_check, "check_before_elements", false, file_is_punched));
+	TEST(operation_and_others(look_all_up, "locate_before_element", true, directory_is_reused));
 	TEST(cursor_and_holes("provide_before_map", list_and_keys_are_punched, KEYS / 2));
 	TEST(cursor_and_holes("probe_between_checks", list_is_punched, 0));
 	unlink(path);

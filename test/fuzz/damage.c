@@ -354,8 +354,7 @@ directory_word(Damage *d, uint64_t *seed)
 
 		at = below(seed, d->size / 64 / step[below(seed, 3)]) * step[below(seed, 3)];
 	}
-	set_word(d, offset, (at & ((UINT64_C(1) << 42) - 1)) | depth << PMH_DIRWORD_DEPTH_SHIFT |
-			 (word >> PMH_DIRWORD_GEN_SHIFT) << PMH_DIRWORD_GEN_SHIFT);
+	set_word(d, offset, (at & ((UINT64_C(1) << 42) - 1)) | depth << PMH_DIRWORD_DEPTH_SHIFT);
 }
 
 static void
