@@ -35,8 +35,8 @@ FORGETFUL="-DRELCACHE_FORCE_RELEASE -DCATCACHE_FORCE_RELEASE -DCOPY_PARSE_PLAN_T
 # What forgets each catalog entry at once takes a hundred times as long, or more: files with
 # many kinds of statements and few rows.  valgrind takes forty times as long, and does not
 # know how a mapping is made longer: files whose indexes stay small.
-SOME="privileges refused types_cross row_types candidates partition"
-FEW="boolean two_phase held_cursors exclusion partition unique join_cases candidates vacuum"
+SOME="privileges refused counters stats candidates"
+FEW="boolean two_phase held_cursors exclusion partition join_cases candidates vacuum"
 
 keep=false
 parts="plain release discard valgrind"
