@@ -174,6 +174,9 @@ SELECT plan('SELECT count(*), sum(s.v) FROM wanted w JOIN stock s ON s.k = w.k')
 SELECT count(*), sum(s.v) FROM wanted w JOIN stock s ON s.k = w.k;
 SELECT count(*), sum(s.v) FROM wanted w LEFT JOIN stock s ON s.k = w.k;
 SELECT count(*) FROM wanted w WHERE NOT EXISTS (SELECT FROM stock s WHERE s.k = w.k);
+-- Gather below the join: outer rows come from workers
+SELECT plan('SELECT count(*), sum(s.v) FROM (SELECT k FROM wanted LIMIT 100000) w JOIN stock s ON s.k = w.k');
+SELECT count(*), sum(s.v) FROM (SELECT k FROM wanted LIMIT 100000) w JOIN stock s ON s.k = w.k;
 -- a worker's error is the statement's
 \set VERBOSITY terse
 SELECT count(1 / (w.k - 758)) FROM wanted w JOIN stock s ON s.k = w.k;

@@ -32,6 +32,14 @@ SET max_parallel_maintenance_workers = 0;
 CREATE INDEX pb_alone ON pb USING pmhash (k);
 RESET max_parallel_maintenance_workers;
 RESET client_min_messages;
+-- some of it is more than memory holds though it is parted by eight bits: by more
+CREATE TABLE pb_many AS SELECT CASE WHEN i % 12 > 0 THEN i ELSE 0 END AS k FROM generate_series(1, 900000) i;
+SET maintenance_work_mem = '1MB';
+CREATE INDEX pb_many_k ON pb_many USING pmhash (k);
+RESET maintenance_work_mem;
+SELECT entries FROM pmhash.stats('pb_many_k');
+SELECT pmhash.check('pb_many_k', false);
+DROP TABLE pb_many;
 
 SELECT index, entries FROM unnest('{pb_k,pb_t,pb_n,pb_two,pb_part,pb_expr,pb_small,pb_dup,pb_unsafe,pb_alone}'::regclass[]) index,
 	pmhash.stats(index);

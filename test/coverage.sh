@@ -45,7 +45,7 @@ while read -r tree; do
 	# (the engine's tests are built in test/engine, and name their sources from there)
 	root=. objects=.
 	[ ! -d "$tree/test/build/engine" ] || tree=$tree/test/engine root=../.. objects=../build
-	(cd "$tree" && gcovr --root "$root" --filter '.*/src/' --gcov-ignore-parse-errors --json "$work/$n.json" "$objects" >"$work/gcovr" 2>&1) ||
+	(cd "$tree" && gcovr --root "$root" --filter '(.*/)?src/' --gcov-ignore-parse-errors --json "$work/$n.json" "$objects" >"$work/gcovr" 2>&1) ||
 		{ tail -n 5 "$work/gcovr" >&2; failed=$((failed + 1)); }
 done < <(find "$work/t" -name '*.gcda' -printf '%h\n' | sed -E 's,/(src|test)/.*?,&,; s,/src/(engine|cluster/[a-z]+|am|join)$,,; s,/src$,,; s,/test/build/.*$,,' | sort -u)
 

@@ -20,7 +20,8 @@
 #
 # PMHASH_KEEP=1 keeps the scratch directory; PMHASH_CRASH_IMAGES=N enumerates N
 # crash states instead of 20 million; PMHASH_LARGE_PAGES=1 runs the engine's tests
-# with pages of 64 KiB, too.  PMHASH_REGRESS and PMHASH_PROVE_TESTS name some files of a stage.
+# with pages of 64 KiB, too.  PMHASH_REGRESS and PMHASH_PROVE_TESTS name some files of a stage,
+# PMHASH_REGRESS_CONFIG a file of settings for the server of regress.
 
 set -u
 
@@ -188,7 +189,7 @@ fi
 if wanted regress; then
 	stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
 		${PMHASH_REGRESS:+REGRESS="setup $PMHASH_REGRESS"} \
-		REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf"
+		REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf${PMHASH_REGRESS_CONFIG:+ --temp-config=$PMHASH_REGRESS_CONFIG}"
 	show_diffs "$build/regression.diffs"
 fi
 if wanted isolation; then

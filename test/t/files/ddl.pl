@@ -410,4 +410,29 @@ SQL
 	$node->stop;
 }
 
+# ======== removed beside writers ========
+
+# docs/operations.md, "Removing pmhash": an index is dropped before the extension is, since
+# that locks the table first.  DROP EXTENSION CASCADE locks the index first, as with any
+# access method: a writer that has the table, and comes to the index, has a deadlock then.
+{
+	my $node = new_server('removed_beside', 'deadlock_timeout = 100ms');
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+
+	my $writer = $node->background_psql('postgres');
+	my $dropper = $node->background_psql('postgres');
+	$writer->query_safe('BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE');
+	$dropper->query_until(qr/^begun$/m, "\\echo begun\nDROP INDEX t_k;\nDROP EXTENSION pmhash CASCADE;\n");
+	$node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_locks WHERE NOT granted') or die;
+	$writer->query_safe('INSERT INTO t SELECT generate_series(1, 100); COMMIT');
+	$dropper->query_safe('SELECT');
+	$_->quit foreach $writer, $dropper;
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), '100', 'removed beside writers: what was written is there');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_extension WHERE extname = 'pmhash'"), '0', 'removed beside writers: the extension is gone');
+	unlike(slurp_file($node->logfile), qr/deadlock detected/, 'removed beside writers: no deadlock');
+	$node->stop;
+}
+
 done_testing();
