@@ -452,7 +452,7 @@ look_up_group(Found *found)
 
 	for (uint64_t key = 0; key < KEYS; key++)
 		hashes[key] = fixture_hash(key);
-	if (ok(self, pmh_lookup_group(self, hashes, KEYS, group_found, found), PMH_OK))
+	if (ok(self, fixture_lookup_group(self, hashes, KEYS, group_found, found), PMH_OK))
 		check_found(found, 0, KEYS);
 }
 
