@@ -330,12 +330,15 @@ SQL
 	# ---- the two change places ----
 
 	$old->stop('fast');
+	unlink($_) or die "$_: $!" foreach index_files(pool($old));	# else it would keep them
 	$new->promote;
 	$old->enable_streaming($new);
 	use_stop_points($old);
-	hold('redo_new_timeline');
+	hold($_) foreach qw(redo_new_timeline standby_begins);
 	$old->start;
 	is_held('redo_new_timeline', 'the first record of the new primary');
+	is_held('standby_begins', 'a builder');
+	release('standby_begins');
 
 	# A build begins between the end of one primary's records and the first of the other's.
 	wait_for_state($old, $_, qr/^(building|valid)/, "in that record: $_") foreach qw(t_k t_s);
