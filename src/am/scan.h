@@ -19,10 +19,6 @@
 #include "am/fetch.h"
 #include "am/keys.h"
 
-/* ---- scan.c ---- */
-
-extern size_t pmhash_cursor_memory(void);
-
 /* ---- predicate.c ---- */
 
 extern void pmhash_lock_keys(Relation index, PmhashFile *file, const PmhashKeys *keys,
@@ -149,7 +145,7 @@ typedef struct PmhashScan
 	PmhCursor	cursor;
 	size_t		want;
 	bool		streaming;
-	bool		repeats;		/* values that come twice are all right */
+	bool		repeats;		/* rows that come twice are all right */
 	bool		start_chosen;	/* SCAN_ONE: kept by rescans */
 	uint32		start;
 

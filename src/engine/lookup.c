@@ -470,15 +470,11 @@ say_many(PmhTable *t, PmhValues *values)
 	return result;
 }
 
-/*
- * As collect, if the list is one buffer of less than 4 KiB; else *values is
- * PMH_VALUE_MANY alone.  (The first buffer of a long list may be small: bulk load
- * makes such, and VACUUM.)
- */
+/* As collect, if the list is one buffer of less than 4 KiB; else PMH_VALUE_MANY alone. */
 static PmhResult
 collect_short(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *values)
 {
-	PmhListPosition pos = {probe->list, probe->list_version, 0, 0, 0};
+	PmhListPosition pos = PMH_LIST_START;
 	uint32_t	capacity;
 	uint32_t	n;
 	PmhResult	result;
@@ -486,7 +482,8 @@ collect_short(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *valu
 	if (probe->list == 0)
 		return collect(t, hash, probe, values);
 	values->n = 0;
-	if (pmh_pointer_class(probe->list) >= PMH_CHAIN_CLASS)
+	if (pmh_pointer_level(probe->list) > 0 ||
+		pmh_pointer_class(probe->list) >= PMH_CHUNK_CLASS)
 		return say_many(t, values);
 	capacity = pmh_class_capacity(pmh_pointer_class(probe->list));
 	result = pmh_values_reserve(t, values, probe->n + capacity + 1 + PMH_VALUES_PER_LINE);
@@ -494,13 +491,12 @@ collect_short(PmhTable *t, uint64_t hash, const PmhProbe *probe, PmhValues *valu
 		return result;
 	memcpy(values->value, probe->value, probe->n * sizeof(uint64_t));
 	result =
-		pmh_list_step(t, hash, &pos, capacity + 1, values->value + probe->n, &n);
+		pmh_list_step(t, hash, probe->list, probe->list_version, &pos, UINT32_MAX,
+					  values->value + probe->n, &n);
 	if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
 		result = PMH_RETRY;
 	if (result != PMH_OK)
 		return result;
-	if (pos.payload != 0)
-		return say_many(t, values);
 	values->n = probe->n + n;
 	pmh_values_finish(values);
 	return PMH_OK;

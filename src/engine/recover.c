@@ -303,7 +303,6 @@ rebuild_run(PmhTable *t)
 	PmhResult	result = PMH_OK;
 
 	memset(run, 0, sizeof(*run));
-	run->births = t->instance << PMH_BIRTH_RUN_SHIFT;
 	clear_map(t);
 	if (depth > PMH_SMALL_DIR_DEPTH)
 		result = mark_blocks(t, dir >> PMH_BLOCK_SHIFT, pmh_directory_blocks(depth));

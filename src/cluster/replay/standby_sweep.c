@@ -148,7 +148,6 @@ sweep_table(PmhTable *table)
 
 	if (result != PMH_OK)
 		return result;
-	sweep.repeats = true;		/* entries are of no interest */
 	PG_TRY();
 	{
 		result = sweep_steps(table, &sweep);

@@ -27,10 +27,10 @@ my %users_of_pm = map { $_ => 1 } ('undo.c', 'undo_journal.c');
 
 # Files of the engine that call each other, as two halves of one operation.
 my %halves = map { $_ => 1 } (
+	'bucket list_write',		# entries become a list; what a slot points to
 	'directory file_size',		# more space, more elements: pmh_provide
 	'fail pm',					# why a call failed; is the page lost?
 	'list_read lookup',			# a list from its slot; the slot of a list again
-	'list_rewrite list_write',
 	'map pm',					# the file, and what of it is mapped
 	'segment segment_resize');	# no room: a larger one; a larger one: deal out
 
@@ -327,7 +327,7 @@ cmp_ok(scalar(split ' ', slurp_file("$top/src/README")), '<=', 12_000, 'src/READ
 
 # Lines that each layer may have.  A budget follows the code down and is never raised:
 # what has to come in finds what can go.
-my %budget = (engine => 18_576, cluster => 22_179, am => 13_220, join => 2_426);
+my %budget = (engine => 17_595, cluster => 22_178, am => 13_190, join => 2_425);
 my %size;
 $size{ $_ =~ s{/.*}{}r } += @{ $lines{$_} } foreach keys %lines;
 foreach my $layer (sort keys %budget)
