@@ -319,7 +319,6 @@ spool_present(BuildState *build)
 
 	if (result != PMH_OK)
 		load_failed(build, result);
-	sweep.repeats = true;		/* they are looked for, not counted */
 	PG_TRY();
 	{
 		while ((result = pmh_sweep_next(build->file->table, &sweep)) == PMH_OK)

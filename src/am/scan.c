@@ -302,9 +302,11 @@ return_key(IndexScanDesc scan, PmhashScan *so)
  *			 been: every row of its table, to be rechecked (scan_table.c)
  *
  * Whatever the kind, fill_batch() puts values (TIDs as numbers) into the
- * batch, in heap order, and gettuple and getbitmap hand them out.  No value
- * comes twice, but for getbitmap: a cursor and a sweep promise it, and one TID is under
- * one hash only.  What they remember for that takes as much as a hash table may.
+ * batch, in heap order, and gettuple and getbitmap hand them out.  No row comes twice: one
+ * TID is under one hash only, and a cursor and a sweep give no value twice unless it was
+ * removed in between and inserted again.  Then it is the TID of two rows.  The first was
+ * dead to everybody, and the second came after our snapshot, so that an MVCC snapshot
+ * sees neither; who uses another one (SnapshotDirty) wants both.
  *
  * Everything is allocated in a context of the scan's own and used again by
  * rescans; a probe of a nested loop allocates nothing.
@@ -459,7 +461,6 @@ fetch_ahead(IndexScanDesc scan, PmhashScan *so)
  * Values wanted of a cursor at first, and in a queue, where a scan meets few rows that
  * others have; PMHASH_CURSOR_VALUES after doubling.
  */
-#define MOST_CURSOR_MEMORY	((size_t) 256 << 20)
 #define FIRST_WANT		32
 #define FIRST_OF_QUEUE	16
 
@@ -499,19 +500,6 @@ pmhash_scan_reserve_values(PmhashScan *so, size_t n)
 
 /* ---- starting ---- */
 
-/*
- * Bytes that a cursor may take to remember what it has handed out.  Less than the
- * engine's own bound makes long keys very slow (each range of values is read twice);
- * a set of more would take too long to grow, without a look at interrupts.
- */
-size_t
-pmhash_cursor_memory(void)
-{
-	size_t		memory = get_hash_memory_limit();
-
-	return Min(Max(memory, PMH_CURSOR_MEMORY), MOST_CURSOR_MEMORY);
-}
-
 static void
 start_one(IndexScanDesc scan, PmhashScan *so, const PmhashBoundColumns *bound)
 {
@@ -534,8 +522,6 @@ start_one(IndexScanDesc scan, PmhashScan *so, const PmhashBoundColumns *bound)
 		so->start = start_position(scan, so);
 	so->start_chosen = true;
 	so->cursor.start = so->start;
-	so->cursor.memory = pmhash_cursor_memory();
-	so->cursor.repeats = so->repeats;
 	so->want = so->start != 0 ? FIRST_OF_QUEUE : FIRST_WANT;
 	so->streaming = true;
 	so->kind = SCAN_ONE;
@@ -590,8 +576,6 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 		pmhash_scan_leave_file(scan, so, result);
 		return;
 	}
-	so->sweep.memory = pmhash_cursor_memory();
-	so->sweep.repeats = so->repeats;
 	pmhash_count(so->file, PMHASH_FULL_SCANS, 1);
 	so->sweeping = true;
 	so->recheck = true;

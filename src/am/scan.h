@@ -19,10 +19,6 @@
 #include "am/fetch.h"
 #include "am/keys.h"
 
-/* ---- scan.c ---- */
-
-extern size_t pmhash_cursor_memory(void);
-
 /* ---- unique.c ---- */
 
 extern bool pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
@@ -156,7 +152,7 @@ typedef struct PmhashScan
 	PmhCursor	cursor;
 	size_t		want;
 	bool		streaming;
-	bool		repeats;		/* values that come twice are all right */
+	bool		repeats;		/* rows that come twice are all right */
 	bool		start_chosen;	/* SCAN_ONE: kept by rescans */
 	uint32		start;
 

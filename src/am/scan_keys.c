@@ -430,8 +430,6 @@ pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 		{
 			pmh_cursor_open(so->file->table, &so->cursor,
 							array->group_hashes[array->big[array->next_big++]]);
-			so->cursor.memory = pmhash_cursor_memory();
-			so->cursor.repeats = so->repeats;
 			so->streaming = true;
 		}
 		if (!collect_from_cursor(scan, so))

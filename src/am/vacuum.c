@@ -256,7 +256,6 @@ typedef struct VacuumState
 	uint8	   *dead;			/* which entries of a step are */
 	size_t		dead_capacity;
 	double		seen;
-	bool		repeated;		/* some of them perhaps twice */
 	double		removed;
 } VacuumState;
 
@@ -398,13 +397,9 @@ sweep_table(VacuumState *state, bool removes)
 		return;
 	}
 
-	/* What comes twice is judged twice; validate_index sorts, and passes over it. */
-	sweep.repeats = true;
-
 	PG_TRY();
 	{
 		sweep_steps(state, &sweep, removes);
-		state->repeated |= sweep.repeated;
 	}
 	PG_FINALLY();
 	{
@@ -516,7 +511,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 	stats->num_pages = size_in_pages(info->index);
-	stats->estimated_count = state.repeated;
+	stats->estimated_count = false;
 	Assert(state.nbatch == 0);
 	stats->num_index_tuples = state.seen - state.removed;
 	stats->tuples_removed += state.removed;

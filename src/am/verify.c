@@ -23,8 +23,7 @@
  * and looked up, each key once a batch; entries are sorted by TID, so that the
  * table is read in order once a batch.  Nothing is estimated or sampled.
  * The entries of a key, of which there may be any number, are read piece by piece, and
- * each piece is compared with the rows of the batch: memory beyond that is what a sweep
- * needs, once more maintenance_work_mem at the most.
+ * each piece is compared with the rows of the batch.
  *
  * Why nothing is reported on a live server that is not wrong
  *
@@ -649,7 +648,6 @@ check_all_entries(CheckState *state)
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 	state->sweeping = true;
-	sweep->memory = (size_t) maintenance_work_mem * 1024;
 	state->access = GetAccessStrategy(BAS_BULKREAD);
 	state->indexInfo = BuildIndexInfo(state->index);
 	state->estate = CreateExecutorState();

@@ -39,7 +39,7 @@ pmh_buffer_bump(const PmhTable *t, uint64_t offset)
 static inline uint64_t
 pmh_pointer_offset(uint64_t payload)
 {
-	return (payload >> PMH_POINTER_CLASS_BITS) * PMH_GRAIN;
+	return (payload >> PMH_POINTER_KIND_BITS) * PMH_GRAIN;
 }
 
 static inline uint32_t
@@ -48,10 +48,30 @@ pmh_pointer_class(uint64_t payload)
 	return (uint32_t) payload & ((1 << PMH_POINTER_CLASS_BITS) - 1);
 }
 
+/* 0: a buffer of values; else an index of those of the level below. */
+static inline uint32_t
+pmh_pointer_level(uint64_t payload)
+{
+	return (uint32_t) (payload >> PMH_POINTER_CLASS_BITS) & PMH_MAX_LEVEL;
+}
+
+/* Level and class. */
+static inline uint32_t
+pmh_pointer_kind(uint64_t payload)
+{
+	return (uint32_t) payload & ((1 << PMH_POINTER_KIND_BITS) - 1);
+}
+
 static inline uint64_t
 pmh_make_pointer(uint64_t offset, uint32_t class)
 {
-	return (offset / PMH_GRAIN) << PMH_POINTER_CLASS_BITS | class;
+	return (offset / PMH_GRAIN) << PMH_POINTER_KIND_BITS | class;
+}
+
+static inline uint64_t
+pmh_make_index_pointer(uint64_t offset, uint32_t class, uint32_t level)
+{
+	return pmh_make_pointer(offset, class) | (uint64_t) level << PMH_POINTER_CLASS_BITS;
 }
 
 /* Of any class that a pointer can tell of; there may be no such class (0). */
@@ -130,33 +150,50 @@ pmh_buffer_header(const PmhTable *t, uint64_t payload)
 	return (PmhBufferHeader *) pmh_at(t, pmh_pointer_offset(payload));
 }
 
-/* What a header says in fill_hint: the hint, and the class. */
-static inline uint32_t
-pmh_hint_line(uint32_t fill_hint)
+/* An index has one, of whatever class. */
+static inline bool
+pmh_pointer_has_header(uint64_t payload)
 {
-	return fill_hint & ((UINT32_C(1) << PMH_HINT_CLASS_SHIFT) - 1);
+	return pmh_class_has_header(pmh_pointer_class(payload)) || pmh_pointer_level(payload) > 0;
+}
+
+/* What a header says in fill_hint: the hint, and level and class. */
+static inline uint32_t
+pmh_hint_place(uint32_t fill_hint)
+{
+	return fill_hint & ((UINT32_C(1) << PMH_HINT_KIND_SHIFT) - 1);
 }
 
 static inline uint32_t
-pmh_hint_class(uint32_t fill_hint)
+pmh_make_hint(uint32_t place, uint64_t payload)
 {
-	return fill_hint >> PMH_HINT_CLASS_SHIFT;
+	return place | pmh_pointer_kind(payload) << PMH_HINT_KIND_SHIFT;
 }
 
-static inline uint32_t
-pmh_make_hint(uint32_t line, uint32_t class)
-{
-	return line | class << PMH_HINT_CLASS_SHIFT;
-}
-
-/* Is this the header of a buffer of the pointer's class, in the list of this hash? */
+/* Is this the header of a buffer of the pointer's kind, in the list of this hash? */
 static inline bool
 pmh_header_fits(const PmhTable *t, uint64_t payload, uint64_t hash)
 {
 	const PmhBufferHeader *header = pmh_buffer_header(t, payload);
 
 	return pm_load(&header->hash) == hash &&
-		pmh_hint_class(pm_load(&header->fill_hint)) == pmh_pointer_class(payload);
+		pm_load(&header->fill_hint) >> PMH_HINT_KIND_SHIFT == pmh_pointer_kind(payload);
+}
+
+/* How many slots an index has, and one of them. */
+static inline uint32_t
+pmh_index_slots(uint64_t payload)
+{
+	return (uint32_t) ((pmh_class_bytes(pmh_pointer_class(payload)) -
+						sizeof(PmhBufferHeader)) / sizeof(uint64_t));
+}
+
+static inline uint64_t *
+pmh_index_slot(const PmhTable *t, uint64_t payload, uint32_t slot)
+{
+	PMH_ASSERT(pmh_pointer_level(payload) > 0 && slot < pmh_index_slots(payload));
+	return (uint64_t *) pmh_at(t, pmh_pointer_offset(payload) + sizeof(PmhBufferHeader)) +
+		slot;
 }
 
 /* Where a line of a buffer is: the second of an odd one may come first. */

@@ -281,8 +281,8 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 		if (result != PMH_OK)
 			break;
 	}
-	if (result != PMH_OK)
-		pmh_list_unmake(t, &made);
+	if (result != PMH_OK && made.head != 0)
+		pmh_list_unmake(t, entry->hash, made.head);
 	*payload = made.head;
 	return result;
 }

@@ -42,9 +42,6 @@
 /* Pointer slots a segment can have at the most: all of its slots. */
 #define MAX_POINTERS		(PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE * PMH_SLOTS)
 
-/* So often at most does the check begin with a list that changes. */
-#define MOST_WALKS		10
-
 typedef struct PmhCheck
 {
 	PmhTable   *t;
@@ -349,6 +346,8 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 	if (!claim_bytes(c, offset, pmh_class_bytes(class)))
 		finding(c, offset, "The value buffer at offset %llu is used twice.",
 				(unsigned long long) offset);
+	if (pmh_pointer_level(payload) > 0)
+		return;
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 	{
 		const PmhValueLine *line = pmh_buffer_line(c->t, payload, i);
@@ -370,37 +369,47 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 	}
 }
 
-/* Check a list from pos on.  As pmh_list_visit has it. */
-static PmhResult
-check_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
+/*
+ * What a walk along a list has come by: each buffer, and an index when the walk comes to
+ * it.  'before' is what it came by before.
+ */
+static void
+check_buffers(PmhCheck *c, const uint64_t *met, const uint64_t *before)
 {
-	PmhCheck   *c = arg;
-	uint64_t	value[PMH_STEP_MAX];
-	PmhListCircle circle = {0};
-
-	while (pos.payload != 0)
+	for (unsigned i = 0; i <= PMH_MAX_LEVEL; i++)
 	{
-		uint64_t	payload = pos.payload;
-		uint64_t	offset = pmh_pointer_offset(payload);
-		uint32_t	n;
-		PmhResult	result;
+		uint64_t	offset = pmh_pointer_offset(met[i]);
 
-		if (c->exclusive && !in_value_block(c, offset))
-		{
+		if (met[i] == 0 || (i > 0 && met[i] == before[i]))
+			continue;
+		if (!in_value_block(c, offset))
 			finding(c, offset, "The value buffer at offset %llu is in no value block.",
 					(unsigned long long) offset);
-			return PMH_OK;
-		}
-		if (pmh_list_is_circle(t, &circle, &pos))
-			return pmh_list_circle(t, payload);
-		result = pmh_list_whole(t, hash, &pos, value, &n);
+		else
+			check_buffer_alone(c, met[i]);
+	}
+}
+
+/* Check the list of a key. */
+static PmhResult
+check_list(PmhCheck *c, uint64_t hash)
+{
+	uint64_t	value[PMH_STEP_MAX];
+	PmhListPosition at = PMH_LIST_START;
+
+	while (at.below != 0)
+	{
+		PmhListPosition before = at;
+		uint32_t	n;
+		PmhResult	result = pmh_list_whole(c->t, hash, &at, value, &n);
+
 		if (result != PMH_OK)
 			return result;
-		if (n == 0)
-			finding(c, offset, "The value buffer at offset %llu is empty.",
-					(unsigned long long) offset);
+		if (n == 0 && at.met[0] != 0)
+			finding(c, pmh_pointer_offset(at.met[0]), "The value buffer at offset %llu is empty.",
+					(unsigned long long) pmh_pointer_offset(at.met[0]));
 		if (c->exclusive)
-			check_buffer_alone(c, payload);
+			check_buffers(c, at.met, before.met);
 	}
 	return PMH_OK;
 }
@@ -460,7 +469,6 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 	uint64_t	offset = pmh_bucket_offset(&snap->place, bucket);
 	const char *wrong = misplaced(c, snap, bucket, hash);
-	PmhResult	result;
 
 	if (wrong != NULL)
 		finding(c, offset, "Slot %u of the bucket at offset %llu holds an entry %s.", slot,
@@ -479,14 +487,7 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 	}
 	PMH_ASSERT(c->nkeys < MAX_POINTERS);
 	c->keys[c->nkeys++] = hash;
-
-	/*
-	 * A list whose buffers leave it time and again before it has been walked has a writer
-	 * at work on it: the rest of it is passed over.
-	 */
-	result = pmh_list_visit(c->t, snap, bucket, hash, pmh_word_payload(word), MOST_WALKS,
-							check_list, c);
-	return result == PMH_RETRY ? PMH_OK : absorb(c, result);
+	return absorb(c, check_list(c, hash));
 }
 
 /* Check the segment at a position, and go on to the one after it. */
@@ -725,47 +726,31 @@ pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop, void 
 	return result;
 }
 
-/*
- * Give the plain entries, then the list, a buffer at a time; PMH_RETRY if that has changed
- * meanwhile.
- */
+/* Give the plain entries, then the list, a buffer at a time. */
 static PmhResult
 give_repeats(PmhTable *t, uint64_t hash, const PmhPieces *pieces)
 {
 	uint64_t	value[PMH_STEP_MAX];
-	PmhListCircle circle = {0};
-	PmhListPosition pos;
+	PmhListPosition at = PMH_LIST_START;
 	PmhProbe	probe;
 	PmhResult	result = pmh_probe(t, hash, &probe);
 
-	if (result != PMH_OK)
-		return result;
-	if (probe.n > 0)
+	if (result == PMH_OK && probe.n > 0)
 		pieces->give(pieces->arg, probe.value, probe.n);
-	pos = pmh_list_at(t, probe.list, probe.list_version);
-	while (pos.payload != 0)
+	while (result == PMH_OK && probe.list != 0 && at.below != 0)
 	{
-		uint32_t	n = 0;
+		uint32_t	n;
 
-		if (pmh_list_is_circle(t, &circle, &pos))
-			return pmh_list_circle(t, probe.list);
-		result = pmh_list_whole(t, hash, &pos, value, &n);
-		if (result != PMH_OK)
-			return result;
-		pieces->give(pieces->arg, value, n);
+		result = pmh_list_whole(t, hash, &at, value, &n);
+		if (result == PMH_OK)
+			pieces->give(pieces->arg, value, n);
 	}
-	return PMH_OK;
+	return result;
 }
 
 PmhResult
 pmh_lookup_repeats(PmhTable *table, uint64_t hash, const PmhPieces *pieces)
 {
-	PmhResult	result;
-
-	do
-	{
-		pieces->begin(pieces->arg);
-		result = give_repeats(table, hash, pieces);
-	} while (result == PMH_RETRY);
-	return pmh_conclude(table, result);
+	pieces->begin(pieces->arg);
+	return pmh_conclude(table, give_repeats(table, hash, pieces));
 }

@@ -7,10 +7,10 @@
  * value by value takes time in proportion to the square of its length.  Here each buffer is
  * compared with all wanted values at once.
  *
- * No process may have to wait for the length of a list.  So only the first buffers, where most
- * lists end and most changes are, are worked on while the segment is locked; the others are
- * read as a cursor reads them.  Where a wanted value is found the segment is locked; if the
- * buffer's version has not changed since, it is still in the list, and each value in its cell.
+ * No process may have to wait for the length of a list.  So only the last buffers, where
+ * most changes are, are worked on while the segment is locked; another one is read without a
+ * lock, as a cursor reads it.  If there is a wanted value in it, the segment is locked, and
+ * it is read once more.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,6 @@
 
 #include "bucket.h"
 #include "buffer.h"
-#include "cursor.h"
 #include "directory.h"
 #include "drain.h"
 #include "error.h"
@@ -28,16 +27,13 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
-#include "list_rewrite.h"
 #include "list_write.h"
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
-
-/* Positions lost in one walk until a reader leaves the rest to others. */
-#define MOST_LOSSES		32
 
 /* A bit for each of the values wanted, by a hash: most others are sorted out at once. */
 #define FILTER_BITS		12
@@ -52,10 +48,7 @@ struct PmhDrain
 	bool		begun;
 	bool		passed_over;	/* something has stayed since a lock was held */
 	uint64_t	hash;
-	unsigned	losses;
-	PmhListPosition at;			/* the buffer to go on with ... */
-	PmhListPosition before;		/* ... and what points to it */
-	PmhListCircle circle;
+	PmhListPosition at;
 	uint64_t	filter[(1 << FILTER_BITS) / 64];
 
 	/* the buffer at hand: */
@@ -72,16 +65,16 @@ filter_bit(uint64_t value)
 
 /* ---- what is wanted ---- */
 
-/* If the value is (still) wanted, it is claimed for the buffer at hand. */
-static inline bool
-claim(PmhDrain *d, uint64_t value)
+/* The first of the wanted pairs that is not seen to and has this value, or d->n. */
+static inline size_t
+find_wanted(const PmhDrain *d, uint64_t value)
 {
 	uint32_t	bit = filter_bit(value);
 	size_t		low = 0;
 	size_t		high = d->n;
 
 	if ((d->filter[bit / 64] >> (bit % 64) & 1) == 0)
-		return false;
+		return d->n;
 	while (low < high)
 	{
 		size_t		middle = (low + high) / 2;
@@ -93,11 +86,20 @@ claim(PmhDrain *d, uint64_t value)
 	}
 	while (low < d->n && d->entry[low].value == value && d->state[low] != PMH_PAIR_LEFT)
 		low++;
-	if (low == d->n || d->entry[low].value != value)
+	return low < d->n && d->entry[low].value == value ? low : d->n;
+}
+
+/* If the value is (still) wanted, it is claimed for the buffer at hand. */
+static inline bool
+claim(PmhDrain *d, uint64_t value)
+{
+	size_t		at = find_wanted(d, value);
+
+	if (at == d->n)
 		return false;
-	d->state[low] = PMH_PAIR_REMOVED;
+	d->state[at] = PMH_PAIR_REMOVED;
 	d->left--;
-	d->claimed[d->nclaimed++] = low;
+	d->claimed[d->nclaimed++] = at;
 	return true;
 }
 
@@ -108,33 +110,6 @@ give_claims_back(PmhDrain *d)
 	for (uint32_t i = 0; i < d->nclaimed; i++)
 		d->state[d->claimed[i]] = PMH_PAIR_LEFT;
 	d->left += d->nclaimed;
-}
-
-/*
- * Claim what is wanted of a buffer; mask[] tells where it is.  Without a lock this
- * is to be believed only if the buffer's version is the same afterwards: then no
- * cell has been given to another value.
- */
-static void
-claim_in_buffer(const PmhTable *t, PmhDrain *d, uint64_t payload)
-{
-	uint32_t	class = pmh_pointer_class(payload);
-
-	d->nclaimed = 0;
-	memset(d->mask, 0, sizeof(d->mask));
-	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
-	{
-		const PmhValueLine *line = pmh_buffer_line(t, payload, i);
-
-		for (uint32_t m = pm_load_acquire(&line->state) & pmh_line_cells(payload, i);
-			 m != 0; m &= m - 1)
-		{
-			unsigned	k = (unsigned) __builtin_ctz(m);
-
-			if (claim(d, pmh_line_value(line, k)))
-				d->mask[i] |= (uint16_t) (1u << k);
-		}
-	}
 }
 
 /* ---- while the segment is locked ---- */
@@ -171,135 +146,123 @@ drain_buckets(PmhTable *t, const PmhPlace *place, PmhDrain *d)
 	}
 }
 
+/* Take what is wanted out of the buffer of values that a path leads to. */
+static PmhResult
+drain_buffer(PmhTable *t, PmhDrain *d, PmhListPath *path)
+{
+	uint64_t	payload = path->payload[0];
+	uint32_t	class = pmh_pointer_class(payload);
+	PmhResult	result = PMH_OK;
+
+	d->nclaimed = 0;
+	memset(d->mask, 0, sizeof(d->mask));
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		const PmhValueLine *line = pmh_buffer_line(t, payload, i);
+
+		for (uint32_t m = pm_load(&line->state) & pmh_line_cells(payload, i); m != 0; m &= m - 1)
+		{
+			unsigned	k = (unsigned) __builtin_ctz(m);
+
+			if (claim(d, pmh_line_value(line, k)))
+				d->mask[i] |= (uint16_t) (1u << k);
+		}
+	}
+	if (d->nclaimed > 0)
+		result = pmh_list_take_out(t, path, d->wait, d->mask);
+	if (result != PMH_BUSY)
+		return result;
+	give_claims_back(d);
+	d->passed_over = true;
+	return PMH_OK;
+}
+
 /*
- * See to the first buffers of the locked list, from d->at on, which is where it
- * goes on after them then.  As pmh_list_take_out.
+ * With the segment locked: if it begins, the plain entries and the last buffers of the list;
+ * else the last one in a slot below 'below'.
  */
 static PmhResult
-drain_first(PmhTable *t, const PmhPlace *place, PmhDrain *d)
+drain_locked(PmhTable *t, PmhDrain *d, uint64_t *below)
 {
+	PmhPlace	place;
+	PmhListSlot slot;
 	uint32_t	lines = 0;
-
-	while (d->at.payload != 0 && d->left > 0)
-	{
-		uint64_t	next;
-		PmhResult	result;
-
-		lines += pmh_class_lines(pmh_pointer_class(d->at.payload));
-		if (lines > PMH_LOCKED_LINES)
-			break;
-		result = pmh_buffer_follow(t, d->hash, d->at.payload, &next);
-		if (result != PMH_OK)
-			return result;
-		claim_in_buffer(t, d, d->at.payload);
-		if (d->nclaimed > 0)
-			result = pmh_list_take_out(t, place, d->hash, d->wait, &d->at,
-									   &d->before, d->mask);
-		if (result != PMH_OK)
-			give_claims_back(d);
-		if (result == PMH_BUSY)
-			d->passed_over = true;
-		else if (result != PMH_OK)
-			return result;
-		if (d->at.payload != 0)
-			d->before = d->at;
-		d->at = pmh_list_at_locked(t, next);
-	}
-	return PMH_OK;
-}
-
-/* Begin, or begin anew: plain entries, and the first buffers of the list. */
-static PmhResult
-start(PmhTable *t, PmhDrain *d)
-{
-	PmhPlace	place;
-	PmhListSlot slot = {0};
-	PmhResult	result = pmh_segment_lock_or_leave(t, d->hash, d->wait, &place);
-
-	if (result != PMH_OK)
-		return result;
-	memset(&d->before, 0, sizeof(d->before));
-	memset(&d->circle, 0, sizeof(d->circle));
-	drain_buckets(t, &place, d);
-	(void) pmh_segment_find_list(t, &place, d->hash, &slot);
-	if (slot.payload != 0)
-		result = pmh_buffer_check(t, d->hash, slot.payload);
-	if (result == PMH_OK)
-	{
-		d->at = pmh_list_at_locked(t, slot.payload);
-		result = drain_first(t, &place, d);
-	}
-	pm_fence(&t->file);
-	PMH_STOP_POINT("drain_before_unlock");
-	pmh_segment_unlock(&place);
-	d->begun = result == PMH_OK;
-	return result;
-}
-
-/* ---- without the lock ---- */
-
-/*
- * The buffer to go on with has changed.  Find it again; if it has left the list,
- * begin anew.  (Of the values that were there all the time, those not seen yet
- * are in the buffer, in the same cells, or after it as long as it stays.)
- */
-static PmhResult
-find_again(PmhTable *t, PmhDrain *d)
-{
-	PmhResult	result;
-
-	if (d->losses++ == MOST_LOSSES && !d->wait)
-		return PMH_BUSY;
-	result = pmh_list_find_again(t, d->hash, &d->at, &d->before);
-	if (result == PMH_RETRY)
-		return d->wait ? PMH_OK : PMH_BUSY;
-	if (result != PMH_NOT_FOUND)
-		return result;
-	d->begun = false;
-	return PMH_OK;
-}
-
-/* Take out what was claimed of the buffer at hand. */
-static PmhResult
-take_out(PmhTable *t, PmhDrain *d)
-{
-	PmhPlace	place;
 	PmhResult	result;
 
 	PMH_STOP_POINT("drain_before_lock");
 	result = pmh_segment_lock_or_leave(t, d->hash, d->wait, &place);
 	if (result != PMH_OK)
 		return result;
-	result = pmh_list_take_out(t, &place, d->hash, d->wait, &d->at,
-							   &d->before, d->mask);
+	if (!d->begun)
+		drain_buckets(t, &place, d);
+	do
+	{
+		PmhListPath path = {.place = &place};
+
+		if (!pmh_segment_find_list(t, &place, d->hash, &slot))
+		{
+			*below = 0;
+			break;
+		}
+		path.head = slot.payload;
+		path.bucket = slot.bucket;
+		path.bucket_slot = slot.slot;
+		result = pmh_list_find_below(t, d->hash, &path, below);
+		lines += pmh_class_lines(pmh_pointer_class(path.payload[0]));
+		if (result == PMH_OK && path.payload[0] != 0)
+			result = drain_buffer(t, d, &path);
+		if (!d->wait)
+			pmh_space_release(t);
+	} while (result == PMH_OK && !d->begun && d->left > 0 && *below > 0 &&
+			 lines + PMH_MAX_LINES <= PMH_LOCKED_LINES);
 	pm_fence(&t->file);
+	PMH_STOP_POINT("drain_before_unlock");
 	pmh_segment_unlock(&place);
+	d->begun |= result == PMH_OK;
 	return result;
 }
 
-/* See to the buffer at hand. */
+/* Has a buffer of the list, read without a lock, anything that is wanted? */
 static PmhResult
-drain_buffer(PmhTable *t, PmhDrain *d)
+look_for_wanted(PmhTable *t, PmhDrain *d, PmhListPosition *at, bool *found)
 {
-	PmhListPosition next;
-	PmhResult	result;
+	uint64_t	value[PMH_STEP_MAX];
+	uint32_t	n;
+	PmhResult	result = pmh_list_next(t, d->hash, at, UINT32_MAX, value, &n);
 
-	claim_in_buffer(t, d, d->at.payload);
-	result = pmh_list_pass(t, d->hash, &d->at, &next);
-	if (result == PMH_OK && d->nclaimed > 0)
-		result = take_out(t, d);
+	*found = false;
 	if (result != PMH_OK)
-		give_claims_back(d);
-	if (result == PMH_BUSY)
-		d->passed_over = true;
-	else if (result != PMH_OK)
 		return result;
-	if (d->at.payload != 0)
-		d->before = d->at;
-	d->at = next;
-	if (pmh_list_is_circle(t, &d->circle, &d->at))
-		return pmh_list_circle(t, d->at.payload);
+	if (d->n == 1)
+	{
+		for (uint32_t i = 0; i < n; i++)
+			*found |= value[i] == d->entry->value;
+		return PMH_OK;
+	}
+	for (uint32_t i = 0; i < n && !*found; i++)
+		*found = find_wanted(d, value[i]) < d->n;
 	return PMH_OK;
+}
+
+/* See to the next buffer of the list. */
+static PmhResult
+drain_next(PmhTable *t, PmhDrain *d)
+{
+	PmhListPosition at = d->at;
+	uint64_t	below = at.below;
+	bool		found;
+	PmhResult	result = look_for_wanted(t, d, &at, &found);
+
+	/* A slot may have another buffer by now, but none that was there is in front of it. */
+	if (result == PMH_OK && found)
+	{
+		below = at.below + 1;
+		result = drain_locked(t, d, &below);
+	}
+	if (result == PMH_OK)
+		d->at = at;
+	/* The list does not stand still: who does not wait leaves the rest to others. */
+	return result == PMH_RETRY && !d->wait ? PMH_BUSY : result;
 }
 
 /* The walk is over: what was not met is not there, unless it was passed over. */
@@ -337,6 +300,7 @@ pmh_drain_begin(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 	d->state = state;
 	d->wait = wait;
 	d->hash = entries[0].hash;
+	d->at = PMH_LIST_START;
 	for (size_t i = 0; i < n; i++)
 	{
 		uint32_t	bit = filter_bit(entries[i].value);
@@ -351,19 +315,17 @@ pmh_drain_step(PmhTable *t, PmhDrain *d)
 {
 	PmhResult	result;
 
-	if (d->left == 0 || (d->begun && d->at.payload == 0))
+	if (d->left == 0 || (d->begun && d->at.below == 0))
 		return finish(d);
-	result = d->begun ? drain_buffer(t, d) : start(t, d);
+	result = d->begun ? drain_next(t, d) : drain_locked(t, d, &d->at.below);
 	if (result == PMH_NEED)
 		return pmh_provide(t);
-	if (result == PMH_RETRY)
-		result = find_again(t, d);
 	if (result == PMH_BUSY)
 	{
 		d->passed_over = true;
-		result = PMH_NOT_FOUND;
+		return finish(d);
 	}
-	return result == PMH_NOT_FOUND ? finish(d) : result;
+	return result == PMH_RETRY ? PMH_OK : result;
 }
 
 void

@@ -7,7 +7,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,62 +34,84 @@
 /* A sample has segments at 2^SAMPLE_BITS points at equal distances in the space of hashes. */
 #define SAMPLE_BITS		6
 
-/* Count a list from its first buffer on; what has been counted counts when it is through. */
+/* How a list is counted. */
+typedef PmhResult (*CountList) (PmhTable *t, uint64_t hash, PmhFill *fill);
+
+/* Exactly; it counts when all has been read. */
 static PmhResult
-count_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
+count_list(PmhTable *t, uint64_t hash, PmhFill *fill)
 {
-	PmhFill    *fill = arg;
 	uint64_t	value[PMH_STEP_MAX];
-	PmhListCircle circle = {0};
+	PmhListPosition at = PMH_LIST_START;
 	uint64_t	entries = 0;
 	uint64_t	bytes = 0;
 
-	while (pos.payload != 0)
+	while (at.below != 0)
 	{
-		uint64_t	payload = pos.payload;
+		PmhListPosition before = at;
 		uint32_t	n;
-		PmhResult	result;
+		PmhResult	result = pmh_list_whole(t, hash, &at, value, &n);
 
-		if (pmh_list_is_circle(t, &circle, &pos))
-			return pmh_list_circle(t, payload);
-		result = pmh_list_whole(t, hash, &pos, value, &n);
 		if (result != PMH_OK)
 			return result;
 		entries += n;
-		bytes += pmh_class_bytes(pmh_pointer_class(payload));
+		for (unsigned i = 0; i <= PMH_MAX_LEVEL; i++)
+			bytes += i > 0 && at.met[i] == before.met[i] ? 0 :
+				pmh_class_bytes(pmh_pointer_class(at.met[i]));
 	}
-	fill->lists += fill->weight;
+	fill->lists += bytes > 0 ? fill->weight : 0;
 	fill->list_entries += fill->weight * (double) entries;
 	fill->list_bytes += fill->weight * (double) bytes;
 	return PMH_OK;
 }
 
+/* Bytes of the other buffers of values of a list, after a step of a walk.  (A guess.) */
+static uint64_t
+others_bytes(const PmhTable *t, const uint64_t *met)
+{
+	uint64_t	each = 0;		/* of what a slot of the level names */
+	uint64_t	bytes = 0;
+
+	for (unsigned level = 1; level <= PMH_MAX_LEVEL && met[level] != 0; level++)
+	{
+		for (uint32_t i = 0; i < pmh_index_slots(met[level]); i++)
+		{
+			uint64_t	word = pm_load(pmh_index_slot(t, met[level], i));
+
+			if (word != 0 && (word & PMH_SLOT_POINTER) != met[level - 1])
+				bytes += level > 1 ? each : pmh_class_bytes(pmh_pointer_class(word));
+		}
+		each = (level > 1 ? each : pmh_class_bytes(PMH_MAX_CLASS)) * PMH_MAX_INDEX_SLOTS;
+	}
+	return bytes;
+}
+
 /*
- * About how many values has a list?  Counts the first buffer; those after it
- * are taken to be full, and as many as when it was made.
+ * About how many values has a list?  Reads its last buffer; the others, as the index tells of
+ * them, are taken to be full.
  */
 static PmhResult
-guess_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
+guess_list(PmhTable *t, uint64_t hash, PmhFill *fill)
 {
-	PmhFill    *fill = arg;
 	uint64_t	value[PMH_STEP_MAX];
-	uint32_t	class = pmh_pointer_class(pos.payload);
-	uint64_t	bytes = pmh_class_bytes(class);
-	uint64_t	list_bytes = bytes;
+	PmhListPosition at = PMH_LIST_START;
+	uint64_t	bytes;
 	uint32_t	n;
 	PmhResult	result;
 
-	if (pmh_class_has_header(class))
-		list_bytes = pmh_list_bytes_from(t, pos.payload);
-	result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1, value, &n);
+	do
+		result = pmh_list_whole(t, hash, &at, value, &n);
+	while (result == PMH_OK && at.met[0] == 0 && at.below != 0);
 	if (result != PMH_OK)
 		return result;
-	if (pos.payload == 0 || list_bytes < bytes)
-		list_bytes = bytes;
+	if (at.met[0] == 0)
+		return PMH_OK;
+	bytes = others_bytes(t, at.met);
 	fill->lists += fill->weight;
-	fill->list_entries += fill->weight * (double)
-		(n + (list_bytes - bytes) / PMH_VALUE_LINE * PMH_VALUES_PER_LINE);
-	fill->list_bytes += fill->weight * (double) list_bytes;
+	fill->list_entries += fill->weight *
+		(double) (n + bytes / PMH_VALUE_LINE * PMH_VALUES_PER_LINE);
+	fill->list_bytes += fill->weight *
+		(double) (bytes + pmh_class_bytes(pmh_pointer_class(at.met[0])));
 	return PMH_OK;
 }
 
@@ -101,7 +122,7 @@ guess_list(PmhTable *t, uint64_t hash, PmhListPosition pos, void *arg)
  */
 static PmhResult
 count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
-			 uint32_t bucket, uint64_t from, PmhVisitList how, PmhFill *fill)
+			 uint32_t bucket, uint64_t from, CountList how, PmhFill *fill)
 {
 	uint32_t	hashing = snap->place.hashing;
 	double		weight = fill->weight;
@@ -124,8 +145,7 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
 		fill->elsewhere += pmh_home_bucket(hash, hashing) != bucket ? weight : 0;
 		fill->stash += bucket >= hashing ? weight : 0;
 		if (pmh_word_is_pointer(word))
-			result = pmh_list_visit(t, snap, bucket, hash, pmh_word_payload(word),
-									UINT_MAX, how, fill);
+			result = how(t, hash, fill);
 	}
 	return result;
 }
@@ -139,7 +159,7 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
  * be very long), and is all there is between them.
  */
 static PmhResult
-count(PmhTable *t, bool sample, PmhVisitList how, PmhFill *fill)
+count(PmhTable *t, bool sample, CountList how, PmhFill *fill)
 {
 	PmhBucket  *copy = malloc(PMH_MAX_SEGMENT_BYTES);
 	PmhPosition at = {0};

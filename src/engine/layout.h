@@ -119,8 +119,10 @@ pmh_segment_end(uint64_t hash, uint32_t depth)
 #define PMH_WORD_PAYLOAD		PMH_VALUE_MAX
 #define PMH_WORD_HASH_SHIFT		48
 
-/* a pointer: offset / PMH_GRAIN (42 bits) and size class (5 bits) */
+/* a pointer: offset / PMH_GRAIN, level (2 bits) and size class (5 bits) */
 #define PMH_POINTER_CLASS_BITS	5
+#define PMH_POINTER_LEVEL_BITS	2
+#define PMH_POINTER_KIND_BITS	(PMH_POINTER_CLASS_BITS + PMH_POINTER_LEVEL_BITS)
 
 /*
  * ---- value buffers: PMH_GRAIN * pmh_class_grains[class] bytes, made of value lines ----
@@ -140,9 +142,9 @@ pmh_segment_end(uint64_t hash, uint32_t depth)
  * multiple of 32, in front of it: so no line straddles two cache lines.
  *
  * Classes below PMH_HEADER_CLASS are nothing but lines.  From there on the first
- * line is a header.  Buffers of class < PMH_CHAIN_CLASS grow by copying into a larger
- * class; from there on lists grow by chaining further buffers in front.  Only
- * buffers with a header are chained.  Every buffer of a list holds a value.
+ * line is a header.  Buffers of class < PMH_CHUNK_CLASS grow by copying into a larger
+ * class; from there on a list grows by further buffers, and an index names them (see
+ * below).  Every buffer of a list holds a value, every index names a buffer.
  * There is no class 0.
  */
 #define PMH_GRAIN				16	/* buffers begin and end at multiples of this */
@@ -153,10 +155,10 @@ pmh_segment_end(uint64_t hash, uint32_t depth)
 #define PMH_LEAST_CLASS			1	/* 32 bytes: the smallest of a list */
 #define PMH_ODD_CLASS			2	/* 48 bytes: a line and a short one */
 #define PMH_HEADER_CLASS		10	/* 320 bytes: first class with a header */
-#define PMH_CHAIN_CLASS			26	/* 4032 bytes: first class that is chained */
+#define PMH_CHUNK_CLASS			26	/* 4032 bytes: no larger list is one buffer */
 #define PMH_MAX_CLASS			29	/* 16128 bytes: a whole value block */
-#define PMH_CHAIN_LINES			126 /* lines of a buffer of PMH_CHAIN_CLASS */
-#define PMH_MAX_LINES			504 /* and of the largest */
+#define PMH_CHUNK_LINES			126 /* lines of a buffer of PMH_CHUNK_CLASS, ... */
+#define PMH_MAX_LINES			504 /* ... and of the largest */
 
 /* Bytes of each class, in grains; 0: there is no such class. */
 static const uint16_t pmh_class_grains[1 << PMH_POINTER_CLASS_BITS] = {
@@ -190,22 +192,42 @@ typedef union PmhValueLine
 typedef struct PmhBufferHeader
 {
 	uint64_t	hash;			/* whose list this is (for the check) */
-	uint64_t	next;			/* next older buffer: a pointer word payload, or 0 */
-	uint64_t	birth;			/* volatile: from run.births, no two buffers of one
-								 * run have the same; 0: not known */
-	uint32_t	fill_hint;		/* volatile: first line that may have room; from bit
-								 * PMH_HINT_CLASS_SHIFT on, not volatile: the class */
-	uint32_t	list_lines;		/* of this buffer and all older ones, as long as it
-								 * is the first, UINT32_MAX if they are more: tells
-								 * how large the next one should be */
+	uint32_t	fill_hint;		/* volatile: the first line that may have room, or the slot
+								 * of an index below which values are added; from bit
+								 * PMH_HINT_KIND_SHIFT on, not volatile: level and class */
+	uint32_t	pad0;
+	uint64_t	pad1[2];
 } PmhBufferHeader;
 
-#define PMH_HINT_CLASS_SHIFT	24
+#define PMH_HINT_KIND_SHIFT		24
 
 _Static_assert(sizeof(PmhBufferHeader) == PMH_VALUE_LINE, "a header is a line");
-_Static_assert(PMH_MAX_LINES < 1 << PMH_HINT_CLASS_SHIFT &&
-			   PMH_HINT_CLASS_SHIFT + PMH_POINTER_CLASS_BITS <= 32,
-			   "a fill hint would reach into the class");
+_Static_assert(PMH_MAX_LINES < 1 << PMH_HINT_KIND_SHIFT &&
+			   PMH_HINT_KIND_SHIFT + PMH_POINTER_KIND_BITS <= 32,
+			   "a fill hint would reach into level and class");
+
+/*
+ * ---- index of a long list: a header, and slots to the end of the buffer ----
+ *
+ * Of level 1 its slots name buffers of values, of level l others of level l - 1.  A slot is
+ * 0 or a pointer, and from bit PMH_SLOT_COUNT_SHIFT on a number that counts what has been
+ * stored to it since it was 0: so a slot that is the same names the same buffer.
+ */
+#define PMH_INDEX_CLASS			5	/* 128 bytes: the smallest index */
+#define PMH_MAX_LEVEL			((1u << PMH_POINTER_LEVEL_BITS) - 1)
+#define PMH_SLOT_COUNT_SHIFT	41
+#define PMH_SLOT_POINTER		((UINT64_C(1) << PMH_SLOT_COUNT_SHIFT) - 1)
+#ifdef PMH_SMALL_INDEXES		/* for tests: several levels in a list of some values */
+#define PMH_MAX_INDEX_CLASS		7
+#define PMH_MAX_INDEX_SLOTS		20
+#else
+#define PMH_MAX_INDEX_CLASS		PMH_MAX_CLASS
+#define PMH_MAX_INDEX_SLOTS		2012	/* of the largest index */
+
+_Static_assert(PMH_MAX_INDEX_SLOTS * sizeof(uint64_t) + sizeof(PmhBufferHeader) ==
+			   PMH_MAX_LINES * PMH_VALUE_LINE,
+			   "the slots are not the rest of the largest index");
+#endif
 
 /*
  * ---- value block: a block that buffers are allocated in ----
@@ -296,8 +318,8 @@ _Static_assert(1 << (PMH_ELEM_SIZE_BITS - 1) == PMH_UNITS_PER_BLOCK,
 			   "the highest bit of the size does not tell whether there is a main part");
 _Static_assert(PMH_MAX_BLOCKS * PMH_BLOCK_SIZE <= UINT64_C(1) << PMH_MAX_FILE_SHIFT,
 			   "the largest file is larger than it may be");
-_Static_assert(UINT64_C(1) << PMH_MAX_FILE_SHIFT <=
-			   (UINT64_C(1) << (PMH_VALUE_BITS - PMH_POINTER_CLASS_BITS)) * PMH_GRAIN,
+_Static_assert(PMH_MAX_BLOCKS * PMH_BLOCK_SIZE <=
+			   (UINT64_C(1) << (PMH_SLOT_COUNT_SHIFT - PMH_POINTER_KIND_BITS)) * PMH_GRAIN,
 			   "a pointer cannot name every grain");
 _Static_assert(PMH_MAX_CLASS < 1 << PMH_POINTER_CLASS_BITS,
 			   "a pointer cannot tell every class");
@@ -391,9 +413,6 @@ typedef struct PmhLive
 
 #define PMH_CLASSES		(PMH_MAX_CLASS + 1)
 
-/* The upper half of a birth tells the runs apart, the lower one counts. */
-#define PMH_BIRTH_RUN_SHIFT	32
-
 typedef struct PmhRun
 {
 	uint64_t	instance;		/* stored last by recovery */
@@ -403,9 +422,7 @@ typedef struct PmhRun
 	uint64_t	shut;			/* stamp of a clean shutdown, durable while no
 								 * run has opened the file after it; else 0 */
 	uint64_t	punched_blocks; /* how many there are: see the space map */
-	uint64_t	births;			/* of value buffers with a header; tells a buffer
-								 * from a later one at the same offset */
-	uint64_t	pad0;
+	uint64_t	pad0[2];
 	uint64_t	value_blocks;	/* how many there are, ... */
 	uint64_t	old_blocks;		/* ... and of these, of an earlier life */
 	uint64_t	values_lost;	/* buffers are neither in a list nor free */
@@ -488,10 +505,9 @@ PMH_AT(PmhValueLine, low4, 28);
 PMH_SIZE(PmhValueLine, 32);
 
 PMH_AT(PmhBufferHeader, hash, 0);
-PMH_AT(PmhBufferHeader, next, 8);
-PMH_AT(PmhBufferHeader, birth, 16);
-PMH_AT(PmhBufferHeader, fill_hint, 24);
-PMH_AT(PmhBufferHeader, list_lines, 28);
+PMH_AT(PmhBufferHeader, fill_hint, 8);
+PMH_AT(PmhBufferHeader, pad0, 12);
+PMH_AT(PmhBufferHeader, pad1, 16);
 PMH_SIZE(PmhBufferHeader, 32);
 
 PMH_AT(PmhDirLog, count, 0);
@@ -527,8 +543,7 @@ PMH_AT(PmhRun, unit_hint, 16);
 PMH_AT(PmhRun, free_units, 24);
 PMH_AT(PmhRun, shut, 32);
 PMH_AT(PmhRun, punched_blocks, 40);
-PMH_AT(PmhRun, births, 48);
-PMH_AT(PmhRun, pad0, 56);
+PMH_AT(PmhRun, pad0, 48);
 PMH_AT(PmhRun, value_blocks, 64);
 PMH_AT(PmhRun, old_blocks, 72);
 PMH_AT(PmhRun, values_lost, 80);

@@ -27,8 +27,8 @@
 #include "table.h"
 #include "value_array.h"
 
-/* A buffer is looked for so often, if its list changes all the while. */
-#define MOST_SEARCHES	100
+/* Attempts at one step, if the list changes all the while. */
+#define MOST_ATTEMPTS	100
 
 PmhResult
 pmh_buffer_check_span(PmhTable *t, uint64_t payload)
@@ -37,7 +37,8 @@ pmh_buffer_check_span(PmhTable *t, uint64_t payload)
 	uint32_t	class = pmh_pointer_class(payload);
 
 	if (class < PMH_LEAST_CLASS || class > PMH_MAX_CLASS ||
-		!pmh_buffer_may_be_at(class, offset))
+		!pmh_buffer_may_be_at(class, offset) ||
+		(pmh_pointer_level(payload) > 0 && class < PMH_INDEX_CLASS))
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
 						"The pointer to a value buffer (offset %llu, class %u) is "
 						"impossible.",
@@ -46,16 +47,14 @@ pmh_buffer_check_span(PmhTable *t, uint64_t payload)
 }
 
 PmhResult
-pmh_list_check_next(PmhTable *t, uint64_t holder, uint64_t next)
+pmh_list_check_child(PmhTable *t, uint64_t holder, uint64_t child)
 {
-	if (next == 0)
-		return PMH_OK;
-	if (!pmh_class_has_header(pmh_pointer_class(next)))
+	if (pmh_pointer_level(child) != pmh_pointer_level(holder) - 1)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(holder),
-						"The value buffer at offset %llu is followed by one that "
-						"cannot be chained.",
+						"The index of a value list at offset %llu names a buffer of "
+						"another level.",
 						(unsigned long long) pmh_pointer_offset(holder));
-	return pmh_buffer_check_span(t, next);
+	return pmh_buffer_check_span(t, child);
 }
 
 PmhResult
@@ -63,15 +62,7 @@ pmh_list_fail_foreign(PmhTable *t, uint64_t payload)
 {
 	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(payload),
 					"The value buffer at offset %llu belongs to another key, or is of "
-					"another size.",
-					(unsigned long long) pmh_pointer_offset(payload));
-}
-
-PmhResult
-pmh_list_circle(PmhTable *t, uint64_t payload)
-{
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(payload),
-					"The value list with a buffer at offset %llu runs in a circle.",
+					"another kind.",
 					(unsigned long long) pmh_pointer_offset(payload));
 }
 
@@ -91,8 +82,8 @@ unpack_line(const uint64_t word[4], uint64_t value[PMH_VALUES_PER_LINE])
 		value[i] &= PMH_VALUE_MAX;
 }
 
-uint32_t
-pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value)
+static inline uint32_t __attribute__((always_inline))
+read_line(const PmhValueLine *line, uint32_t cells, uint64_t *value)
 {
 	uint64_t	word[4];
 	uint64_t	all[PMH_VALUES_PER_LINE];
@@ -118,302 +109,264 @@ pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value)
 	return n;
 }
 
-PmhListPosition
-pmh_list_at(const PmhTable *t, uint64_t payload, uint64_t version)
+uint32_t
+pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value)
 {
-	PmhListPosition pos = {payload, version, 0, 0, 0};
-
-	if (payload != 0 && pmh_class_has_header(pmh_pointer_class(payload)))
-	{
-		uint64_t	birth = pm_load(&pmh_buffer_header(t, payload)->birth);
-
-		PMH_STOP_POINT("list_after_birth");
-		if (pmh_buffer_valid(t, pmh_pointer_offset(payload), version))
-			pos.birth = birth;
-	}
-	return pos;
+	return read_line(line, cells, value);
 }
 
-PmhListPosition
-pmh_list_at_locked(const PmhTable *t, uint64_t payload)
+/* The last slot of an index up to 'from' that names something; its word, or 0. */
+static uint64_t
+last_used(const PmhTable *t, uint64_t payload, uint64_t from, uint32_t *slot)
 {
-	PmhListPosition pos = {payload, 0, 0, 0, 0};
+	uint32_t	i = pmh_index_slots(payload) - 1;
+	uint64_t	word;
 
-	if (payload == 0)
-		return pos;
-	pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
-	if (pmh_class_has_header(pmh_pointer_class(payload)))
-		pos.birth = pm_load(&pmh_buffer_header(t, payload)->birth);
-	PMH_STOP_POINT("list_after_birth");
-	return pos;
-}
-
-bool
-pmh_list_is_circle(const PmhTable *t, PmhListCircle *circle,
-				   const PmhListPosition *pos)
-{
-	if (pos->payload == 0)
-		return false;
-	if (pos->payload == circle->payload &&
-		pmh_buffer_valid(t, pmh_pointer_offset(pos->payload), circle->version))
-		return true;
-	if (pos->payload != circle->payload && ++circle->steps < circle->most)
-		return false;
-	circle->payload = pos->payload;
-	circle->version = pos->version;
-	circle->steps = 0;
-	circle->most = circle->most == 0 ? 2 : 2 * circle->most;
-	return false;
+	if (from < i)
+		i = (uint32_t) from;
+	while ((word = pm_load_acquire(pmh_index_slot(t, payload, i))) == 0 && i > 0)
+		i--;
+	*slot = i;
+	return word;
 }
 
 /*
- * Reader, after everything it has read of a buffer: was it all right, and where
- * does the list go on?  The next buffer counts as alive at next->version, since
- * a writer that takes it out of the list counts our version up before it is freed.
- * For the same reason, if our version has not even changed after the file's end
- * was looked up, and the next one lies beyond that, this is damage.
+ * What an index names is alive when its version is loaded here: a writer that takes it
+ * out of the slot counts the version of the index up before it frees it.  For the same
+ * reason, if that has not even changed after the file's end was looked up, and it
+ * lies beyond that, this is damage.
  */
 PmhResult
-pmh_list_pass(PmhTable *t, uint64_t hash, const PmhListPosition *at,
-			  PmhListPosition *next)
+pmh_list_descend(PmhTable *t, uint64_t hash, PmhListPath *path, uint64_t below, bool locked)
 {
-	uint64_t	payload = at->payload;
-	bool		foreign = false;
-	uint64_t	next_payload = 0;
-	uint64_t	next_version = 0;
-	PmhResult	result;
+	uint64_t	payload = path->head;
+	uint64_t	span = 1;
 
-	PMH_STOP_POINT("list_before_validation");
-	if (pmh_class_has_header(pmh_pointer_class(payload)))
+	memset(path->payload, 0, sizeof(path->payload));
+	path->number = 0;
+	path->word = payload;
+	for (uint32_t level = pmh_pointer_level(payload); level > 1; level--)
+		span *= PMH_MAX_INDEX_SLOTS;
+	for (uint32_t level = pmh_pointer_level(payload); level > 0; level--)
 	{
-		foreign = !pmh_header_fits(t, payload, hash);
-		next_payload = pm_load(&pmh_buffer_header(t, payload)->next);
-		if (next_payload != 0)
-			next_version = pmh_buffer_version(t, pmh_pointer_offset(next_payload));
+		bool		fits = pmh_header_fits(t, payload, hash);
+		uint64_t	version = 0;
+		uint64_t	child;
+		PmhResult	result = PMH_OK;
+
+		path->payload[level] = payload;
+		path->word = last_used(t, payload, (below - 1 - path->number) / span,
+							   &path->slot[level]);
+		child = path->word & PMH_SLOT_POINTER;
+		if (child != 0)
+		{
+			PMH_STOP_POINT("list_before_span");
+			version = pmh_buffer_version(t, pmh_pointer_offset(child));
+			result = pmh_list_check_child(t, payload, child);
+		}
+		if (!locked && !pmh_buffer_valid(t, pmh_pointer_offset(payload), path->version))
+			return PMH_RETRY;
+		if (!fits)
+			return pmh_list_fail_foreign(t, payload);
+		if (result != PMH_OK || child == 0)
+			return result;
+		path->number += path->slot[level] * span;
+		if (below - path->number > span)
+			below = path->number + span;
+		span /= PMH_MAX_INDEX_SLOTS;
+		payload = child;
+		path->version = version;
 	}
-	PMH_STOP_POINT("list_before_span");
-	result = pmh_list_check_next(t, payload, next_payload);
-	if (!pmh_buffer_valid(t, pmh_pointer_offset(payload), at->version))
-		return PMH_RETRY;
-	if (foreign)
+	path->payload[0] = payload;
+	if (locked && pmh_pointer_has_header(payload) && !pmh_header_fits(t, payload, hash))
 		return pmh_list_fail_foreign(t, payload);
-	if (result != PMH_OK)
-		return result;
-	*next = pmh_list_at(t, next_payload, next_version);
-	/* Where the next one changes at this moment, this is where it is found again. */
-	if (next_payload != 0 && next->birth == 0 &&
-		!pmh_buffer_valid(t, pmh_pointer_offset(next_payload), next_version))
-		return PMH_RETRY;
 	return PMH_OK;
 }
 
-PmhResult
-pmh_list_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
-			  uint64_t *value, uint32_t *n)
+/* Of a cold list: ask for the buffer that a walk has come to, and for the next one. */
+static void
+ask_ahead(PmhTable *t, const PmhListPath *path)
 {
-	uint32_t	class = pmh_pointer_class(pos->payload);
+	uint32_t	slot;
+	uint64_t	next;
+
+	pmh_ask_for_buffer(t, path->payload[0]);
+	if (path->slot[1] == 0)
+		return;
+	next = last_used(t, path->payload[1], path->slot[1] - 1, &slot) & PMH_SLOT_POINTER;
+	if (next != 0)
+		pmh_ask_for_buffer(t, next);
+}
+
+/* Read the buffer in a slot, from the line pos->line on.  As pmh_list_step. */
+static PmhResult
+read_lines(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version, uint64_t number,
+		   PmhListPosition *pos, uint32_t want, uint64_t *value, uint32_t *n)
+{
+	uint32_t	class = pmh_pointer_class(payload);
 	uint32_t	first = pmh_class_first_line(class);
 	uint32_t	lines = pmh_class_lines(class);
 	uint32_t	turn = (uint32_t) ((uint64_t) pos->start * (lines - first) >> 32);
 	uint32_t	line = pos->line < first ? first : pos->line;
 	uint32_t	found = 0;
-	PmhListPosition next;
-	PmhResult	result;
+	bool		fits;
 
-	/* A long list: the rest of this buffer, and the next one. */
-	if (class >= PMH_CHAIN_CLASS && line == first)
-	{
-		uint64_t	next_payload = pm_load(&pmh_buffer_header(t, pos->payload)->next);
-
-		pmh_ask_for_buffer(t, pos->payload);
-		if (next_payload != 0)
-			pmh_ask_for_buffer(t, next_payload);
-	}
 	PMH_STOP_POINT("list_before_reading");
 	for (; line < lines && found < want; line++)
 	{
 		uint32_t	turned = line + turn;
 		uint32_t	at = turned < lines ? turned : turned - (lines - first);
 
-		found += pmh_line_read(pmh_buffer_line(t, pos->payload, at),
-							   pmh_line_cells(pos->payload, at), value + found);
+		found += read_line(pmh_buffer_line(t, payload, at), pmh_line_cells(payload, at),
+						   value + found);
 	}
-	result = pmh_list_pass(t, hash, pos, &next);
-	if (result != PMH_OK)
-		return result;
-	next.start = pos->start;
-	if (line < lines)
-		pos->line = line;
-	else
-		*pos = next;
+	fits = !pmh_class_has_header(class) || pmh_header_fits(t, payload, hash);
+	PMH_STOP_POINT("list_before_validation");
+	if (!pmh_buffer_valid(t, pmh_pointer_offset(payload), version))
+		return PMH_RETRY;
+	if (!fits)
+		return pmh_list_fail_foreign(t, payload);
+	pos->below = number + (line < lines);
+	pos->line = line < lines ? line : 0;
 	*n = found;
 	return PMH_OK;
 }
 
-/*
- * A walk has come to a buffer that has a header, and knows no birth.  If it has
- * changed meanwhile that is why; if it has not, the header tells of none: it is
- * damaged, or the zeroes of a page that is lost, and it will be the same next time.
- */
+/* The same for a list that has an index. */
 static PmhResult
-no_birth(PmhTable *t, const PmhListPosition *pos)
+step_in_index(PmhTable *t, uint64_t hash, PmhListPath *path, PmhListPosition *pos,
+			  uint32_t want, uint64_t *value, uint32_t *n)
 {
-	if (!pmh_buffer_valid(t, pmh_pointer_offset(pos->payload), pos->version))
-		return PMH_RETRY;
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(pos->payload),
-					"The header of the value buffer at offset %llu is damaged.",
-					(unsigned long long) pmh_pointer_offset(pos->payload));
-}
+	PmhListPosition at = *pos;
+	PmhResult	result = pmh_list_descend(t, hash, path, pos->below, false);
 
-/* Go on from pos to the buffer 'wanted'.  As pmh_list_find_again. */
-static PmhResult
-find_from(PmhTable *t, uint64_t hash, PmhListPosition *pos,
-		  PmhListPosition *wanted, PmhListPosition *before)
-{
-	PmhListCircle circle = {0};
-
-	while (pos->payload != 0 && pos->payload != wanted->payload)
+	if (result != PMH_OK)
+		return result;
+	memcpy(at.met, path->payload, sizeof(at.met));
+	if (path->payload[0] == 0)
 	{
-		PmhResult	result;
-
-		if (pmh_list_is_circle(t, &circle, pos))
-			return pmh_list_circle(t, pos->payload);
-		*before = *pos;
-		result = pmh_list_pass(t, hash, before, pos);
-		if (result != PMH_OK)
-			return result;
+		at.below = path->number;
+		at.line = 0;
 	}
-	if (pos->payload == 0 || wanted->birth == 0)
-		return PMH_NOT_FOUND;
-	if (pos->birth == 0)
-		return no_birth(t, pos);
-	if (pos->birth != wanted->birth)
-		return PMH_NOT_FOUND;
-	wanted->version = pos->version;
-	return PMH_OK;
-}
-
-PmhResult
-pmh_list_find_again(PmhTable *t, uint64_t hash,
-					PmhListPosition *wanted, PmhListPosition *before)
-{
-	PmhResult	result = PMH_RETRY;
-
-	/* One without a birth that is the only one is never found. */
-	memset(before, 0, sizeof(*before));
-	if (wanted->birth == 0)
-		return PMH_NOT_FOUND;
-	for (unsigned i = 0; i < MOST_SEARCHES && result == PMH_RETRY; i++)
+	else
 	{
-		PmhProbe	probe;
-		PmhListPosition pos;
-
-		result = pmh_probe(t, hash, &probe);
-		if (result != PMH_OK)
-			return result;
-		memset(before, 0, sizeof(*before));
-		pos = pmh_list_at(t, probe.list, probe.list_version);
-		PMH_STOP_POINT("list_before_search");
-		result = find_from(t, hash, &pos, wanted, before);
-		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
-			result = PMH_RETRY;
+		if (path->number + 1 != pos->below)
+			at.line = 0;
+		at.again = at.line > 0 && (at.again || path->word != pos->word);
+		if (path->word != pos->word)
+			at.line = 0;
+		at.word = path->word;
+		if (at.line == 0)
+			ask_ahead(t, path);
+		result = read_lines(t, hash, path->payload[0], path->version, path->number, &at,
+							want, value, n);
 	}
+	if (result == PMH_OK)
+		*pos = at;
 	return result;
 }
 
-/*
- * The buffer that a walk along all of a list has come to has changed, or only its
- * version word.  PMH_OK: it is still the same one.  Else as pmh_list_whole.
- */
-static PmhResult
-regain(PmhTable *t, uint64_t hash, PmhListPosition *pos)
+PmhResult
+pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
+			  PmhListPosition *pos, uint32_t want, uint64_t *value, uint32_t *n)
 {
-	PmhListPosition before;
-	PmhResult	result;
+	PmhListPath path;
 
-	do
+	*n = 0;
+	if (pmh_pointer_level(head) > 0)
 	{
-		if (pmh_wait_cancelled())
-			return pmh_fail_cancelled(t);
-		result = pmh_list_find_again(t, hash, pos, &before);
-	} while (result == PMH_RETRY);
-	return result == PMH_NOT_FOUND ? PMH_RETRY : result;
+		path.head = head;
+		path.version = version;
+		return step_in_index(t, hash, &path, pos, want, value, n);
+	}
+	/* All of it.  (Nothing of a list that has lost its index is wanted any more.) */
+	pos->line = 0;
+	memset(pos->met, 0, sizeof(pos->met));
+	pos->met[0] = head;
+	return read_lines(t, hash, head, version, 0, pos, PMH_SINGLE_MOST, value, n);
+}
+
+/* One attempt at pmh_list_next. */
+static PmhResult
+look_up_and_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
+				 uint64_t *value, uint32_t *n)
+{
+	PmhProbe	probe;
+	PmhResult	result = pmh_probe(t, hash, &probe);
+
+	*n = 0;
+	if (result != PMH_OK)
+		return result;
+	PMH_STOP_POINT("list_before_step");
+	if (probe.list == 0)
+	{
+		*pos = PMH_LIST_END;
+		return PMH_OK;
+	}
+	result = pmh_list_step(t, hash, probe.list, probe.list_version, pos, want, value, n);
+	if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+		result = PMH_RETRY;
+	return result;
 }
 
 PmhResult
-pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos,
-			   uint64_t *value, uint32_t *n)
+pmh_list_next(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
+			  uint64_t *value, uint32_t *n)
 {
-	uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos->payload));
+	PmhResult	result = PMH_RETRY;
+
+	for (unsigned i = 0; i < MOST_ATTEMPTS && result == PMH_RETRY; i++)
+		result = look_up_and_step(t, hash, pos, want, value, n);
+	return result;
+}
+
+PmhResult
+pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint64_t *value,
+			   uint32_t *n)
+{
 	PmhResult	result;
 
-	do
+	while ((result = look_up_and_step(t, hash, pos, UINT32_MAX, value, n)) == PMH_RETRY)
 	{
-		result = pmh_list_step(t, hash, pos, capacity + 1, value, n);
-		if (result == PMH_OK)
-			break;
-		if (result == PMH_RETRY)
-			result = regain(t, hash, pos);
-		else if (result == PMH_NEED)
-			result = pmh_provide(t);
-	} while (result == PMH_OK);
+		if (pmh_wait_cancelled())
+			return pmh_fail_cancelled(t);
+	}
 	/* There may be very many more; lists of one buffer need not wait for an answer. */
-	if (result == PMH_OK && pos->payload != 0 && pmh_wait_cancelled())
+	if (result == PMH_OK && pos->below != 0 && pmh_wait_cancelled())
 		return pmh_fail_cancelled(t);
 	return result;
 }
 
 PmhResult
-pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload,
-			  uint64_t version, PmhValues *values)
+pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
+			  PmhValues *values)
 {
-	PmhListPosition pos = pmh_list_at(t, payload, version);
-	PmhListCircle circle = {0};
+	bool		single = pmh_pointer_level(payload) == 0;
+	size_t		room = single ? pmh_class_capacity(pmh_pointer_class(payload)) : PMH_CHUNK_MOST;
 	size_t		before = values->n;
+	PmhListPosition pos = PMH_LIST_START;
 	PmhResult	result = PMH_OK;
 
-	while (result == PMH_OK && pos.payload != 0)
+	while (result == PMH_OK && pos.below != 0)
 	{
-		uint32_t	capacity = pmh_class_capacity(pmh_pointer_class(pos.payload));
 		uint32_t	n = 0;
 
-		if (pmh_list_is_circle(t, &circle, &pos))
-			result = pmh_list_circle(t, payload);
-		else
-			result = pmh_values_reserve(t, values, capacity);
+		result = pmh_values_reserve(t, values, room);
 		if (result == PMH_OK)
-			result = pmh_list_whole(t, hash, &pos, values->value + values->n, &n);
+			result = pmh_list_step(t, hash, payload, version, &pos, UINT32_MAX,
+								   values->value + values->n, &n);
+		if (result == PMH_OK && pos.below != 0 && pmh_wait_cancelled())
+			result = pmh_fail_cancelled(t);
+		if (result == PMH_RETRY || result == PMH_NEED)
+		{
+			room = PMH_CHUNK_MOST;
+			result = pmh_values_reserve(t, values, room);
+			if (result == PMH_OK)
+				result = pmh_list_whole(t, hash, &pos, values->value + values->n, &n);
+		}
 		values->n += n;
 	}
 	if (result != PMH_OK)
 		values->n = before;
-	return result;
-}
-
-PmhResult
-pmh_list_visit(PmhTable *t, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash,
-			   uint64_t payload, unsigned most, PmhVisitList visit, void *arg)
-{
-	PmhProbe	probe;
-	PmhResult	result = pmh_buffer_check_span(t, payload);
-
-	if (result != PMH_NEED)
-	{
-		uint64_t	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
-
-		if (!pmh_snapshot_current(t, snap, bucket))
-			result = PMH_RETRY;
-		else if (result == PMH_OK)
-			result = visit(t, hash, pmh_list_at(t, payload, version), arg);
-	}
-	while ((result == PMH_RETRY && --most > 0) || result == PMH_NEED)
-	{
-		if (result == PMH_NEED && (result = pmh_provide(t)) != PMH_OK)
-			break;
-		result = pmh_probe(t, hash, &probe);
-		if (result != PMH_OK || probe.list == 0)
-			break;
-		result = visit(t, hash, pmh_list_at(t, probe.list, probe.list_version), arg);
-	}
 	return result;
 }

@@ -6,21 +6,22 @@
  * The format is in layout.h, the protocol in src/README ("Value lists", "Locks").
  * Size-classed buffers for the values of one key are the idea of Pea Hash, section 3.3;
  * the bit per value, which makes adding and removing one a commit store in a single line,
- * and chaining in front, which bounds slack, are ours.
+ * and the index, in which a value of a long list keeps its slot, are ours.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "bucket.h"
 #include "buffer.h"
 #include "error.h"
 #include "fail.h"
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
-#include "list_rewrite.h"
 #include "list_write.h"
+#include "place.h"
 #include "pm.h"
 #include "space.h"
 #include "stop_point.h"
@@ -30,13 +31,13 @@
 /* Buffers are written in pieces of this size, put together on the stack. */
 #define PIECE_LINES		64
 
-/* A new buffer in front of a chain has an eighth of the list's size. */
-#define CHAIN_SHIFT		3
+/* A further buffer of a list has an eighth of its size. */
+#define CHUNK_SHIFT		3
 
 /*
  * Cutting a list into buffers, one that is larger than needed is taken if it does
- * not exceed so many tenths of a byte a value, or is not of a class that is chained:
- * a list of one buffer is read in one go.
+ * not exceed so many tenths of a byte a value, or is all of the list: one of one buffer is
+ * read in one go.
  */
 #define FIT_TENTHS_PER_VALUE	66
 
@@ -57,24 +58,11 @@ fill_line(PmhValueLine *line, uint32_t room, const uint64_t *values, size_t n)
 	return k;
 }
 
-/* As a header tells it. */
-uint32_t
-pmh_list_lines(uint64_t list_bytes)
-{
-	uint64_t	lines = list_bytes / PMH_VALUE_LINE;
-
-	return lines < UINT32_MAX ? (uint32_t) lines : UINT32_MAX;
-}
-
 static void
-fill_header(PmhTable *t, PmhBufferHeader *header, uint32_t class, uint64_t hash,
-			uint64_t next, uint64_t list_bytes, size_t n)
+fill_header(PmhBufferHeader *header, uint64_t payload, uint64_t hash, uint32_t hint)
 {
 	header->hash = hash;
-	header->next = next;
-	header->fill_hint = pmh_make_hint((uint32_t) (1 + n / PMH_VALUES_PER_LINE), class);
-	header->list_lines = pmh_list_lines(list_bytes);
-	header->birth = __atomic_add_fetch(&pmh_run(t)->births, 1, __ATOMIC_RELAXED);
+	header->fill_hint = pmh_make_hint(hint, payload);
 }
 
 /* All of a buffer of the odd class. */
@@ -91,9 +79,12 @@ write_odd(PmhTable *t, uint64_t payload, const uint64_t *values, size_t n)
 	pm_copy(&t->file, pmh_buffer_line(t, payload, 1), &line[1], PMH_GRAIN);
 }
 
-void
-pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
-			 uint64_t list_bytes, const uint64_t *values, size_t n)
+/*
+ * Write all of a new buffer: n values (not more than fit) and, if its class has one, the
+ * header.  Durable after the next pm_fence.
+ */
+static void
+write_values(PmhTable *t, uint64_t payload, uint64_t hash, const uint64_t *values, size_t n)
 {
 	PmhValueLine piece[PIECE_LINES];
 	uint32_t	class = pmh_pointer_class(payload);
@@ -101,7 +92,6 @@ pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
 	uint32_t	line = 0;
 
 	PMH_ASSERT(n <= pmh_class_capacity(class));
-	PMH_ASSERT(next == 0 || pmh_class_has_header(class));
 	if (class == PMH_ODD_CLASS)
 	{
 		write_odd(t, payload, values, n);
@@ -118,8 +108,8 @@ pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash, uint64_t next,
 
 			if (line + i == 0 && pmh_class_has_header(class))
 			{
-				fill_header(t, (PmhBufferHeader *) (void *) &piece[0], class, hash, next,
-							list_bytes, n);
+				fill_header((PmhBufferHeader *) (void *) &piece[0], payload, hash,
+							(uint32_t) (1 + n / PMH_VALUES_PER_LINE));
 				continue;
 			}
 			stored = fill_line(&piece[i], PMH_VALUES_PER_LINE, values, n);
@@ -143,31 +133,290 @@ pmh_buffer_class_for(size_t n)
 }
 
 /*
- * Of the list that is still to be written, how large a buffer next?  Buffers
- * are made from the oldest to the newest; all but the newest are full.
+ * Of the list that is still to be written, how large a buffer next?  All but the last
+ * one are full.
  */
 static uint32_t
-choose_class(size_t left, bool chained)
+choose_class(size_t left, bool first)
 {
 	uint32_t	class = pmh_buffer_class_for(left);
 
-	if (chained && class < PMH_HEADER_CLASS)
-		class = PMH_HEADER_CLASS;
-	if (class < PMH_CHAIN_CLASS || pmh_class_capacity(class) <= left ||
+	if (first && class >= PMH_CHUNK_CLASS && pmh_class_capacity(class) >= left)
+		return PMH_CHUNK_CLASS;
+	if (class < PMH_CHUNK_CLASS || pmh_class_capacity(class) <= left ||
 		pmh_class_bytes(class) * 10 <= left * FIT_TENTHS_PER_VALUE)
 		return class;
 	return class - 1;
 }
 
-uint64_t
-pmh_list_bytes_from(const PmhTable *t, uint64_t payload)
+/* Make a buffer of a class with n values.  PMH_OK or PMH_NEED. */
+static PmhResult
+make_values(PmhTable *t, uint64_t hash, uint32_t class, const uint64_t *values, size_t n,
+			uint64_t *payload)
 {
-	uint32_t	class = pmh_pointer_class(payload);
+	uint64_t	offset;
+	PmhResult	result = pmh_value_alloc(t, class, &offset);
 
-	if (!pmh_class_has_header(class))
-		return pmh_class_bytes(class);
-	return (uint64_t) pm_load(&pmh_buffer_header(t, payload)->list_lines) *
-		PMH_VALUE_LINE;
+	if (result != PMH_OK)
+		return result;
+	*payload = pmh_make_pointer(offset, class);
+	write_values(t, *payload, hash, values, n);
+	return PMH_OK;
+}
+
+/* Make an index with the words of n slots, and perhaps one more.  PMH_OK or PMH_NEED. */
+static PmhResult
+make_index(PmhTable *t, uint64_t hash, uint32_t level, uint32_t class,
+		   const uint64_t *words, uint32_t n, uint64_t more, uint64_t *payload)
+{
+	struct
+	{
+		PmhBufferHeader header;
+		uint64_t	slot[PMH_MAX_INDEX_SLOTS];
+	}			image;
+	uint64_t	offset;
+	PmhResult	result = pmh_value_alloc(t, class, &offset);
+
+	if (result != PMH_OK)
+		return result;
+	*payload = pmh_make_index_pointer(offset, class, level);
+	PMH_ASSERT(level > 0 && n + (more != 0) <= pmh_index_slots(*payload));
+	memset(&image, 0, pmh_class_bytes(class));
+	for (uint32_t i = 0; i < n; i++)
+		image.slot[i] = pm_load(&words[i]);
+	if (more != 0)
+		image.slot[n++] = more;
+	fill_header(&image.header, *payload, hash, n - 1);
+	pm_copy(&t->file, pmh_at(t, offset), &image, pmh_class_bytes(class));
+	return PMH_OK;
+}
+
+static void
+free_buffer(PmhTable *t, uint64_t payload)
+{
+	PMH_STOP_POINT("list_before_free");
+	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
+}
+
+/* ---- the way to a buffer, and what names it ---- */
+
+PmhResult
+pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload)
+{
+	PmhResult	result = pmh_buffer_check_span(t, payload);
+
+	if (result != PMH_OK)
+		return result;
+	if (pmh_pointer_has_header(payload) && !pmh_header_fits(t, payload, hash))
+		return pmh_list_fail_foreign(t, payload);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_list_find_below(PmhTable *t, uint64_t hash, PmhListPath *path, uint64_t *below)
+{
+	PmhResult	result = pmh_buffer_check_span(t, path->head);
+
+	while (result == PMH_OK && *below > 0)
+	{
+		result = pmh_list_descend(t, hash, path, *below, true);
+		if (result == PMH_OK)
+			*below = path->number;
+		if (path->payload[0] != 0)
+			break;
+	}
+	return result;
+}
+
+/*
+ * Store a slot of an index; what it names is durable.  What it has named may be freed
+ * then: the version tells readers that have seen it.
+ */
+static void
+store_slot(PmhTable *t, uint64_t payload, uint32_t slot, uint64_t word)
+{
+	PMH_STOP_POINT("slot_before_store");
+	pm_commit64(&t->file, pmh_index_slot(t, payload, slot), word);
+	pm_fence(&t->file);
+	PMH_STOP_POINT("slot_after_store");
+	pmh_buffer_bump(t, pmh_pointer_offset(payload));
+}
+
+/* Let what names the buffer of a level of the path name another one. */
+static void
+publish(PmhTable *t, PmhListPath *path, uint32_t level, uint64_t payload)
+{
+	uint64_t	holder = path->head;
+	uint64_t	word;
+
+	path->payload[level] = payload;
+	if (level < pmh_pointer_level(holder))
+	{
+		holder = path->payload[level + 1];
+		word = pm_load(pmh_index_slot(t, holder, path->slot[level + 1]));
+		word = ((word >> PMH_SLOT_COUNT_SHIFT) + 1) << PMH_SLOT_COUNT_SHIFT | payload;
+		store_slot(t, holder, path->slot[level + 1], word);
+		return;
+	}
+	if (path->place != NULL)
+		pmh_bucket_repoint(t, path->place, path->bucket, path->bucket_slot, payload);
+	path->head = payload;
+}
+
+static void
+set_fill_hint(PmhTable *t, uint64_t payload, uint32_t place)
+{
+	uint32_t	hint = pmh_make_hint(place, payload);
+	PmhBufferHeader *header;
+
+	if (!pmh_pointer_has_header(payload))
+		return;
+	header = pmh_buffer_header(t, payload);
+	if (pm_load(&header->fill_hint) != hint)
+		pm_store32(&header->fill_hint, hint);
+}
+
+/* The first slot of an index that names nothing, or how many it has. */
+static uint32_t
+free_slot(const PmhTable *t, uint64_t payload)
+{
+	uint32_t	slots = pmh_index_slots(payload);
+	uint32_t	slot = 0;
+
+	while (slot < slots && pm_load(pmh_index_slot(t, payload, slot)) != 0)
+		slot++;
+	return slot;
+}
+
+/* Does an index name one buffer, and no more? */
+static bool
+has_one_slot(const PmhTable *t, uint64_t payload)
+{
+	unsigned	n = 0;
+
+	for (uint32_t i = 0; n < 2 && i < pmh_index_slots(payload); i++)
+		n += pm_load(pmh_index_slot(t, payload, i)) != 0;
+	return n == 1;
+}
+
+uint32_t
+pmh_index_last(const PmhTable *t, uint64_t payload)
+{
+	uint32_t	last = pmh_index_slots(payload) - 1;
+
+	while (last > 0 && pm_load(pmh_index_slot(t, payload, last)) == 0)
+		last--;
+	return last;
+}
+
+/* What a buffer grows into: at least a third more, so that a value is copied three times or so. */
+static uint32_t
+class_after(uint32_t class, uint32_t most)
+{
+	uint32_t	after = class + 1;
+
+	while (after < most && 3 * pmh_class_bytes(after) < 4 * pmh_class_bytes(class))
+		after++;
+	return after;
+}
+
+/*
+ * Put a further buffer of values, durable with the next fence, into a slot of the list to
+ * whose end the path leads: into the lowest index on the path that has one or can become
+ * larger; else the whole list becomes slot 0 of a new one.  PMH_OK; PMH_NEED or
+ * PMH_ERR_TOO_LARGE, nothing was done.
+ */
+static PmhResult
+add_buffer(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t payload)
+{
+	uint32_t	top = pmh_pointer_level(path->head);
+	uint64_t	made[PMH_MAX_LEVEL + 1];
+	uint32_t	n = 0;
+	uint32_t	level = 1;
+	uint32_t	slot = 0;
+	uint64_t	index = 0;
+	PmhResult	result = PMH_OK;
+
+	for (; level <= top; level++)
+	{
+		index = path->payload[level];
+		slot = index == 0 ? PMH_MAX_INDEX_SLOTS : free_slot(t, index);
+		if (slot < PMH_MAX_INDEX_SLOTS)
+			break;
+	}
+	if (level > PMH_MAX_LEVEL)
+		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, 0, "A key has too many entries.");
+	/* It may take indexes of its own, and a larger one or a new one above. */
+	for (uint32_t l = 1; l < level && result == PMH_OK; l++)
+	{
+		result = make_index(t, hash, l, PMH_INDEX_CLASS, NULL, 0, payload, &made[n]);
+		if (result == PMH_OK)
+			payload = made[n++];
+	}
+	if (result == PMH_OK && level > top)
+	{
+		result = make_index(t, hash, level, PMH_INDEX_CLASS, &path->head, 1, payload, &made[n]);
+		slot = 1;
+	}
+	else if (result == PMH_OK && slot == pmh_index_slots(index))
+		result = make_index(t, hash, level,
+							class_after(pmh_pointer_class(index), PMH_MAX_INDEX_CLASS),
+							pmh_index_slot(t, index, 0), slot, payload, &made[n]);
+	else
+		made[n] = 0;
+	pm_fence(&t->file);
+	if (result != PMH_OK)
+	{
+		while (n > 0)
+			free_buffer(t, made[--n]);
+		return result;
+	}
+	PMH_STOP_POINT("list_before_publish");
+	if (made[n] == 0)
+	{
+		store_slot(t, index, slot, payload);
+		set_fill_hint(t, index, slot);
+		return PMH_OK;
+	}
+	publish(t, path, level > top ? top : level, made[n]);
+	if (level <= top)
+		free_buffer(t, index);
+	return PMH_OK;
+}
+
+/* ---- making lists ---- */
+
+/* The way to where values are added.  payload[0] == 0: to a slot that names nothing. */
+static PmhResult
+find_end(PmhTable *t, uint64_t hash, PmhListPath *path)
+{
+	uint64_t	payload = path->head;
+	PmhResult	result = pmh_buffer_check(t, hash, payload);
+
+	for (uint32_t level = pmh_pointer_level(payload); result == PMH_OK; level--)
+	{
+		uint64_t	holder = payload;
+		uint32_t	last;
+
+		path->payload[level] = payload;
+		if (level == 0)
+			break;
+		last = pmh_index_slots(holder) - 1;
+		path->slot[level] = pmh_hint_place(pm_load(&pmh_buffer_header(t, holder)->fill_hint));
+		if (path->slot[level] > last)
+			path->slot[level] = last;
+		payload = pm_load(pmh_index_slot(t, holder, path->slot[level])) & PMH_SLOT_POINTER;
+		if (payload == 0)
+		{
+			memset(path->payload, 0, level * sizeof(path->payload[0]));
+			break;
+		}
+		result = pmh_list_check_child(t, holder, payload);
+		if (result == PMH_OK && pmh_pointer_has_header(payload) &&
+			!pmh_header_fits(t, payload, hash))
+			return pmh_list_fail_foreign(t, payload);
+	}
+	return result;
 }
 
 PmhResult
@@ -177,19 +426,31 @@ pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, size
 	while (made->values < n)
 	{
 		size_t		left = n - made->values;
-		uint32_t	class = choose_class(left + room, made->head != 0);
+		uint32_t	class = choose_class(left + room, made->head == 0);
 		size_t		k = pmh_class_capacity(class);
-		uint64_t	offset;
-		PmhResult	result = pmh_value_alloc(t, class, &offset);
+		PmhListPath path = {.head = made->head};
+		uint64_t	payload;
+		PmhResult	result;
 
-		if (result != PMH_OK)
-			return result;
 		if (k > left)
 			k = left;
-		made->bytes += pmh_class_bytes(class);
-		pmh_buffer_write(t, pmh_make_pointer(offset, class), hash, made->head,
-						 made->bytes, values + made->values, k);
-		made->head = pmh_make_pointer(offset, class);
+		result = make_values(t, hash, class, values + made->values, k, &payload);
+		if (result != PMH_OK)
+			return result;
+		if (made->head == 0)
+			path.head = payload;
+		else
+		{
+			result = find_end(t, hash, &path);
+			if (result == PMH_OK)
+				result = add_buffer(t, &path, hash, payload);
+		}
+		if (result != PMH_OK)
+		{
+			free_buffer(t, payload);
+			return result;
+		}
+		made->head = path.head;
 		made->values += k;
 	}
 	pm_fence(&t->file);
@@ -197,10 +458,22 @@ pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, size
 }
 
 void
-pmh_list_unmake(PmhTable *t, const PmhListMade *made)
+pmh_list_unmake(PmhTable *t, uint64_t hash, uint64_t payload)
 {
-	pm_fence(&t->file);
-	pmh_list_retire(t, made->head, 0);
+	for (uint32_t i = 0; pmh_pointer_level(payload) > 0 && i < pmh_index_slots(payload); i++)
+	{
+		uint64_t	child = pm_load(pmh_index_slot(t, payload, i)) & PMH_SLOT_POINTER;
+
+		if (child == 0)
+			continue;
+		/* What is damaged, or cannot be looked at here, is left to a walk. */
+		if (pmh_list_check_child(t, payload, child) == PMH_OK &&
+			pmh_buffer_check(t, hash, child) == PMH_OK)
+			pmh_list_unmake(t, hash, child);
+		else
+			pmh_value_lose(t);
+	}
+	free_buffer(t, payload);
 }
 
 PmhResult
@@ -210,10 +483,10 @@ pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
 	PmhListMade made = {0};
 	PmhResult	result = pmh_list_make(t, hash, values, n, room, &made);
 
-	if (result != PMH_OK)
-		pmh_list_unmake(t, &made);
-	else
+	if (result == PMH_OK)
 		*payload = made.head;
+	else if (made.head != 0)
+		pmh_list_unmake(t, hash, made.head);
 	return result;
 }
 
@@ -241,7 +514,7 @@ find_room(const PmhTable *t, uint64_t payload)
 	if (pmh_class_has_header(class))
 	{
 		const PmhBufferHeader *header = pmh_buffer_header(t, payload);
-		uint32_t	hint = pmh_hint_line(pm_load(&header->fill_hint));
+		uint32_t	hint = pmh_hint_place(pm_load(&header->fill_hint));
 
 		if (hint > line && hint <= lines)
 			line = hint;
@@ -249,20 +522,6 @@ find_room(const PmhTable *t, uint64_t payload)
 	while (line < lines && free_cells(t, payload, line) == 0)
 		line++;
 	return line;
-}
-
-static void
-set_fill_hint(PmhTable *t, uint64_t payload, uint32_t line)
-{
-	uint32_t	class = pmh_pointer_class(payload);
-	uint32_t	hint = pmh_make_hint(line, class);
-	PmhBufferHeader *header;
-
-	if (!pmh_class_has_header(class))
-		return;
-	header = pmh_buffer_header(t, payload);
-	if (pm_load(&header->fill_hint) != hint)
-		pm_store32(&header->fill_hint, hint);
 }
 
 /* Value, then line state, all in one line. */
@@ -286,111 +545,152 @@ append_to_line(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
 		pm_fence(&t->file);
 }
 
-/* What a buffer grows into: at least a third more, so that a value is copied three times or so. */
-static uint32_t
-class_after(uint32_t class)
-{
-	uint32_t	after = class + 1;
-
-	while (after < PMH_CHAIN_CLASS && 3 * pmh_class_bytes(after) < 4 * pmh_class_bytes(class))
-		after++;
-	return after;
-}
-
-/* The list with 'value' in a copy of its first buffer, of a larger class. */
+/*
+ * Put the values of a buffer that the path leads to, and perhaps one more, into one of
+ * another class.
+ */
 static PmhResult
-append_by_copy(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
-			   uint64_t *new_payload)
+rewrite_values(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
+			   const uint64_t *more)
 {
-	uint32_t	class = pmh_pointer_class(payload);
-	uint32_t	larger = class_after(class);
-	uint64_t	values[PMH_CHAIN_LINES * PMH_VALUES_PER_LINE + 1];
-	uint64_t	next = 0;
-	uint64_t	list_bytes;
-	uint64_t	offset;
+	uint64_t	values[PMH_STEP_MAX];
+	uint64_t	old = path->payload[0];
+	uint32_t	old_class = pmh_pointer_class(old);
+	uint64_t	payload;
 	size_t		n = 0;
-	PmhResult	result = pmh_buffer_follow(t, hash, payload, &next);
-
-	if (result == PMH_OK)
-		result = pmh_value_alloc(t, larger, &offset);
-	if (result != PMH_OK)
-		return result;
-	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class);
-		 line++)
-		n += pmh_line_read(pmh_buffer_line(t, payload, line),
-						   pmh_line_cells(payload, line), values + n);
-	values[n++] = value;
-	list_bytes = pmh_list_bytes_from(t, payload) + pmh_class_bytes(larger) -
-		pmh_class_bytes(class);
-	*new_payload = pmh_make_pointer(offset, larger);
-	pmh_buffer_write(t, *new_payload, hash, next, list_bytes, values, n);
-	pm_fence(&t->file);
-	return PMH_OK;
-}
-
-/* The list with a further buffer in front, and 'value' in that. */
-static PmhResult
-append_by_chain(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
-				uint64_t *new_payload)
-{
-	uint64_t	list_bytes = pmh_list_bytes_from(t, payload);
-	uint32_t	class = PMH_CHAIN_CLASS;
-	uint64_t	offset;
 	PmhResult	result;
 
-	while (class < PMH_MAX_CLASS &&
-		   pmh_class_bytes(class) < list_bytes >> CHAIN_SHIFT)
-		class++;
-	result = pmh_value_alloc(t, class, &offset);
+	for (uint32_t i = pmh_class_first_line(old_class); i < pmh_class_lines(old_class); i++)
+		n += pmh_line_read(pmh_buffer_line(t, old, i), pmh_line_cells(old, i), values + n);
+	if (more != NULL)
+		values[n++] = *more;
+	result = make_values(t, hash, class, values, n, &payload);
 	if (result != PMH_OK)
 		return result;
-	*new_payload = pmh_make_pointer(offset, class);
-	pmh_buffer_write(t, *new_payload, hash, payload,
-				 list_bytes + pmh_class_bytes(class), &value, 1);
 	pm_fence(&t->file);
+	PMH_STOP_POINT("rewrite_before_publish");
+	publish(t, path, 0, payload);
+	PMH_STOP_POINT("rewrite_before_retire");
+	free_buffer(t, old);
 	return PMH_OK;
 }
 
-PmhResult
-pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload)
+uint32_t
+pmh_buffer_count(const PmhTable *t, uint64_t payload)
 {
-	PmhResult	result = pmh_buffer_check_span(t, payload);
+	uint32_t	class = pmh_pointer_class(payload);
+	uint32_t	n = 0;
 
-	if (result != PMH_OK)
-		return result;
-	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
-		!pmh_header_fits(t, payload, hash))
-		return pmh_list_fail_foreign(t, payload);
-	return PMH_OK;
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+		n += pmh_mask_count(pm_load(&pmh_buffer_line(t, payload, i)->state) &
+							pmh_line_cells(payload, i));
+	return n;
 }
 
 PmhResult
-pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
-				unsigned how, uint64_t *new_payload)
+pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level, uint64_t hash,
+				 uint32_t class)
 {
-	PmhResult	result = pmh_buffer_check(t, hash, payload);
-	uint32_t	line;
+	uint64_t	old = path->payload[level];
+	uint64_t	payload;
+	uint32_t	last;
+	PmhResult	result;
 
+	PMH_ASSERT(path->place != NULL && pmh_is_locked(&path->place->stripe->lock));
+	pmh_count(&pmh_run(t)->list_rewrites, 1);
+	if (level == 0)
+		return rewrite_values(t, path, hash, class, NULL);
+	last = pmh_index_last(t, old);
+	result = make_index(t, hash, level, class, pmh_index_slot(t, old, 0), last + 1, 0, &payload);
 	if (result != PMH_OK)
 		return result;
-	line = find_room(t, payload);
-	if (line < pmh_class_lines(pmh_pointer_class(payload)))
+	pm_fence(&t->file);
+	publish(t, path, level, payload);
+	free_buffer(t, old);
+	return PMH_OK;
+}
+
+/*
+ * Where values are added there is no room left.  If there is a small buffer in another
+ * slot of the same index (a shrink leaves such), values are added there.
+ */
+static bool
+turn_to_small_buffer(PmhTable *t, const PmhListPath *path)
+{
+	uint64_t	index = pmh_pointer_level(path->head) > 0 ? path->payload[1] : 0;
+	uint32_t	slot = 0;
+
+	for (; index != 0 && slot < pmh_index_slots(index); slot++)
 	{
-		append_to_line(t, payload, line, value, how);
-		set_fill_hint(t, payload, line);
-		*new_payload = payload;
-		return PMH_OK;
+		uint64_t	word = pm_load(pmh_index_slot(t, index, slot));
+
+		if (word != 0 && pmh_pointer_class(word & PMH_SLOT_POINTER) < PMH_CHUNK_CLASS)
+		{
+			set_fill_hint(t, index, slot);
+			return true;
+		}
 	}
-	set_fill_hint(t, payload, line);
-	if (pmh_pointer_class(payload) < PMH_CHAIN_CLASS)
-		return append_by_copy(t, hash, payload, value, new_payload);
-	return append_by_chain(t, hash, payload, value, new_payload);
+	return false;
+}
+
+/* How large a further buffer of a list should be. */
+static uint32_t
+class_for_more(const PmhTable *t, const PmhListPath *path)
+{
+	uint32_t	level = pmh_pointer_level(path->head);
+	uint64_t	bytes = level == 0 ? pmh_class_bytes(pmh_pointer_class(path->head)) : 0;
+	uint32_t	class = PMH_CHUNK_CLASS;
+
+	if (level > 1)
+		return PMH_MAX_CLASS;
+	for (uint32_t i = 0; level == 1 && i < pmh_index_slots(path->head); i++)
+		bytes += pmh_class_bytes(pmh_pointer_class(pm_load(pmh_index_slot(t, path->head, i))));
+	while (class < PMH_MAX_CLASS && pmh_class_bytes(class) < bytes >> CHUNK_SHIFT)
+		class++;
+	return class;
+}
+
+PmhResult
+pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, unsigned how)
+{
+	uint64_t	payload;
+	PmhResult	result;
+
+	do
+	{
+		uint32_t	class;
+		uint32_t	line;
+
+		result = find_end(t, hash, path);
+		if (result != PMH_OK)
+			return result;
+		payload = path->payload[0];
+		if (payload == 0)
+			break;
+		class = pmh_pointer_class(payload);
+		line = find_room(t, payload);
+		if (line < pmh_class_lines(class))
+			append_to_line(t, payload, line, value, how);
+		set_fill_hint(t, payload, line);
+		if (line < pmh_class_lines(class))
+			return PMH_OK;
+		if (class < PMH_CHUNK_CLASS)
+			return rewrite_values(t, path, hash, class_after(class, PMH_CHUNK_CLASS), &value);
+	} while (turn_to_small_buffer(t, path));
+
+	result = make_values(t, hash, class_for_more(t, path), &value, 1, &payload);
+	if (result != PMH_OK)
+		return result;
+	result = add_buffer(t, path, hash, payload);
+	if (result != PMH_OK)
+		free_buffer(t, payload);
+	return result;
 }
 
 /* ---- taking values out ---- */
 
-void
-pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
+static void
+clear_line(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 {
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 
@@ -398,49 +698,74 @@ pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 	pm_commit16(&t->file, &l->state, (uint16_t) (pm_load(&l->state) & ~mask));
 	PMH_STOP_POINT("line_clear_after_state");
 	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
-		pmh_hint_line(pm_load(&pmh_buffer_header(t, payload)->fill_hint)) > line)
+		pmh_hint_place(pm_load(&pmh_buffer_header(t, payload)->fill_hint)) > line)
 		set_fill_hint(t, payload, line);
 }
 
-void
-pmh_list_relink(PmhTable *t, uint64_t before, uint64_t next)
+/*
+ * The buffer of values that the path leads to has nothing that is to stay.  Take it out of
+ * its slot, durably, with the indexes that would be empty then, and free them.
+ */
+static void
+drop_buffer(PmhTable *t, PmhListPath *path)
 {
-	PmhBufferHeader *header = pmh_buffer_header(t, before);
+	uint32_t	top = pmh_pointer_level(path->head);
+	uint32_t	level = 0;
 
-	pmh_buffer_bump(t, pmh_pointer_offset(before));
-	PMH_STOP_POINT("unlink_before_next");
-	pm_store64(&header->next, next);
-	pm_flush(&t->file, &header->next, sizeof(header->next));
-	pm_fence(&t->file);
-	PMH_STOP_POINT("unlink_after_next");
-	pmh_buffer_bump(t, pmh_pointer_offset(before));
+	while (level < top && has_one_slot(t, path->payload[level + 1]))
+		level++;
+	if (level < top)
+		store_slot(t, path->payload[level + 1], path->slot[level + 1], 0);
+	else
+		pmh_bucket_unpoint(t, path->place, path->bucket, path->bucket_slot);
+	for (uint32_t l = 0; l <= level; l++)
+		free_buffer(t, path->payload[l]);
 }
 
-void
-pmh_list_note_rest(PmhTable *t, uint64_t noted, uint64_t gone, uint64_t head)
+/* Is anything left of a buffer without the cells of mask[]? */
+static bool
+anything_left(const PmhTable *t, uint64_t payload, const uint16_t *mask)
 {
-	PmhBufferHeader *header = pmh_buffer_header(t, head);
-	uint64_t	bytes = pmh_list_bytes_from(t, noted);
-	uint64_t	least = pmh_class_bytes(pmh_pointer_class(head));
+	uint32_t	class = pmh_pointer_class(payload);
 
-	gone = pmh_class_bytes(pmh_pointer_class(gone));
-	pm_store32(&header->list_lines,
-			   pmh_list_lines(bytes > gone + least ? bytes - gone : least));
-	pm_flush(&t->file, header, sizeof(*header));
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		uint32_t	state = pm_load(&pmh_buffer_line(t, payload, i)->state);
+
+		if ((state & pmh_line_cells(payload, i) & ~(uint32_t) mask[i]) != 0)
+			return true;
+	}
+	return false;
 }
 
 PmhResult
-pmh_list_unlink(PmhTable *t, uint64_t hash, uint64_t head, uint64_t before,
-				uint64_t payload)
+pmh_list_take_out(PmhTable *t, PmhListPath *path, bool wait, const uint16_t *mask)
 {
-	uint64_t	next;
-	PmhResult	result = pmh_buffer_follow(t, hash, payload, &next);
+	uint64_t	payload = path->payload[0];
+	uint64_t	offset = pmh_pointer_offset(payload);
+	uint32_t	class = pmh_pointer_class(payload);
 
-	if (result != PMH_OK)
-		return result;
-	pmh_list_note_rest(t, head, payload, head);
-	pmh_list_relink(t, before, next);
-	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
+	PMH_ASSERT(pmh_is_locked(&path->place->stripe->lock));
+	if (!anything_left(t, payload, mask))
+	{
+		if (!wait && !pmh_space_trylock(t))
+			return PMH_BUSY;
+		drop_buffer(t, path);
+		return PMH_OK;
+	}
+	pmh_buffer_bump(t, offset);
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		if (mask[i] != 0)
+			clear_line(t, payload, i, mask[i]);
+	}
+
+	/*
+	 * Once more: a process that has read the version in between may have found what was
+	 * still there, and would return half of it and half of what gets the cell next, or
+	 * take the latter out.
+	 */
+	pmh_buffer_bump(t, offset);
 	return PMH_OK;
 }
 
@@ -466,123 +791,35 @@ find_value(const PmhTable *t, uint64_t payload, uint64_t value, uint32_t *line,
 	return false;
 }
 
-/* Does the buffer hold anything but the values of 'mask' in 'line'? */
-static bool
-has_others(const PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
-{
-	uint32_t	class = pmh_pointer_class(payload);
-
-	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
-	{
-		uint32_t	state = pm_load(&pmh_buffer_line(t, payload, i)->state);
-
-		if (i == line)
-			state &= ~mask;
-		if ((state & pmh_line_cells(payload, i)) != 0)
-			return true;
-	}
-	return false;
-}
-
-/*
- * Find a value in the first buffers of a list: the buffer, what points to it, and
- * line and cell.  PMH_OK, PMH_NOT_FOUND, PMH_FAR; PMH_NEED, PMH_ERR_CORRUPT.
- */
-static PmhResult
-find_in_list(PmhTable *t, uint64_t hash, uint64_t value, uint64_t *before,
-			 uint64_t *payload, uint32_t *line, unsigned *cell)
-{
-	uint32_t	lines = 0;
-	PmhResult	result = pmh_buffer_check(t, hash, *payload);
-
-	*before = 0;
-	while (result == PMH_OK && !find_value(t, *payload, value, line, cell))
-	{
-		uint64_t	next;
-
-		lines += pmh_class_lines(pmh_pointer_class(*payload));
-		result = pmh_buffer_follow(t, hash, *payload, &next);
-		if (result != PMH_OK)
-			break;
-		if (next == 0)
-			return PMH_NOT_FOUND;
-		if (lines + pmh_class_lines(pmh_pointer_class(next)) > PMH_LOCKED_LINES)
-			return PMH_FAR;
-		*before = *payload;
-		*payload = next;
-	}
-	return result;
-}
-
 PmhResult
-pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t value,
-				bool wait, uint64_t *new_payload)
+pmh_list_remove(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, bool wait)
 {
-	uint64_t	before;
-	uint64_t	p = payload;
+	uint16_t	mask[PMH_MAX_LINES];
+	uint64_t	below = UINT64_MAX;
+	uint32_t	lines = 0;
 	uint32_t	line;
 	unsigned	cell;
-	PmhResult	result = find_in_list(t, hash, value, &before, &p, &line, &cell);
+	PmhResult	result;
 
-	*new_payload = payload;
-	if (result != PMH_OK)
-		return result;
-
-	if (has_others(t, p, line, UINT32_C(1) << cell))
+	for (;;)
 	{
-		pmh_buffer_bump(t, pmh_pointer_offset(p));
-		pmh_line_clear(t, p, line, UINT32_C(1) << cell);
-		/* Once more, before the cell can be another value's: as in pmh_list_take_out. */
-		pmh_buffer_bump(t, pmh_pointer_offset(p));
+		result = pmh_list_find_below(t, hash, path, &below);
+		if (result != PMH_OK)
+			return result;
+		if (path->payload[0] == 0)
+			return PMH_NOT_FOUND;
+		if (find_value(t, path->payload[0], value, &line, &cell))
+			break;
+		if (below == 0)
+			return PMH_NOT_FOUND;
+		lines += pmh_class_lines(pmh_pointer_class(path->payload[0]));
+		if (lines + PMH_MAX_LINES > PMH_LOCKED_LINES)
+			return PMH_FAR;
+	}
+	memset(mask, 0, pmh_class_lines(pmh_pointer_class(path->payload[0])) * sizeof(mask[0]));
+	mask[line] = (uint16_t) (1u << cell);
+	result = pmh_list_take_out(t, path, wait, mask);
+	if (result == PMH_OK)
 		pm_fence(&t->file);
-	}
-	else if (!wait && !pmh_space_trylock(t))
-		return PMH_BUSY;
-	else if (before != 0)
-		return pmh_list_unlink(t, hash, payload, before, p);
-	else
-	{
-		result = pmh_buffer_follow(t, hash, p, new_payload);
-		if (result == PMH_OK && *new_payload != 0)
-		{
-			pmh_list_note_rest(t, p, p, *new_payload);
-			pm_fence(&t->file); /* before a bucket points to it */
-		}
-		return result;
-	}
-	return PMH_OK;
-}
-
-/* Is 'next', which follows 'holder', a buffer of the same list? */
-static bool
-is_of_list(PmhTable *t, uint64_t holder, uint64_t next)
-{
-	return pmh_list_check_next(t, holder, next) == PMH_OK &&
-		pmh_header_fits(t, next, pm_load(&pmh_buffer_header(t, holder)->hash));
-}
-
-void
-pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload)
-{
-	uint64_t	new_next = 0;
-
-	if (new_payload != 0 && pmh_class_has_header(pmh_pointer_class(new_payload)))
-		new_next = pm_load(&pmh_buffer_header(t, new_payload)->next);
-	while (old != 0 && old != new_payload && old != new_next)
-	{
-		uint64_t	next = 0;
-
-		PMH_STOP_POINT("list_before_free");
-		if (pmh_class_has_header(pmh_pointer_class(old)))
-			next = pm_load(&pmh_buffer_header(t, old)->next);
-		/* What is damaged, or cannot be looked at here, is left to a walk. */
-		if (next != 0 && next != new_payload && next != new_next &&
-			!is_of_list(t, old, next))
-		{
-			next = 0;
-			pmh_value_lose(t);
-		}
-		pmh_value_free(t, pmh_pointer_offset(old), pmh_pointer_class(old));
-		old = next;
-	}
+	return result;
 }

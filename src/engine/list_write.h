@@ -9,12 +9,13 @@
 #define PMH_LIST_WRITE_H
 
 #include "error.h"
+#include "list_read.h"
 #include "table.h"
 
 /*
  * Make a list of n values (n >= 1; order free) in buffers that fit, with room for so
- * many more, chained if need be; durable on return.  Nothing points to it yet.  PMH_OK
- * or PMH_NEED (nothing was kept then).  May be called under the stripe.
+ * many more; durable on return.  Nothing points to it yet.  PMH_OK or PMH_NEED (nothing
+ * was kept then).  May be called under the stripe.
  */
 extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
 								 const uint64_t *values, size_t n,
@@ -23,19 +24,23 @@ extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
 /* A list that nothing points to yet, as far as it is made.  Zero-initialise. */
 typedef struct PmhListMade
 {
-	uint64_t	head;			/* its newest buffer, or 0 */
-	uint64_t	bytes;			/* of all */
-	size_t		values;			/* in them, the first ones */
+	uint64_t	head;			/* payload of the pointer, or 0 */
+	size_t		values;			/* in it, the first ones */
 } PmhListMade;
 
 /*
  * The same for a caller that holds no lock, however many values there are: what was made
  * before PMH_NEED is kept, and the next call, with the same arguments, goes on with it.
- * pmh_list_unmake frees it instead.
+ * pmh_list_unmake frees all of such a list instead.
  */
 extern PmhResult pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values,
 							   size_t n, size_t room, PmhListMade *made);
-extern void pmh_list_unmake(PmhTable *t, const PmhListMade *made);
+extern void pmh_list_unmake(PmhTable *t, uint64_t hash, uint64_t payload);
+
+/*
+ * What follows is for writers: the segment is locked, and path->head, place, bucket and
+ * bucket_slot tell where the list hangs.
+ */
 
 /* Fences of pmh_list_append: none, or any of these. */
 typedef enum PmhAppendFlags
@@ -45,97 +50,60 @@ typedef enum PmhAppendFlags
 } PmhAppendFlags;
 
 /*
- * Add a value to the list at payload; the segment is locked.  If there is room
- * it is in, durable with PMH_APPEND_FENCE, else after the next pm_fence
- * (PMH_APPEND_FENCE_FIRST as fence_first of pmh_insert, between value and line
- * state), and *new_payload == payload.  Else
- * *new_payload is a list that has the value too (a larger copy, or a new buffer
- * chained in front), durable; the caller publishes it with pmh_bucket_repoint
- * and then calls pmh_list_retire(payload, *new_payload).  PMH_OK, PMH_NEED
- * (nothing done), or PMH_ERR_CORRUPT.
+ * Add a value.  It is durable with PMH_APPEND_FENCE, else after the next pm_fence
+ * (PMH_APPEND_FENCE_FIRST as fence_first of pmh_insert).  PMH_OK; PMH_NEED (nothing done),
+ * PMH_ERR_TOO_LARGE, PMH_ERR_CORRUPT.
  */
-extern PmhResult pmh_list_append(PmhTable *t, uint64_t hash, uint64_t payload,
-								 uint64_t value, unsigned how,
-								 uint64_t *new_payload);
+extern PmhResult pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash,
+								 uint64_t value, unsigned how);
 
 /*
- * Take one value out; the segment is locked.  PMH_OK: durably gone;
- * *new_payload == payload as a rule, 0 if the list is empty now (the caller
- * removes the pointer slot with pmh_bucket_unpoint), or another head (the
- * caller publishes it with pmh_bucket_repoint); in both latter cases it then
- * calls pmh_list_retire(payload, *new_payload).  PMH_NOT_FOUND; PMH_FAR: not in
- * the first buffers of a long list; PMH_NEED (map further), PMH_ERR_CORRUPT.
- * Unless 'wait', the last value of a buffer, which then has to be freed, stays
- * (PMH_BUSY) if the space lock is not free; if it is, it is held on return.
+ * Lines of one list that are searched while its segment is locked: some 5,000 values, less
+ * than 100 us.  What lies further on is found without the lock (drain.c).
  */
-extern PmhResult pmh_list_remove(PmhTable *t, uint64_t hash, uint64_t payload,
-								 uint64_t value, bool wait,
-								 uint64_t *new_payload);
-
-/*
- * Free the buffers of the list 'old' that are not part of the list 'new' (0:
- * all).  Nothing points to old any more.
- */
-extern void pmh_list_retire(PmhTable *t, uint64_t old, uint64_t new_payload);
-
-/*
- * Lines of one list that are searched while its segment is locked: some 5,000
- * values, less than 100 us.  What lies further on is found without the lock.
- */
-#ifdef PMH_RECORD
-#define PMH_LOCKED_LINES	128		/* so test/crash gets by with short lists */
-#else
 #define PMH_LOCKED_LINES	1024
-#endif
 
 /*
- * Writer (segment locked): take the buffer 'payload' out of the list that begins with
- * 'head' and whose buffer 'before' points to it, durably, and free it.
- * PMH_OK, or (nothing done) PMH_NEED or PMH_ERR_CORRUPT: what comes after it cannot.
+ * Take one value out.  PMH_OK: durably gone; PMH_NOT_FOUND; PMH_FAR: not in the last
+ * buffers of a long list; PMH_BUSY as pmh_list_take_out; PMH_NEED, PMH_ERR_CORRUPT.
  */
-extern PmhResult pmh_list_unlink(PmhTable *t, uint64_t hash, uint64_t head,
-								 uint64_t before, uint64_t payload);
+extern PmhResult pmh_list_remove(PmhTable *t, PmhListPath *path, uint64_t hash,
+								 uint64_t value, bool wait);
 
 /*
- * Writer (segment locked): note in the buffer 'head', the first one of a list after the
- * buffer 'gone' has been taken out, how large the list is now.  'noted' is the one that
- * tells of it with 'gone'.  (A hint.  Durable after the next pm_fence.)
+ * Lead the path to the last buffer of values in a slot below *below, which becomes its
+ * slot; payload[0] == 0: there is none.  PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.
  */
-extern void pmh_list_note_rest(PmhTable *t, uint64_t noted, uint64_t gone, uint64_t head);
+extern PmhResult pmh_list_find_below(PmhTable *t, uint64_t hash, PmhListPath *path,
+									 uint64_t *below);
 
 /*
- * Writer (segment locked): clear the cells of 'mask' in a line.  The caller counts
- * the version of the buffer up before this and, while it has the segment locked,
- * after it.  Durable after the next pm_fence.
+ * Take the cells of mask[] (one for each line) out of the buffer that the path leads to,
+ * durable after the next pm_fence.  If nothing is left of it, it is freed, and the list with
+ * its last one.  PMH_OK.  Unless 'wait': PMH_BUSY, nothing done, if that takes the space
+ * lock and it is not free; if it is free, it is held on return, until pmh_space_release.
  */
-extern void pmh_line_clear(PmhTable *t, uint64_t payload, uint32_t line,
-						   uint32_t mask);
+extern PmhResult pmh_list_take_out(PmhTable *t, PmhListPath *path, bool wait,
+								   const uint16_t *mask);
 
 /*
- * Writer (segment locked): is a buffer of the list of hash where it can be, and
- * does it say so itself?  PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.
+ * Put what is in the buffer of a level of the path into a new one of this class, durably,
+ * in the same slot, and free the old one.  PMH_OK, PMH_NEED (nothing done).
+ */
+extern PmhResult pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level,
+								  uint64_t hash, uint32_t class);
+
+/* How many values a buffer holds, and the last slot of an index that is used. */
+extern uint32_t pmh_buffer_count(const PmhTable *t, uint64_t payload);
+extern uint32_t pmh_index_last(const PmhTable *t, uint64_t payload);
+
+/*
+ * Is a buffer of the list of hash where it can be, and does it say so itself?  PMH_OK,
+ * PMH_NEED, PMH_ERR_CORRUPT.
  */
 extern PmhResult pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload);
 
-/*
- * Write all of a new buffer: n values (not more than fit) and, if its class
- * has one, the header.  Durable after the next pm_fence.
- */
-extern void pmh_buffer_write(PmhTable *t, uint64_t payload, uint64_t hash,
-							 uint64_t next, uint64_t list_bytes,
-							 const uint64_t *values, size_t n);
-
 /* The smallest class for n values, or the largest of all. */
 extern uint32_t pmh_buffer_class_for(size_t n);
-
-/*
- * Bytes of the buffers of a list from one on, as that tells it (a hint); and as a
- * header tells so many.
- */
-extern uint64_t pmh_list_bytes_from(const PmhTable *t, uint64_t payload);
-extern uint32_t pmh_list_lines(uint64_t list_bytes);
-
-/* Let 'before' be followed by the buffer 'next', durably. */
-extern void pmh_list_relink(PmhTable *t, uint64_t before, uint64_t next);
 
 #endif							/* PMH_LIST_WRITE_H */

@@ -315,49 +315,43 @@ pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
 /*
  * The values that a probe has found, plain ones and the list; PMH_RETRY too.  If 'brief'
  * a list has to be one buffer of less than 4 KiB, else *values is PMH_VALUE_MANY alone.
- * (The first buffer of a long list may be small: bulk load makes such, and VACUUM.)
  */
 static PmhResult
 collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, bool brief, PmhValues *values)
 {
-	PmhListPosition pos = {probe->list, probe->list_version, 0, 0, 0};
+	PmhListPosition pos = PMH_LIST_START;
 	uint32_t	class = pmh_pointer_class(probe->list);
-	uint32_t	room = 0;
+	bool		many = pmh_pointer_level(probe->list) > 0 || class >= PMH_CHUNK_CLASS;
+	uint32_t	n = 0;
 	PmhResult	result;
 
 	PMH_ASSERT(probe->n <= PMH_PROBE_MAX);
 	brief = brief && probe->list != 0;
-	if (brief && class < PMH_CHAIN_CLASS)
-		room = pmh_class_capacity(class) + 1 + PMH_VALUES_PER_LINE;
+	if (brief && !many)
+		n = pmh_class_capacity(class) + PMH_VALUES_PER_LINE;
 	values->n = 0;
-	result = pmh_values_reserve(t, values, probe->n + room + 1);
+	result = pmh_values_reserve(t, values, probe->n + n + 1);
 	if (result != PMH_OK)
 		return result;
+	if (brief && many)
+	{
+		values->value[values->n++] = PMH_VALUE_MANY;
+		return PMH_OK;
+	}
 	memcpy(values->value, probe->value, probe->n * sizeof(uint64_t));
 	values->n = probe->n;
-	if (brief && class < PMH_CHAIN_CLASS)
+	if (brief)
 	{
-		uint32_t	n;
-
-		result = pmh_list_step(t, hash, &pos, pmh_class_capacity(class) + 1,
+		result = pmh_list_step(t, hash, probe->list, probe->list_version, &pos, UINT32_MAX,
 							   values->value + probe->n, &n);
 		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
 			result = PMH_RETRY;
-		if (result != PMH_OK)
-			return result;
 		values->n += n;
 	}
-	else if (!brief && probe->list != 0)
-	{
+	else if (probe->list != 0)
 		result = pmh_list_read(t, hash, probe->list, probe->list_version, values);
-		if (result != PMH_OK)
-			return result;
-	}
-	if (brief && pos.payload != 0)
-	{
-		values->value[0] = PMH_VALUE_MANY;
-		values->n = 1;
-	}
+	if (result != PMH_OK)
+		return result;
 	pmh_values_finish(values);
 	return PMH_OK;
 }

@@ -224,6 +224,38 @@ touch_value_block(const PmhTable *t, uint64_t block)
 			  (uint64_t) __builtin_ctzll(~pm_load(&b->used[i]) | UINT64_C(1) << 63) * PMH_GRAIN);
 }
 
+/*
+ * The buffer of a list to which values are added, and the indexes above, as it seems.
+ * False if it has room: the list will not take another one.
+ */
+static bool
+touch_list(const PmhTable *t, uint64_t payload)
+{
+	for (uint32_t level = pmh_pointer_level(payload);; level--)
+	{
+		uint64_t	at = pmh_pointer_offset(payload);
+		uint32_t	hint;
+
+		if (!pmh_within(t, at, sizeof(PmhBufferHeader)))
+			return true;
+		touch(t, at);
+		hint = pmh_hint_place(pm_load(&pmh_buffer_header(t, payload)->fill_hint));
+		if (level == 0 && pmh_pointer_has_header(payload) &&
+			hint + 1 < pmh_class_lines(pmh_pointer_class(payload)))
+			return false;
+		if (level == 0)
+		{
+			/* And the bits of its block, for when the buffer is freed. */
+			touch(t, at & ~(PMH_BLOCK_SIZE - 1));
+			return true;
+		}
+		at += sizeof(PmhBufferHeader) + sizeof(uint64_t) * hint;
+		if (!pmh_within(t, at, sizeof(uint64_t)))
+			return true;
+		payload = pm_load((const uint64_t *) pmh_at(t, at)) & PMH_SLOT_POINTER;
+	}
+}
+
 uint64_t
 pmh_touch_segment(const PmhTable *t, uint64_t hash)
 {
@@ -251,15 +283,8 @@ pmh_touch_for_insert(const PmhTable *t, uint64_t hash)
 	alt = pmh_alt_bucket(hash, place.hashing, pmh_home_bucket(hash, place.hashing));
 	word = first_word(h.bucket,
 					  pmh_bucket_match(h.bucket, pmh_hash_fingerprint(hash), &state));
-	if (pmh_word_is_pointer(word) &&
-		pmh_within(t, pmh_pointer_offset(pmh_word_payload(word)), sizeof(uint64_t)))
-	{
-		/* And the bits of its block, for when the buffer is freed. */
-		touch(t, pmh_pointer_offset(pmh_word_payload(word)));
-		touch(t, pmh_pointer_offset(pmh_word_payload(word)) & ~(PMH_BLOCK_SIZE - 1));
-	}
 	/* The bits of the block that a buffer for a list will come from. */
-	if (pmh_word_is_pointer(word) || pmh_state_full(state))
+	if (pmh_word_is_pointer(word) ? touch_list(t, pmh_word_payload(word)) : pmh_state_full(state))
 	{
 		touch_value_block(t, pm_load(&pmh_run(t)->value_hint[FIRST_CLASS]));
 		touch_value_block(t, pm_load(&pmh_run(t)->newest_block));

@@ -299,7 +299,6 @@ rebuild_run(PmhTable *t)
 
 	PMH_ASSERT(run->instance == 0);
 	memset(run, 0, sizeof(*run));
-	run->births = t->instance << PMH_BIRTH_RUN_SHIFT;
 	clear_map(t);
 	if (depth > PMH_SMALL_DIR_DEPTH)
 		result = mark_units(t, dir >> PMH_UNIT_SHIFT,

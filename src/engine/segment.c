@@ -72,39 +72,28 @@ buckets_of(const PmhPlace *place, const Target *target, uint32_t list[4])
 
 /* ---- lists ---- */
 
-/* Let a pointer slot name what a list has become, and free what it was. */
-static void
-follow_list(PmhTable *t, const PmhPlace *place, uint32_t bucket, unsigned slot,
-			uint64_t old, uint64_t new_payload)
+static PmhListPath
+list_path(const PmhTable *t, const PmhPlace *place, uint32_t bucket, unsigned slot)
 {
-	if (new_payload == old)
-		return;
-	if (new_payload == 0)
-		pmh_bucket_unpoint(t, place, bucket, slot);
-	else
-		pmh_bucket_repoint(t, place, bucket, slot, new_payload);
-	pmh_list_retire(t, old, new_payload);
+	const PmhBucket *b = pmh_bucket(t, place, bucket);
+
+	return (PmhListPath) {.head = pmh_word_payload(pmh_slot_load_word(b, slot)),
+		.place = place, .bucket = bucket, .bucket_slot = slot};
 }
 
-/* Append to the list of a pointer slot.  PMH_OK, PMH_NEED, corrupt. */
+/* Append to the list of a pointer slot.  As pmh_list_append. */
 static PmhResult
 append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 			   uint32_t mask, unsigned slot, uint64_t hash, uint64_t value,
 			   unsigned how)
 {
-	PmhBucket  *b = pmh_bucket(t, place, bucket);
 	uint32_t	shadowed = mask & ~(UINT32_C(1) << slot);
-	uint64_t	payload = pmh_word_payload(pmh_slot_load_word(b, slot));
-	uint64_t	new_payload;
-	PmhResult	result;
+	PmhListPath path = list_path(t, place, bucket, slot);
 
 	/* Fenced: the segment may be unlocked without the list, or the slots filled. */
 	if (shadowed != 0)
 		pmh_bucket_clear(t, place, bucket, shadowed, true);
-	result = pmh_list_append(t, hash, payload, value, how, &new_payload);
-	if (result == PMH_OK)
-		follow_list(t, place, bucket, slot, payload, new_payload);
-	return result;
+	return pmh_list_append(t, &path, hash, value, how);
 }
 
 unsigned
@@ -458,15 +447,9 @@ delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
 
 	if (pointer >= 0)
 	{
-		uint64_t	payload = pmh_word_payload(pmh_slot_load_word(b, (unsigned) pointer));
-		uint64_t	new_payload;
-		PmhResult	result;
+		PmhListPath path = list_path(t, place, bucket, (unsigned) pointer);
 
-		result = pmh_list_remove(t, hash, payload, value,
-								 (how & PMH_DELETE_WAIT) != 0, &new_payload);
-		if (result == PMH_OK)
-			follow_list(t, place, bucket, (unsigned) pointer, payload, new_payload);
-		return result;
+		return pmh_list_remove(t, &path, hash, value, (how & PMH_DELETE_WAIT) != 0);
 	}
 	for (; mask != 0; mask &= mask - 1)
 	{

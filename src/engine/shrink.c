@@ -28,7 +28,6 @@
 #include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_rewrite.h"
 #include "live.h"
 #include "lock.h"
 #include "place.h"

@@ -10,10 +10,12 @@
 
 #include "bucket.h"
 #include "error.h"
-#include "list_read.h"
-#include "list_rewrite.h"
+#include "place.h"
 #include "table.h"
 #include "value_space.h"
+
+/* A buffer to which values are added, and that is rewritten, has room for a share more. */
+#define PMH_HEAD_ROOM	4
 
 typedef enum PmhShrinkPhase
 {
@@ -41,10 +43,7 @@ struct PmhShrinkPrivate
 	uint64_t   *keys;			/* of its lists: hashes */
 	size_t		nkeys;
 	size_t		key;			/* the one at hand */
-	PmhListWalk walk;			/* along its list */
-	PmhListCircle circle;		/* does it run in one? */
-	uint64_t	walk_head;		/* where that has begun */
-	uint64_t	walk_bytes;		/* after it */
+	uint64_t	below;			/* slots of its list below this one are left */
 };
 
 /* Get what PMH_NEED asks for.  A full file system is no error: p->no_space. */

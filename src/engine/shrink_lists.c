@@ -17,7 +17,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
-#include "list_rewrite.h"
+#include "list_write.h"
 #include "place.h"
 #include "pm.h"
 #include "segment.h"
@@ -26,141 +26,93 @@
 #include "table.h"
 #include "value_space.h"
 
-/* Buffers of a list seen to, and put into one, under one hold of the stripe. */
+/* Buffers of a list seen to under one hold of the stripe. */
 #define STEP_BUFFERS		8
-#define STRETCH_BUFFERS			16
 
-/*
- * The stretch of buffers from 'first' on that one buffer could hold the values of,
- * and the same for that one alone.
- */
-static PmhResult
-collect_stretches(PmhTable *t, const struct PmhShrinkPrivate *p, uint64_t hash,
-			 uint64_t first, PmhListStretch *alone, PmhListStretch *stretch)
+
+/* The smallest class for what a buffer of values, or an index, holds, as things are now. */
+static uint32_t
+class_needed(const PmhTable *t, const PmhListPath *path, uint32_t level)
 {
-	PmhResult	result;
+	uint64_t	payload = path->payload[level];
+	uint32_t	class = PMH_INDEX_CLASS;
+	size_t		values;
 
-	alone->before = p->walk.before;
-	alone->first = first;
-	alone->values = pmh_buffer_count(t, first);
-	alone->bytes = pmh_class_bytes(pmh_pointer_class(first));
-	result = pmh_buffer_follow(t, hash, first, &alone->after);
-	*stretch = *alone;
-	for (unsigned i = 1; i < STRETCH_BUFFERS && result == PMH_OK && stretch->after != 0;
-		 i++)
+	if (level > 0)
 	{
-		uint64_t	buffer = stretch->after;
-		uint64_t	values = stretch->values + pmh_buffer_count(t, buffer);
+		uint32_t	last = pmh_index_last(t, payload);
 
-		if (values > pmh_class_capacity(PMH_MAX_CLASS))
-			break;
-		result = pmh_buffer_follow(t, hash, buffer, &stretch->after);
-		stretch->values = values;
-		stretch->bytes += pmh_class_bytes(pmh_pointer_class(buffer));
+		while (last >= pmh_index_slots(pmh_make_pointer(0, class)))
+			class++;
+		return class;
 	}
-	return result;
-}
-
-/* What of a list is to be rewritten, beginning with a buffer, or NULL. */
-static const PmhListStretch *
-choose_stretch(const struct PmhShrinkPrivate *p,
-			   const PmhListStretch *alone, const PmhListStretch *stretch)
-{
-	if (p->no_space)
-		return NULL;
-	if (pmh_list_stretch_pays(stretch))
-		return stretch;
-	if (pmh_list_stretch_pays(alone))
-		return alone;
-	return p->phase == PMH_SHRINK_EMPTYING &&
-		pmh_pointer_offset(alone->first) >> PMH_BLOCK_SHIFT >= p->limit ? alone : NULL;
-}
-
-/*
- * See to the buffer 'payload' of a list, and perhaps some after it; *payload is
- * the one to go on with, 0 at the end.  PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.
- */
-static PmhResult
-tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
-			PmhListSlot *at, uint64_t *payload)
-{
-	uint64_t	hash = p->keys[p->key];
-	PmhListStretch	alone;
-	PmhListStretch	all;
-	const PmhListStretch *stretch;
-	PmhResult	result = collect_stretches(t, p, hash, *payload, &alone, &all);
-
-	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	if (result != PMH_OK)
-		return result;
-	stretch = choose_stretch(p, &alone, &all);
-	if (stretch == NULL)
-	{
-		stretch = &alone;
-		pmh_value_mark(t, &p->values, *payload);
-		p->walk.before = *payload;
-	}
+	values = pmh_buffer_count(t, payload);
+	/* In the last slot values are added, as a rule. */
+	if (path->payload[1] == 0 || path->slot[1] == pmh_index_last(t, path->payload[1]))
+		class = pmh_buffer_class_for(values + values / PMH_HEAD_ROOM);
 	else
-	{
-		uint64_t	made;
-
-		result = pmh_list_rewrite(t, place, at, hash, stretch, &made);
-		if (result != PMH_OK)
-			return result;
-		if (stretch->before == 0)
-			at->payload = p->walk_head = made;
-		p->walk.before = made;
-	}
-	p->walk_bytes += pmh_class_bytes(pmh_pointer_class(p->walk.before));
-	p->bytes_seen += pmh_class_bytes(pmh_pointer_class(p->walk.before));
-	*payload = stretch->after;
-	return PMH_OK;
+		class = pmh_buffer_class_for(values);
+	if (class > pmh_pointer_class(payload))
+		class = pmh_pointer_class(payload);
+	return class;
 }
 
-/* A step begins with this buffer: has another one begun with it before? */
-static bool
-runs_in_circle(const PmhTable *t, struct PmhShrinkPrivate *p, uint64_t payload)
-{
-	PmhListPosition pos = {payload, 0, 0, 0, 0};
-
-	if (payload != 0)
-		pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
-	return pmh_list_is_circle(t, &p->circle, &pos);
-}
-
-/* Some buffers of the list at hand, whose segment is locked; *done: the last. */
+/*
+ * See to a buffer of the list: if it is loose, or has to move, put what it holds into
+ * another one.  PMH_OK, PMH_NEED.
+ */
 static PmhResult
-tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place,
-		  bool *done)
+tidy_buffer(PmhTable *t, struct PmhShrinkPrivate *p, PmhListPath *path, uint32_t level)
+{
+	uint64_t	payload = path->payload[level];
+	uint32_t	class = class_needed(t, path, level);
+
+	if (p->no_space ||
+		(pmh_class_bytes(class) * 4 > pmh_class_bytes(pmh_pointer_class(payload)) * 3 &&
+		 !(p->phase == PMH_SHRINK_EMPTYING &&
+		   pmh_pointer_offset(payload) >> PMH_BLOCK_SHIFT >= p->limit)))
+	{
+		pmh_value_mark(t, &p->values, payload);
+		return PMH_OK;
+	}
+	return pmh_list_rewrite(t, path, level, p->keys[p->key], class);
+}
+
+/* Some buffers of the list at hand, whose segment is locked. */
+static PmhResult
+tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place)
 {
 	uint64_t	hash = p->keys[p->key];
 	PmhListSlot at;
-	uint64_t	payload;
-	PmhResult	result;
+	PmhListPath path = {.place = place};
+	PmhResult	result = PMH_OK;
 
-	*done = !pmh_segment_find_list(t, place, hash, &at);
-	if (*done)
-		return PMH_OK;
-	result = pmh_list_resume(t, hash, at.payload, &p->walk, &payload);
-	if (result != PMH_OK)
-		return result;
-	if (p->walk.before == 0)
+	if (!pmh_segment_find_list(t, place, hash, &at))
 	{
-		p->walk_head = at.payload;
-		p->walk_bytes = 0;
-		memset(&p->circle, 0, sizeof(p->circle));
+		p->below = 0;
+		return PMH_OK;
 	}
-	else if (runs_in_circle(t, p, payload))
-		return pmh_list_circle(t, payload);
-	for (unsigned i = 0; i < STEP_BUFFERS && result == PMH_OK && payload != 0; i++)
-		result = tidy_buffer(t, p, place, &at, &payload);
-	/* What has to be done once more may begin with the same buffer. */
-	if (result != PMH_OK)
-		memset(&p->circle, 0, sizeof(p->circle));
-	pmh_list_pause(t, &p->walk);
-	*done = result == PMH_OK && payload == 0;
-	if (*done && at.payload == p->walk_head)
-		pmh_list_note_bytes(t, at.payload, p->walk_bytes);
+	path.head = at.payload;
+	path.bucket = at.bucket;
+	path.bucket_slot = at.slot;
+	for (unsigned i = 0; i < STEP_BUFFERS && result == PMH_OK && p->below > 0; i++)
+	{
+		uint64_t	below = p->below;
+
+		result = pmh_list_find_below(t, hash, &path, &below);
+		if (result != PMH_OK || path.payload[0] == 0)
+			below = 0;
+		for (uint32_t level = 0; level <= PMH_MAX_LEVEL && result == PMH_OK; level++)
+		{
+			if (path.payload[level] != 0)
+				result = tidy_buffer(t, p, &path, level);
+		}
+		if (result != PMH_OK)
+			break;
+		p->list_bytes += pmh_class_bytes(pmh_pointer_class(path.payload[0]));
+		p->bytes_seen += pmh_class_bytes(pmh_pointer_class(path.payload[0]));
+		p->below = below;
+	}
 	return result;
 }
 
@@ -168,25 +120,20 @@ PmhResult
 pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p)
 {
 	PmhPlace	place;
-	bool		done;
 	PmhResult	result = pmh_segment_lock(t, p->keys[p->key], &place);
 
 	PMH_ASSERT(p->key < p->nkeys);
 	if (result != PMH_OK)
 		return result;
 	p->bytes_seen += sizeof(PmhBucket);
-	result = tidy_list(t, p, &place, &done);
+	result = tidy_list(t, p, &place);
 	pmh_segment_unlock(&place);
 	if (result == PMH_NEED)
 		return pmh_shrink_provide(t, p);
-	if (result == PMH_RETRY)
-		return pmh_list_search(t, p->keys[p->key], &p->walk);
-	if (done)
+	if (result == PMH_OK && p->below == 0)
 	{
-		p->list_bytes += p->walk_bytes;
 		p->key++;
-		memset(&p->walk, 0, sizeof(p->walk));
-		p->walk_bytes = 0;
+		p->below = UINT64_MAX;
 	}
 	return result;
 }
@@ -196,8 +143,7 @@ static void
 collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 {
 	p->nkeys = p->key = 0;
-	memset(&p->walk, 0, sizeof(p->walk));
-	p->walk_bytes = 0;
+	p->below = UINT64_MAX;
 	for (uint32_t b = 0; b < snap->place.buckets; b++)
 	{
 		uint32_t	plain;

@@ -125,7 +125,8 @@ take_list(PmhTable *t, PmhSweep *sweep, uint32_t bucket, uint64_t hash, uint64_t
 {
 	struct PmhSweepPrivate *p = sweep->priv;
 	uint64_t	value[PMH_STEP_MAX];
-	PmhListPosition pos = {payload, 0, 0, 0, 0};
+	PmhListPosition pos = PMH_LIST_START;
+	uint64_t	version;
 	uint32_t	n = 0;
 	PmhResult	result;
 
@@ -135,18 +136,15 @@ take_list(PmhTable *t, PmhSweep *sweep, uint32_t bucket, uint64_t hash, uint64_t
 	if (result != PMH_OK && result != PMH_ERR_CORRUPT)
 		return result;
 	PMH_STOP_POINT("sweep_before_list");
-	pos.version = pmh_buffer_version(t, pmh_pointer_offset(payload));
+	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
 	if (!pmh_snapshot_current(t, &p->snap, bucket))
 		return enqueue(t, p, (PmhSweepQueued) {.hash = hash});
 	if (result != PMH_OK)
 		return result;
-	if (pmh_pointer_class(payload) > PMH_CHAIN_CLASS ||
-		sweep->n > STEP_ENTRIES)
+	if (pmh_pointer_level(payload) > 0 || sweep->n > STEP_ENTRIES)
 		return enqueue(t, p, (PmhSweepQueued) {.hash = hash});
-	result = pmh_list_step(t, hash, &pos,
-						   pmh_class_capacity(PMH_CHAIN_CLASS) + 1, value, &n);
-	if (result == PMH_RETRY || result == PMH_NEED ||
-		(result == PMH_OK && pos.payload != 0))
+	result = pmh_list_step(t, hash, payload, version, &pos, UINT32_MAX, value, &n);
+	if (result == PMH_RETRY || result == PMH_NEED)
 		return enqueue(t, p, (PmhSweepQueued) {.hash = hash});
 	if (result == PMH_OK)
 		result = reserve_entries(t, sweep, n);
@@ -258,8 +256,6 @@ open_list(PmhTable *t, const PmhSweep *sweep)
 	PmhResult	result = PMH_OK;
 
 	pmh_cursor_open(t, &p->cursor, hash);
-	p->cursor.memory = sweep->memory;
-	p->cursor.repeats = sweep->repeats;
 	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
 	{
 		if (p->queue[i].hash == hash)
@@ -274,17 +270,14 @@ static PmhResult
 step_list(PmhTable *t, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
-	uint64_t	payload;
 	PmhResult	result;
 
 	p->cursor.batch.n = 0;
-	result = pmh_cursor_step(t, &p->cursor, PMH_MAX_LINES * PMH_VALUES_PER_LINE,
-							 &payload);
+	result = pmh_cursor_step(t, &p->cursor, PMH_CURSOR_SWEEPS);
 	if (result != PMH_OK)
 		return result;
-	if (payload != 0)
-		pmh_value_mark(t, &p->values, payload);
-	sweep->repeated |= sweep->repeats && p->cursor.lost;
+	for (unsigned i = 0; i <= PMH_MAX_LEVEL; i++)
+		pmh_value_mark(t, &p->values, p->cursor.at.met[i]);
 	p->cursor_busy = !pmh_cursor_at_end(&p->cursor);
 	result = reserve_entries(t, sweep, p->cursor.batch.n);
 	for (size_t i = 0; result == PMH_OK && i < p->cursor.batch.n; i++)

@@ -333,13 +333,16 @@ typedef struct PmhValues
 
 extern void pmh_values_free(PmhValues *values);
 
-/* A set of values, for the engine itself (value_set.h). */
-typedef struct PmhValueSet
+/* Where a walk along a list is, for the engine itself (list_read.h). */
+typedef struct PmhListPosition
 {
-	uint64_t   *word;
-	size_t		n;
-	size_t		capacity;
-} PmhValueSet;
+	uint64_t	below;			/* slots below this one are left, and of ... */
+	uint32_t	line;			/* ... the last of them lines from here on, if it is not 0 */
+	uint32_t	start;			/* where in each buffer reading begins: 2^32 is its end */
+	uint64_t	word;			/* of the slot that was read last */
+	bool		again;			/* another buffer was there before */
+	uint64_t	met[4];			/* the buffers that the last step came by, 0: none */
+} PmhListPosition;
 
 /*
  * All values of hash.  For the few that most keys have this is the quick way;
@@ -378,43 +381,20 @@ extern PmhResult pmh_lookup_group(PmhTable *table, const uint64_t *hashes,
  * start, which may be set before the first batch, tells where in each buffer of a long
  * list to begin, as a part of 2^32 of it: what is before that comes last.  So processes
  * that each look for any one value of a key do not all meet the same ones.
- *
- * memory, which may be set after each pmh_cursor_open, is how many bytes it may take to
- * tell what has been handed out (0: PMH_CURSOR_MEMORY; while a table grows there may be
- * half as much again).  A batch is not counted.  What a list has beyond that is handed
- * out in ranges of values, for each of which the list is read twice.
- *
- * repeats, which may be set after each pmh_cursor_open: the caller does not mind if
- * values are handed out again, as they are if the list has to be read anew.  So none
- * need be remembered.
  */
-#define PMH_CURSOR_MEMORY	((size_t) 4 << 20)
-
 typedef struct PmhCursor
 {
 	uint64_t	hash;
 	size_t		(*leave_out) (const void *argument, uint64_t *value, size_t n);
 	const void *leave_out_argument;
 	uint32_t	start;
-	size_t		memory;
-	bool		repeats;
 	PmhValues	batch;			/* what the last pmh_cursor_next gave: to be read only */
 	/* private to cursor.c */
-	PmhValueSet seen;			/* what was handed out, if streaming: see cursor.c */
-	PmhValueSet owed;			/* of low .. high - 1, what is still to be ... */
-	size_t		nowed;			/* ... handed out, and how many values that is */
-	uint64_t	low;
-	uint64_t	high;
-	int			stage;
-	uint64_t	chunk;			/* value buffer to go on with (pointer payload) */
-	uint64_t	chunk_version;	/* its version when we left it */
-	uint64_t	chunk_birth;	/* tells it from a later one at its offset */
-	uint64_t	circle[4];		/* a PmhListCircle */
-	bool		begun;			/* a batch has been read ... */
-	bool		first_batch;	/* ... the first, which is not in 'seen' yet */
-	bool		lost;			/* something may have been read again */
-	uint32_t	line;			/* next line in it */
-	int			state;
+	PmhListPosition at;
+	bool		begun;			/* a batch has been read */
+	PmhValues	given;			/* see cursor.c */
+	size_t		plain;			/* of these, from buckets */
+	uint64_t	slot;			/* the others: from this slot of the list */
 } PmhCursor;
 
 extern void pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash);
@@ -437,8 +417,7 @@ extern void pmh_cursor_free(PmhCursor *cursor);
 
 /*
  * Walk the whole table, a segment a step, in hash order.  Every entry present
- * throughout is seen exactly once, whatever splits meanwhile; those of long lists at
- * least once if sweep->repeats has been set after the begin.
+ * throughout is seen exactly once, whatever splits meanwhile.
  *
  * pmh_sweep_next copies the entries of the next segment (and of the value
  * lists hanging on it) into sweep->entries[0 .. sweep->n); no lock is held
@@ -461,9 +440,6 @@ typedef struct PmhSweep
 	size_t		n;
 	uint64_t	segments_done;
 	uint64_t	segments_total; /* an estimate: splits go on */
-	size_t		memory;			/* for a key with a long list, ... */
-	bool		repeats;		/* ... which may be given twice: see PmhCursor; ... */
-	bool		repeated;		/* ... and perhaps has been */
 	struct PmhSweepPrivate *priv;
 } PmhSweep;
 

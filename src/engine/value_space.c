@@ -517,7 +517,7 @@ pmh_value_mark(PmhTable *t, const PmhValueWalk *walk, uint64_t payload)
 	uint64_t	offset = pmh_pointer_offset(payload);
 	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
 
-	if (!walk->marks || room_of(t, block) < PMH_ROOM_SEEN)
+	if (payload == 0 || !walk->marks || room_of(t, block) < PMH_ROOM_SEEN)
 		return;
 	pmh_lock(&t->file_lock->space);
 	if (is_value_kind(pm_load(pmh_space_kind(t, block))))

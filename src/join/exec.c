@@ -272,7 +272,6 @@ cut_group(PmhashJoinState *js)
 	if (js->looked > js->group)
 		return;
 	pmh_cursor_open(js->file->table, &js->cursor, js->hash[0]);
-	js->cursor.memory = pmhash_cursor_memory();
 	js->streaming = true;
 	js->want_values = FIRST_WANT;
 	js->looked++;

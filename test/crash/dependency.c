@@ -73,9 +73,18 @@ offset_of_kind(uint64_t block)
 	return PMH_HEADER_MAP_OFFSET + PMH_HEADER_MAP_BLOCKS + block;
 }
 
+/* A buffer of a list, and all that it names. */
 static void
 require_buffer(uint64_t payload, const PmSite *commit)
 {
+	const uint64_t *slot =
+		(const uint64_t *) (at(pmh_pointer_offset(payload)) + sizeof(PmhBufferHeader));
+
+	for (uint32_t i = 0; pmh_pointer_level(payload) > 0 && i < pmh_index_slots(payload); i++)
+	{
+		if (slot[i] != 0)
+			require_buffer(slot[i] & PMH_SLOT_POINTER, commit);
+	}
 	require(pmh_pointer_offset(payload), pmh_class_bytes(pmh_pointer_class(payload)),
 			"a value buffer", commit);
 	require(offset_of_kind(pmh_pointer_offset(payload) / PMH_BLOCK_SIZE), 1,
@@ -294,6 +303,6 @@ dependency_check(void *addr, size_t size, uint64_t value, const PmSite *site)
 		bucket_state(addr, (uint32_t) value, site);
 	else if (is_bucket_commit(site))
 		pointer_word(addr, value, site);
-	else if (strcmp(function, "pmh_list_unlink") == 0 && value != 0)
-		require_buffer(value, site);
+	else if (strcmp(function, "store_slot") == 0 && value != 0)
+		require_buffer(value & PMH_SLOT_POINTER, site);
 }

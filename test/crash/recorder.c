@@ -251,12 +251,9 @@ static void
 without_instance(uint32_t number, uint64_t *w)
 {
 	const size_t instance = PMH_RUN_OFFSET + offsetof(PmhRun, instance);
-	const size_t births = PMH_RUN_OFFSET + offsetof(PmhRun, births);
 
 	if (number == instance / PMH_LINE)
 		w[instance % PMH_LINE / sizeof(uint64_t)] = 0;
-	if (number == births / PMH_LINE)
-		w[births % PMH_LINE / sizeof(uint64_t)] &= (UINT64_C(1) << PMH_BIRTH_RUN_SHIFT) - 1;
 }
 
 /* A hash of a line; 0 if it is all zeroes. */

@@ -24,7 +24,7 @@
 #include "error.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_rewrite.h"
+#include "list_write.h"
 #include "live.h"
 #include "lookup.h"
 #include "place.h"
@@ -334,16 +334,37 @@ run_compaction(void)
 		drop(&pairs, crash_random() % pairs.n);
 }
 
-/* Is the first buffer of the key's list full? */
+/* Is the buffer full to which values are added to the key's list? */
 static bool
 list_is_full(uint64_t hash)
 {
 	PmhProbe	probe;
+	uint64_t	payload;
 
 	if (pmh_probe(crash.table, hash, &probe) != PMH_OK || probe.list == 0)
 		return false;
-	return pmh_buffer_count(crash.table, probe.list) ==
-		pmh_class_capacity(pmh_pointer_class(probe.list));
+	for (payload = probe.list; pmh_pointer_level(payload) > 0 && payload != 0;)
+	{
+		uint32_t	hint = pmh_hint_place(pmh_buffer_header(crash.table, payload)->fill_hint);
+
+		payload = *pmh_index_slot(crash.table, payload, hint) & PMH_SLOT_POINTER;
+	}
+	return pmh_buffer_count(crash.table, payload) ==
+		pmh_class_capacity(pmh_pointer_class(payload));
+}
+
+/* Slots of the index of a list that are used; of an index of indexes, 100 and these. */
+static uint32_t
+index_slots_used(uint64_t hash)
+{
+	PmhProbe	probe;
+	uint32_t	n = 0;
+
+	if (pmh_probe(crash.table, hash, &probe) != PMH_OK || pmh_pointer_level(probe.list) == 0)
+		return 0;
+	for (uint32_t i = 0; i < pmh_index_slots(probe.list); i++)
+		n += *pmh_index_slot(crash.table, probe.list, i) != 0;
+	return n + (pmh_pointer_level(probe.list) > 1 ? 100 : 0);
 }
 
 /* A list through all sizes that it grows to: crashes around each new buffer. */
@@ -366,7 +387,56 @@ static void
 run_list_growth(void)
 {
 	new_table();
-	grow_list(nth_key(0, 4, 1), pmh_class_capacity(PMH_CHAIN_CLASS) + 2);
+	grow_list(nth_key(0, 4, 1), pmh_class_capacity(PMH_CHUNK_CLASS) + 2);
+}
+
+/*
+ * The index of a list: its first slots, a larger one, one above it, the first of another
+ * one below that; then buffers go, with the indexes that named nothing else.
+ */
+static void
+run_list_index(void)
+{
+	uint64_t	hash = nth_key(0, 4, 1);
+	static PmhEntry entry[65536];
+	size_t		some;
+	uint32_t	n = 0;
+
+	new_table();
+	while (index_slots_used(hash) < 102)
+	{
+		uint32_t	used = index_slots_used(hash);
+
+		arm(list_is_full(hash) && (used == 0 || used == 2 || used == 12 || used == 20));
+		op_insert(hash, ++n, used & 1);
+		arm(false);
+		if (n == sizeof(entry) / sizeof(entry[0]))
+		{
+			fprintf(stderr, "%s: no index of indexes\n", crash.workload);
+			exit(1);
+		}
+	}
+	/* The one value below the second index, and some more there. */
+	arm(true);
+	op_delete(hash, n--);
+	op_insert(hash, ++n, false);
+	arm(false);
+	some = 0;
+	for (uint32_t i = 21; i <= n; i++)
+	{
+		if (i < 700 || i > 705)
+			entry[some++] = (PmhEntry) {hash, i};
+	}
+	op_delete_group(entry, some);
+	arm(true);
+	for (some = 0; some < 6; some++)
+		entry[some] = (PmhEntry) {hash, 700 + (uint64_t) some};
+	op_delete_group(entry, some);
+	op_insert(hash, ++n, true);
+	op_delete(hash, n);
+	for (some = 0; some < 20; some++)
+		entry[some] = (PmhEntry) {hash, 1 + (uint64_t) some};
+	op_delete_group(entry, some);
 }
 
 /*
@@ -482,12 +552,12 @@ run_list_delete(void)
 	}
 }
 
-/* Chained buffers that become empty at either end and in the middle. */
+/* Buffers of a list that become empty at either end and in the middle. */
 static void
 run_chain_delete(void)
 {
 	uint64_t	hash = nth_key(0, 4, 1);
-	uint32_t	full = pmh_class_capacity(PMH_CHAIN_CLASS);
+	uint32_t	full = pmh_class_capacity(PMH_CHUNK_CLASS);
 
 	for (uint32_t which = 0; which < 3; which++)
 	{
@@ -555,7 +625,7 @@ run_sweep_list(void)
 	uint64_t	hash = nth_key(0, 4, 1);
 
 	new_table();
-	for (uint32_t i = 0; i < 3 * pmh_class_capacity(PMH_CHAIN_CLASS); i++)
+	for (uint32_t i = 0; i < 3 * pmh_class_capacity(PMH_CHUNK_CLASS); i++)
 		op_insert(hash, new_value(), false);
 	crash.focus = hash;
 	arm(true);
@@ -860,14 +930,14 @@ deepest_pair(uint32_t depth, uint32_t *n)
 
 /*
  * What lies in front in the file goes, and value buffers come there; segments with and
- * without extension stay where they are, and a large directory.  One list lost a buffer
- * from its middle before, and much of its last one: its length has to be noted anew.
+ * without extension stay where they are, and a large directory.  One list has an index one
+ * of whose slots names nothing.
  */
 static void
 run_relocate(void)
 {
 	static const uint32_t depths[] = {2, PMH_SMALL_DIR_DEPTH + 1};
-	uint32_t	full = pmh_class_capacity(PMH_CHAIN_CLASS);
+	uint32_t	full = pmh_class_capacity(PMH_CHUNK_CLASS);
 
 	for (size_t d = 0; d < sizeof(depths) / sizeof(depths[0]); d++)
 	{
@@ -1024,7 +1094,7 @@ run_list_drain(void)
 {
 	static PmhEntry entry[4096];
 	uint64_t	hash = nth_key(0, 4, 1);
-	uint32_t	full = pmh_class_capacity(PMH_CHAIN_CLASS);
+	uint32_t	full = pmh_class_capacity(PMH_CHUNK_CLASS);
 	uint32_t	n = 3 * full - 5;
 
 	new_table();
@@ -1264,6 +1334,7 @@ const Workload workloads[] = {
 	{"compaction", run_compaction},
 	{"list_delete", run_list_delete},
 	{"list_growth", run_list_growth},
+	{"list_index", run_list_index},
 	{"list_small", run_list_small},
 	{"list_loaded", run_list_loaded},
 	{"shadowed", run_shadowed},

@@ -1,44 +1,91 @@
 /*-------------------------------------------------------------------------
  *
  * rewritten.h
- *	  A buffer of a list rewritten, as a shrink does, but whether it pays or not.
+ *	  Buffers of a list by their slots: look at them, and put what is in one into another
+ *	  buffer, as a shrink does.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef PMH_REWRITTEN_H
 #define PMH_REWRITTEN_H
 
+#include <string.h>
+
 #include "buffer.h"
 #include "directory.h"
+#include "fail.h"
 #include "file_size.h"
-#include "list_rewrite.h"
+#include "list_write.h"
 #include "segment.h"
 #include "unit.h"
 
-/* Rewrite one buffer of a list; returns where its values are now. */
-static inline uint64_t
-rewrite_buffer(PmhTable *t, uint64_t hash, uint64_t payload)
+/*
+ * The way to the last buffer in a slot below 'below' of a key's list, which nobody else
+ * changes.  payload[0] == 0: there is none.  If 'class' is not 0, what is in the buffer of
+ * 'level' is put into another one, of this class (of the same one: -1).
+ */
+static inline PmhListPath
+slot_below(PmhTable *t, uint64_t hash, uint64_t below, uint32_t level, int class)
 {
-	PmhListStretch stretch = {.first = payload, .values = pmh_buffer_count(t, payload),
-		.bytes = pmh_class_bytes(pmh_pointer_class(payload)),
-	.after = pmh_buffer_next(t, payload)};
+	PmhListPath path = {0};
 	PmhListSlot at;
 	PmhPlace	place;
-	uint64_t	made = 0;
 	PmhResult	result;
 
 	do
 	{
+		uint64_t	number = below;
+
 		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
-		REQUIRE(pmh_segment_find_list(t, &place, hash, &at));
-		stretch.before = 0;
-		for (uint64_t p = at.payload; p != payload; p = pmh_buffer_next(t, p))
-			stretch.before = p;
-		result = pmh_list_rewrite(t, &place, &at, hash, &stretch, &made);
+		memset(&path, 0, sizeof(path));
+		result = PMH_OK;
+		if (pmh_segment_find_list(t, &place, hash, &at))
+		{
+			path.head = at.payload;
+			path.place = &place;
+			path.bucket = at.bucket;
+			path.bucket_slot = at.slot;
+			result = pmh_list_find_below(t, hash, &path, &number);
+			if (result == PMH_OK && class != 0 && path.payload[level] != 0)
+				result = pmh_list_rewrite(t, &path, level, hash,
+										  class > 0 ? (uint32_t) class :
+										  pmh_pointer_class(path.payload[level]));
+		}
 		pmh_segment_unlock(&place);
 	} while (result == PMH_NEED && pmh_provide(t) == PMH_OK);
 	REQUIRE(result == PMH_OK);
-	return made;
+	path.place = NULL;
+	return path;
+}
+
+/* Rewrite the last buffer in a slot below 'below'; returns where its values are now. */
+static inline uint64_t
+rewrite_slot(PmhTable *t, uint64_t hash, uint64_t below)
+{
+	return slot_below(t, hash, below, 0, -1).payload[0];
+}
+
+/* The same, without rewriting it. */
+static inline uint64_t
+buffer_below(PmhTable *t, uint64_t hash, uint64_t below)
+{
+	return slot_below(t, hash, below, 0, 0).payload[0];
+}
+
+/* Bytes of all buffers of a list, and of its index or indexes. */
+static inline uint64_t
+list_bytes(PmhTable *t, uint64_t head)
+{
+	uint64_t	bytes = pmh_class_bytes(pmh_pointer_class(head));
+
+	for (uint32_t i = 0; pmh_pointer_level(head) > 0 && i < pmh_index_slots(head); i++)
+	{
+		uint64_t	word = *pmh_index_slot(t, head, i);
+
+		if (word != 0)
+			bytes += list_bytes(t, word & PMH_SLOT_POINTER);
+	}
+	return bytes;
 }
 
 #endif							/* PMH_REWRITTEN_H */

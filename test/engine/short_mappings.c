@@ -564,55 +564,6 @@ test_return_beside_blocks(void)
 	end_file();
 }
 
-/* A list becomes longer, until its first buffer is where a handle has not looked yet. */
-static void
-add_values_beyond(PmhTable *t, const PmhTable *looked)
-{
-	PmhProbe	probe;
-
-	do
-	{
-		add_values(t);
-		REQUIRE(pmh_probe(t, fixture_hash(0), &probe) == PMH_OK);
-	} while (pmh_pointer_offset(probe.list) < looked->file.bound);
-}
-
-/*
- * A sweep takes a buffer out of a list whose first buffer it has never seen, and notes
- * there how long the list is now.
- */
-static void
-test_drop_beside_growth(void)
-{
-	PmhSweep	sweep;
-	PmhResult	result;
-	unsigned	drops = 0;
-	size_t		removed;
-	uint8_t		dead[PMH_SLOTS + PMH_MAX_LINES * PMH_VALUES_PER_LINE];
-
-	begin_file();
-	for (unsigned i = 0; i < 20; i++)
-		add_values(handle[0]);
-	REQUIRE(pmh_sweep_begin(handle[1], &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(handle[1], &sweep)) == PMH_OK)
-	{
-		size_t		n = 0;
-
-		for (size_t i = 0; i < sweep.n && i < sizeof(dead); i++)
-			n += dead[i] = is_added_value(&sweep.entries[i]);
-		if (n == 0)
-			continue;
-		REQUIRE(sweep.n <= sizeof(dead));
-		add_values_beyond(handle[0], handle[1]);
-		REQUIRE(sweep_remove(handle[1], &sweep, dead, &removed) == PMH_OK);
-		CHECK(removed == n);
-		drops += n == sweep.n;
-	}
-	CHECK(result == PMH_DONE && drops >= 3);
-	pmh_sweep_end(handle[1], &sweep);
-	end_file();
-}
-
 int
 main(int argc, char **argv)
 {
@@ -622,7 +573,6 @@ main(int argc, char **argv)
 	seed = argc > 1 ? (uint64_t) time(NULL) : 1;
 	TEST(test_punch_beside_growth());
 	TEST(test_return_beside_blocks());
-	TEST(test_drop_beside_growth());
 	for (long i = 0; i < histories; i++)
 	{
 		uint64_t	first = seed;

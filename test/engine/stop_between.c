@@ -572,7 +572,7 @@ make_table(void)
 	for (uint64_t key = 0; key < KEYS; key++)
 	{
 		standing[key] = key >= LIST_KEYS ? 1 + key % 3 :
-			key % 2 == 0 ? pmh_class_capacity(PMH_CHAIN_CLASS - 1) : 5 + choose(MOST_STANDING - 5);
+			key % 2 == 0 ? pmh_class_capacity(PMH_CHUNK_CLASS - 1) : 5 + choose(MOST_STANDING - 5);
 		first_other[key] = next_other[key] = FIRST_OTHER;
 		for (uint64_t i = 0; i < standing[key]; i++)
 			entry[n++] = (PmhEntry) {fixture_hash(key), value_of(key, i, STANDING)};

@@ -212,16 +212,17 @@ versions_of_others(const char *at)
 	pmh_close(t);
 }
 
+/* Of the buffer that a walk reads last. */
 static PmhBufferHeader *
 last_header(PmhTable *t)
 {
 	PmhProbe	probe;
-	uint64_t	at;
+	uint64_t	payload;
 
-	REQUIRE(pmh_probe(t, fixture_hash(0), &probe) == PMH_OK && probe.list != 0);
-	for (at = probe.list; pmh_buffer_header(t, at)->next != 0;)
-		at = pmh_buffer_header(t, at)->next;
-	return pmh_buffer_header(t, at);
+	REQUIRE(pmh_probe(t, fixture_hash(0), &probe) == PMH_OK);
+	for (payload = probe.list; pmh_pointer_level(payload) > 0;)
+		payload = *pmh_index_slot(t, payload, 0) & PMH_SLOT_POINTER;
+	return pmh_buffer_header(t, payload);
 }
 
 /* The check finds what is damaged at the end of such a list. */

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * stop_lists.c
- *	  Readers beside others that do what is least convenient: a list comes back to
- *	  a buffer that it had before; the file is punched between a look at it and what
- *	  follows.  Nothing is missed, and nothing sound is called damaged.
+ *	  Readers beside others that do what is least convenient: what is in a slot of a list
+ *	  gets another buffer, and the one that it had before; the index is replaced; the file
+ *	  is punched between a look at it and what follows.  Nothing is missed, and nothing sound is
+ *	  called damaged.
  *
  * The engine is compiled with PMH_STOP_POINTS here.  At a named point of one
  * handle others act through a second one, once.  stop_between searches for such
@@ -22,10 +23,11 @@
 #include "handle.h"
 #include "layout.h"
 #include "list_read.h"
-#include "list_rewrite.h"
+#include "list_write.h"
 #include "live.h"
 #include "lookup.h"
 #include "pm.h"
+#include "rewritten.h"
 #include "segment_resize.h"
 #include "stop_point.h"
 #include "sweeps.h"
@@ -33,23 +35,21 @@
 #include "space.h"
 #include "unit.h"
 
-#define TAIL_VALUES		pmh_class_capacity(PMH_CHAIN_CLASS - 1)
-#define HEAD_VALUES		40
-#define LATER_VALUES	1000
-#define CHAIN_VALUES	UINT64_C(200000)
+#define LIST_VALUES		UINT64_C(200000)
 #define KEYS			UINT64_C(60000)
 #define STAYING			50		/* one key in so many stays */
 
 static const char *path;
 static PmhTable *others;
 static const char *act_at;		/* NULL: nowhere */
+static unsigned act_after;		/* when it has been passed so often */
 static void (*act) (void);
 static unsigned acted;
 
 void
 pmh_stop_point(const char *name)
 {
-	if (act_at == NULL || strcmp(act_at, name) != 0)
+	if (act_at == NULL || strcmp(act_at, name) != 0 || act_after-- > 0)
 		return;
 	act_at = NULL;
 	act();
@@ -80,215 +80,198 @@ load_list(uint64_t hash, uint64_t n)
 	free(entry);
 }
 
-static uint64_t
-head_of(uint64_t hash)
-{
-	PmhProbe	probe;
+/* ---- buffers of a list are replaced ---- */
 
-	REQUIRE(pmh_probe(others, hash, &probe) == PMH_OK);
-	return probe.list;
-}
+#define LAST_VALUES		UINT64_C(3000)	/* those that slots below some have */
+#define STAYS			7		/* one value in so many stays when a list becomes thin */
 
-/* ---- a list comes back to a buffer ---- */
+static uint64_t list_hash;
+static uint64_t added;
 
 /*
- * All but the oldest values go, and one comes: the last buffer is full, and is
- * copied to the next one that is given out.
+ * Each buffer is rewritten, and once more, so that many are where others were; so are the
+ * indexes.
  */
 static void
-list_breathes(uint64_t hash)
+rewrite_lists(void)
 {
-	Sweeper		s;
-	const PmhEntry *pair;
+	PmhListPath path;
 
-	sweeper_begin(&s, others);
-	while ((pair = sweeper_next(&s)) != NULL)
+	for (unsigned i = 0; i < 2; i++)
 	{
-		if (pair->value >= TAIL_VALUES)
-			sweeper_take_out(&s);
-	}
-	REQUIRE(sweeper_end(&s) == PMH_OK);
-	REQUIRE(pmh_insert(others, hash, 500000, false) == PMH_OK);
-}
-
-/* A cursor stands in the middle of that buffer. */
-static void
-cursor_and_growth(void)
-{
-	uint64_t	hash = fixture_hash(7);
-	uint8_t    *count = calloc(TAIL_VALUES, 1);
-	PmhCursor	cursor = {0};
-	bool		came_back = false;
-	uint64_t	wrong = 0;
-	PmhResult	result;
-
-	REQUIRE(count != NULL);
-	others = fixture_create(path);
-	load_list(hash, TAIL_VALUES + HEAD_VALUES);
-	for (uint64_t i = 0; i < LATER_VALUES; i++)
-		REQUIRE(pmh_insert(others, hash, 100000 + i, false) == PMH_OK);
-	pmh_cursor_open(others, &cursor, hash);
-	while ((result = pmh_cursor_next(others, &cursor, 50)) == PMH_OK)
-	{
-		uint64_t	next = pmh_buffer_next(others, cursor.chunk);
-
-		for (size_t i = 0; i < cursor.batch.n; i++)
+		for (uint64_t below = UINT64_MAX; below > 0; below = path.number)
 		{
-			if (cursor.batch.value[i] < TAIL_VALUES)
-				count[cursor.batch.value[i]]++;
+			(void) slot_below(others, list_hash, below, 1, -1);
+			path = slot_below(others, list_hash, below, 0, -1);
 		}
-		/* In the last but one: it is the last that will be freed. */
-		if (came_back || cursor.line < 8 || pmh_buffer_next(others, next) != 0)
-			continue;
-		list_breathes(hash);
-		came_back = head_of(hash) == cursor.chunk;
-		REQUIRE(came_back);
+		(void) slot_below(others, list_hash, 1, 2, -1);
 	}
-	CHECK(result == PMH_DONE && came_back);
-	for (uint64_t i = 0; i < TAIL_VALUES; i++)
-		wrong += count[i] != 1;
-	CHECK(wrong == 0);
-	pmh_cursor_free(&cursor);
-	free(count);
-	close_sound();
 }
 
-/* Take all values of a buffer out, and put others in until it is the head. */
-static bool
-buffer_becomes_head(uint64_t hash, uint64_t payload, uint64_t *next_value)
+/* A removal of most values, and a shrink: smaller buffers, and a smaller index. */
+static void
+thin_out(void)
 {
-	uint32_t	class = pmh_pointer_class(payload);
-	PmhEntry   *entry = malloc(pmh_class_capacity(class) * sizeof(*entry));
+	PmhEntry   *entry = malloc(LIST_VALUES * sizeof(*entry));
 	size_t		n = 0;
 	size_t		removed;
+	PmhListPath path;
 
 	REQUIRE(entry != NULL);
-	for (uint32_t line = pmh_class_first_line(class); line < pmh_class_lines(class); line++)
+	for (uint64_t i = 0; i < LIST_VALUES; i++)
 	{
-		uint64_t	value[PMH_VALUES_PER_LINE];
-		uint32_t	k = pmh_line_read(pmh_buffer_line(others, payload, line),
-										  pmh_line_cells(payload, line), value);
-
-		for (uint32_t i = 0; i < k; i++)
-			entry[n++] = (PmhEntry) {hash, value[i]};
+		if (i % STAYS != 0 && i > LAST_VALUES)
+			entry[n++] = (PmhEntry) {list_hash, i};
 	}
 	REQUIRE(pmh_delete_group(others, entry, n, &removed) == PMH_OK && removed == n);
 	free(entry);
-	for (unsigned i = 0; i < 10000 && head_of(hash) != payload; i++)
-		REQUIRE(pmh_insert(others, hash, (*next_value)++, false) == PMH_OK);
-	return head_of(hash) == payload;
+	for (uint64_t below = UINT64_MAX; below > 0; below = path.number)
+	{
+		uint32_t	class;
+
+		path = slot_below(others, list_hash, below, 0, 0);
+		class = pmh_buffer_class_for(pmh_buffer_count(others, path.payload[0]));
+		(void) slot_below(others, list_hash, below, 0, (int) class);
+	}
 }
 
-/*
- * A cursor has come by nearly all of a list when its buffer goes and comes back
- * as the head: it reads on from there, or anew, and either is no circle.
- */
+/* The index becomes larger. */
 static void
-cursor_and_no_circle(void)
+add_to_list(void)
 {
-	uint64_t	hash = fixture_hash(7);
-	uint64_t	next_value = CHAIN_VALUES;
-	uint64_t	given = 0;
-	unsigned	rounds = 0;
+	for (uint64_t i = 0; i < LIST_VALUES / 2; i++, added++)
+		REQUIRE(pmh_insert(others, list_hash, LIST_VALUES + added, false) == PMH_OK);
+}
+
+/* Each value that stays comes once, however small the batches are. */
+static void
+read_all(PmhTable *t, size_t want, uint64_t stays)
+{
+	uint8_t    *times = calloc(LIST_VALUES, 1);
+	uint64_t	wrong = 0;
 	PmhCursor	cursor = {0};
 	PmhResult	result;
 
-	others = fixture_create(path);
-	load_list(hash, CHAIN_VALUES);
-	pmh_cursor_open(others, &cursor, hash);
-	while ((result = pmh_cursor_next(others, &cursor, 1000)) == PMH_OK)
+	REQUIRE(times != NULL);
+	pmh_cursor_open(t, &cursor, list_hash);
+	while ((result = pmh_cursor_next(t, &cursor, want)) == PMH_OK)
 	{
 		for (size_t i = 0; i < cursor.batch.n; i++)
-			given += cursor.batch.value[i] < CHAIN_VALUES;
-		if (given > CHAIN_VALUES * 9 / 10 && rounds < 3 && cursor.line > 0)
-			rounds += buffer_becomes_head(hash, cursor.chunk, &next_value);
+		{
+			if (cursor.batch.value[i] < LIST_VALUES)
+				times[cursor.batch.value[i]]++;
+		}
 	}
 	if (!CHECK(result == PMH_DONE))
-		fprintf(stderr, "  %s\n", pmh_error(others)->detail);
-	CHECK(rounds == 3);
+		fprintf(stderr, "  %s\n", pmh_error(t)->detail);
+	for (uint64_t i = 0; i < LIST_VALUES; i++)
+		wrong += i % stays == 0 || i <= LAST_VALUES ? times[i] != 1 : times[i] > 1;
+	CHECK(wrong == 0);
 	pmh_cursor_free(&cursor);
-	close_sound();
+	free(times);
 }
 
-/* What a cursor has remembered of a heavy key is not cleared for each light one. */
+/* Others act at the n-th time that a point is met, for some n. */
 static void
-cursor_of_light_keys(void)
+read_beside(void (*what) (void), const char *point)
 {
-	uint64_t	heavy = fixture_hash(7);
-	uint64_t	light = fixture_hash(8);
-	size_t		capacity;
-	PmhCursor	cursor = {0};
-
-	others = fixture_create(path);
-	load_list(heavy, CHAIN_VALUES);
-	for (uint64_t i = 0; i < 2000; i++)
-		REQUIRE(pmh_insert(others, light, i, false) == PMH_OK);
-	pmh_cursor_open(others, &cursor, heavy);
-	while (pmh_cursor_next(others, &cursor, 1000) == PMH_OK)
-		;
-	capacity = cursor.seen.capacity;
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned nth = 1; nth <= 250; nth += nth < 4 ? 1 : 61)
 	{
-		pmh_cursor_open(others, &cursor, light);
-		while (pmh_cursor_next(others, &cursor, 100) == PMH_OK)
-			;
+		for (size_t want = 40; want <= 5000; want *= 5)
+		{
+			PmhTable   *t;
+
+			list_hash = fixture_hash(7);
+			others = fixture_create(path);
+			load_list(list_hash, LIST_VALUES);
+			t = fixture_open(path, 1);
+			act = what;
+			acted = 0;
+			act_at = point;
+			act_after = nth - 1;
+			read_all(t, want, what == thin_out ? STAYS : 1);
+			CHECK(acted == 1 || nth > 4);
+			act_at = NULL;
+			pmh_close(t);
+			close_sound();
+		}
 	}
-	pmh_cursor_open(others, &cursor, light);
-	CHECK(capacity >= CHAIN_VALUES / 64 && cursor.seen.capacity < capacity / 4);
-	pmh_cursor_free(&cursor);
-	close_sound();
 }
 
-/* ---- a list that does run in a circle ---- */
-
-/* Each way along a list ends, and says so. */
+/* A removal takes out what it is to, and nothing else. */
 static void
-circle_is_found(void)
+drain_beside(void (*what) (void), const char *point)
 {
-	uint64_t	hash = fixture_hash(7);
-	PmhEntry	absent = {hash, CHAIN_VALUES};
-	PmhValues	values = {0};
+	for (unsigned nth = 1; nth <= 100; nth += nth < 4 ? 1 : 31)
+	{
+		PmhEntry   *entry = malloc(LIST_VALUES * sizeof(*entry));
+		PmhTable   *t;
+		PmhStats	stats;
+		size_t		n = 0;
+		size_t		removed;
+
+		REQUIRE(entry != NULL);
+		list_hash = fixture_hash(7);
+		added = 0;
+		others = fixture_create(path);
+		load_list(list_hash, LIST_VALUES);
+		t = fixture_open(path, 1);
+		for (uint64_t i = 0; i < LIST_VALUES; i += STAYS)
+			entry[n++] = (PmhEntry) {list_hash, i};
+		act = what;
+		acted = 0;
+		act_at = point;
+		act_after = nth - 1;
+		CHECK(pmh_delete_group(t, entry, n, &removed) == PMH_OK && removed == n);
+		CHECK(acted == 1 || nth > 4);
+		act_at = NULL;
+		CHECK(pmh_stats(t, &stats) == PMH_OK && stats.entries == LIST_VALUES - n + added);
+		pmh_close(t);
+		close_sound();
+		free(entry);
+	}
+}
+
+static uint64_t
+loaded_of(const PmhCursor *cursor, uint64_t loaded)
+{
+	uint64_t	n = 0;
+
+	for (size_t i = 0; i < cursor->batch.n; i++)
+		n += cursor->batch.value[i] < loaded;
+	return n;
+}
+
+/* A cursor goes on while the list that it reads gets an index of indexes, and one of these. */
+static void
+levels(void)
+{
+	const uint64_t loaded = 5000;
 	PmhCursor	cursor = {0};
+	uint64_t	n = loaded;
+	uint64_t	found = 0;
 	PmhStats	stats;
-	PmhShrink	shrink;
-	size_t		removed;
-	uint64_t	last;
-	PmhResult	result;
 
+	list_hash = fixture_hash(7);
 	others = fixture_create(path);
-	load_list(hash, CHAIN_VALUES);
-	for (last = head_of(hash); pmh_buffer_next(others, last) != 0;)
-		last = pmh_buffer_next(others, last);
-	pm_store64(&pmh_buffer_header(others, last)->next, pmh_buffer_next(others, head_of(hash)));
-	(void) alarm(60);
-	CHECK(pmh_lookup(others, hash, &values) == PMH_ERR_CORRUPT);
-	pmh_cursor_open(others, &cursor, hash);
-	while ((result = pmh_cursor_next(others, &cursor, 1000)) == PMH_OK)
-		;
-	CHECK(result == PMH_ERR_CORRUPT);
-	CHECK(pmh_delete(others, hash, CHAIN_VALUES) == PMH_ERR_CORRUPT);
-	CHECK(pmh_delete_group(others, &absent, 1, &removed) == PMH_ERR_CORRUPT);
-	CHECK(pmh_stats(others, &stats) == PMH_ERR_CORRUPT);
-	CHECK(pmh_check(others, false, NULL, NULL, NULL) == PMH_ERR_CORRUPT);
-
-	/* A shrink looks first whether it pays, which would end with the circle. */
-	pm_store64(&pmh_buffer_header(others, last)->next, 0);
-	for (uint64_t key = 0; key < KEYS; key++)
-		REQUIRE(pmh_insert(others, fixture_hash(key + 100), key, false) == PMH_OK);
-	for (uint64_t key = 0; key < KEYS; key++)
-		REQUIRE(pmh_delete(others, fixture_hash(key + 100), key) == PMH_OK);
-	REQUIRE(pmh_shrink_begin(others, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
-	for (last = head_of(hash); pmh_buffer_next(others, last) != 0;)
-		last = pmh_buffer_next(others, last);
-	pm_store64(&pmh_buffer_header(others, last)->next, pmh_buffer_next(others, head_of(hash)));
-	while ((result = pmh_shrink_step(others, &shrink)) == PMH_OK)
-		;
-	CHECK(result == PMH_ERR_CORRUPT);
-	pmh_shrink_end(&shrink);
-	(void) alarm(0);
-	pmh_values_free(&values);
+	load_list(list_hash, loaded);
+	CHECK(pmh_pointer_level(slot_below(others, list_hash, 1, 0, 0).head) == 1);
+	pmh_cursor_open(others, &cursor, list_hash);
+	for (uint32_t level = 1; level <= PMH_MAX_LEVEL; level++)
+	{
+		REQUIRE(pmh_cursor_next(others, &cursor, 100) == PMH_OK);
+		found += loaded_of(&cursor, loaded);
+		while (pmh_pointer_level(slot_below(others, list_hash, 1, 0, 0).head) <= level &&
+			   n < UINT64_C(500000) * level)
+			REQUIRE(pmh_insert(others, list_hash, n++, false) == PMH_OK);
+	}
+	CHECK(pmh_pointer_level(slot_below(others, list_hash, 1, 0, 0).head) == PMH_MAX_LEVEL);
+	while (pmh_cursor_next(others, &cursor, 1000) == PMH_OK)
+		found += loaded_of(&cursor, loaded);
+	CHECK(found == loaded);
+	CHECK(pmh_stats(others, &stats) == PMH_OK && stats.entries == n);
 	pmh_cursor_free(&cursor);
-	pmh_close(others);
+	close_sound();
 }
 
 /* ---- the file is punched ---- */
@@ -399,6 +382,7 @@ operation_and_others(Operation operation, const char *point, bool deep_directory
 	act = what;
 	acted = 0;
 	act_at = point;
+	act_after = 0;
 	result = operation(t);
 	if (!CHECK(result == PMH_OK))
 		fprintf(stderr, "  punched at %s: %s\n", point, pmh_error(t)->detail);
@@ -415,12 +399,12 @@ static uint64_t gone_hash;
 static void
 list_goes(void)
 {
-	PmhEntry   *entry = malloc(CHAIN_VALUES * sizeof(*entry));
+	PmhEntry   *entry = malloc(LIST_VALUES * sizeof(*entry));
 	size_t		n = 0;
 	size_t		removed;
 
 	REQUIRE(entry != NULL);
-	for (uint64_t i = 10; i < CHAIN_VALUES; i++)
+	for (uint64_t i = 10; i < LIST_VALUES; i++)
 		entry[n++] = (PmhEntry) {gone_hash, i};
 	REQUIRE(pmh_delete_group(others, entry, n, &removed) == PMH_OK && removed == n);
 	free(entry);
@@ -455,11 +439,12 @@ cursor_and_holes(const char *point, void (*punch) (void), uint64_t keys)
 		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
 	t = fixture_open(path, 1);
 	gone_hash = fixture_hash(KEYS);
-	for (uint64_t i = 0; i < CHAIN_VALUES; i++)
+	for (uint64_t i = 0; i < LIST_VALUES; i++)
 		REQUIRE(pmh_insert(others, gone_hash, i, false) == PMH_OK);
 	act = punch;
 	acted = 0;
 	act_at = point;
+	act_after = 0;
 	pmh_cursor_open(t, &cursor, gone_hash);
 	while ((result = pmh_cursor_next(t, &cursor, 100)) == PMH_OK)
 	{
@@ -479,10 +464,19 @@ int
 main(void)
 {
 	path = fixture_path("stop_lists");
-	TEST(cursor_and_growth());
-	TEST(cursor_and_no_circle());
-	TEST(cursor_of_light_keys());
-	TEST(circle_is_found());
+	TEST(read_beside(rewrite_lists, "list_before_span"));
+	TEST(read_beside(rewrite_lists, "list_before_reading"));
+	TEST(read_beside(rewrite_lists, "list_before_validation"));
+	TEST(read_beside(rewrite_lists, "list_before_step"));
+	TEST(read_beside(thin_out, "list_before_span"));
+	TEST(read_beside(thin_out, "list_before_reading"));
+	TEST(read_beside(thin_out, "list_before_validation"));
+	TEST(read_beside(thin_out, "list_before_step"));
+	TEST(drain_beside(rewrite_lists, "drain_before_lock"));
+	TEST(drain_beside(rewrite_lists, "list_before_validation"));
+	TEST(drain_beside(rewrite_lists, "list_before_step"));
+	TEST(drain_beside(add_to_list, "drain_before_lock"));
+	TEST(levels());
 	TEST(operation_and_others(look_all_up, "provide_before_map", false, file_is_punched));
 	TEST(operation_and_others(look_all_up, "outside_before_span", false, file_is_punched));
 	TEST(operation_and_others(insert_some, "provide_before_map", false, file_is_punched));

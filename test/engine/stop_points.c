@@ -425,31 +425,30 @@ static const Work work[] = {
 	{"growing lists", false, plan_growing_lists,
 		"put_before_commit put_after_commit compact_before_word compact_after_word "
 		"append_before_state append_after_state repoint_before_word "
-		"repoint_after_word list_before_free value_free_locked "
-		"grow_before_blocks"},
+		"repoint_after_word list_before_publish list_before_free "
+		"value_free_locked grow_before_blocks"},
 	{"deletes", false, plan_deletes,
 		"clear_before_commit clear_after_commit line_clear_before_state "
-		"line_clear_after_state unlink_before_next unlink_after_next "
+		"line_clear_after_state slot_before_store slot_after_store "
 		"unpoint_after_clear list_before_free value_free_locked"},
 	{"deletes backwards", false, plan_deletes_backwards,
-		"line_clear_before_state line_clear_after_state repoint_before_word "
-		"repoint_after_word unpoint_after_clear list_before_free "
+		"line_clear_before_state line_clear_after_state slot_before_store "
+		"slot_after_store unpoint_after_clear list_before_free "
 		"value_free_locked"},
 	{"sweep", false, plan_sweep,
 		"clear_before_commit clear_after_commit "
-		"line_clear_before_state line_clear_after_state unlink_before_next "
-		"unlink_after_next repoint_before_word repoint_after_word "
-		"unpoint_after_clear list_before_free value_free_locked"},
+		"line_clear_before_state line_clear_after_state slot_before_store "
+		"slot_after_store unpoint_after_clear list_before_free value_free_locked"},
 	{"growing lists, then a sweep, after a crash", true, plan_growth_and_sweep,
 		"compact_before_word repoint_before_word value_free_locked "
 		"value_walk_settles line_clear_before_state "
-		"unlink_after_next"},
+		"slot_after_store"},
 	{"shrink", false, plan_shrink,
 		"merge_before_publish merge_before_retire "
 		"elements_before_first elements_between publish_before_log_clear "
 		"retire_before_versions retire_before_free retire_after_free "
 		"rewrite_before_publish "
-		"rewrite_before_retire unlink_before_next unlink_after_next "
+		"rewrite_before_retire slot_before_store slot_after_store "
 		"repoint_before_word repoint_after_word list_before_free "
 		"value_free_locked value_block_before_free punch_before_hole"},
 	{"shrink after a crash", true, plan_shrink,

@@ -17,6 +17,7 @@
 #include "layout.h"
 #include "list_write.h"
 #include "live.h"
+#include "rewritten.h"
 #include "space.h"
 #include "sweeps.h"
 #include "table.h"
@@ -363,16 +364,18 @@ test_retire_damaged(void)
 	PmhTable   *t = create();
 	PmhListMade own = make_long_list(t, fixture_hash(1));
 	PmhListMade other = make_long_list(t, fixture_hash(2));
-	PmhBufferHeader *head = pmh_buffer_header(t, own.head);
-	uint64_t	before;
+	uint64_t   *slot = pmh_index_slot(t, own.head, 0);
+	uint64_t	own_bytes = list_bytes(t, own.head);
+	uint64_t	other_bytes = list_bytes(t, other.head);
+	uint64_t	before = used_bytes(t);
 
-	head->next = other.head;
-	before = used_bytes(t);
-	pmh_list_unmake(t, &own);
-	CHECK(used_bytes(t) == before - pmh_class_bytes(pmh_pointer_class(own.head)));
-	pmh_list_unmake(t, &other);
-	CHECK(used_bytes(t) == before - pmh_class_bytes(pmh_pointer_class(own.head)) -
-		  other.bytes);
+	own_bytes -= 2 * pmh_class_bytes(PMH_MAX_CLASS);
+	slot[0] = *pmh_index_slot(t, other.head, 0);
+	slot[1] = other.head;
+	pmh_list_unmake(t, fixture_hash(1), own.head);
+	CHECK(used_bytes(t) == before - own_bytes);
+	pmh_list_unmake(t, fixture_hash(2), other.head);
+	CHECK(used_bytes(t) == before - own_bytes - other_bytes);
 	/* The rest of the list is nowhere: the next sweep finds it. */
 	CHECK(!pmh_value_space_is_known(t));
 	reclaim(t);

@@ -435,7 +435,8 @@ some_payload(const Damage *d, uint64_t *seed, uint64_t old)
 		case 2:
 			return pmh_make_pointer(below(seed, d->size), (uint32_t) below(seed, 10));
 		case 3:
-			return pmh_make_pointer(pmh_pointer_offset(old), (uint32_t) below(seed, 32));
+			return pmh_make_index_pointer(pmh_pointer_offset(old), (uint32_t) below(seed, 32),
+										  (uint32_t) below(seed, PMH_MAX_LEVEL + 1));
 		case 4:
 			if (some_spot(d, seed, SPOT_VALUES, &offset))
 				return pmh_make_pointer(offset + below(seed, PMH_BLOCK_GRAINS) * PMH_GRAIN,
@@ -463,18 +464,20 @@ static void
 list_header(Damage *d, uint64_t *seed)
 {
 	static const size_t fields[] = {offsetof(PmhBufferHeader, hash),
-	offsetof(PmhBufferHeader, birth), offsetof(PmhBufferHeader, fill_hint)};
+	offsetof(PmhBufferHeader, fill_hint)};
 	uint64_t	offset;
 
-	if (!some_spot(d, seed, SPOT_HEADER, &offset))
-		return;
-	if (below(seed, 4) == 0)
-		make_interesting(d, seed, offset + fields[below(seed, 3)]);
-	else
-	{
-		offset += offsetof(PmhBufferHeader, next);
+	if (some_spot(d, seed, SPOT_HEADER, &offset))
+		make_interesting(d, seed, offset + fields[below(seed, 2)]);
+}
+
+static void
+list_slot(Damage *d, uint64_t *seed)
+{
+	uint64_t	offset;
+
+	if (some_spot(d, seed, SPOT_SLOT, &offset))
 		set_word(d, offset, some_payload(d, seed, word_at(d, offset)));
-	}
 }
 
 static void
@@ -588,7 +591,8 @@ static const struct
 	{directory_log, 6, false},
 	{directory_element, 12, false},
 	{pointer_slot, 8, false},
-	{list_header, 8, false},
+	{list_header, 3, false},
+	{list_slot, 7, false},
 	{value_line, 4, false},
 	{bucket_word, 8, false},
 	{value_bits, 6, false},

@@ -34,6 +34,7 @@ typedef enum Spot
 	SPOT_BUCKET,				/* buckets with entries */
 	SPOT_POINTER,				/* slot words that are pointers */
 	SPOT_HEADER,				/* headers of value buffers */
+	SPOT_SLOT,					/* slots of the indexes of lists */
 	SPOT_LINE,					/* value lines in use */
 	SPOT_VALUES,				/* value blocks: their bits */
 	SPOT_KIND,					/* bytes that tell the kind of a block */

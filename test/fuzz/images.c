@@ -112,7 +112,7 @@ fill_small(PmhTable *t, Image *image)
 	put_list(t, image, 100, 12);
 }
 
-/* Every strategy, lists of every size class and chains, holes everywhere. */
+/* Every strategy, lists of every size class and longer, holes everywhere. */
 static void
 fill_mixed(PmhTable *t, Image *image)
 {
@@ -125,12 +125,12 @@ fill_mixed(PmhTable *t, Image *image)
 	take_out(t, image, 7);
 }
 
-/* A chain of several buffers, and its neighbours. */
+/* A list with an index of indexes (PMH_SMALL_INDEXES), and its neighbours. */
 static void
-fill_chain(PmhTable *t, Image *image)
+fill_long_list(PmhTable *t, Image *image)
 {
 	put_keys(t, image, 0, 300);
-	put_list(t, image, 100000, 2600);
+	put_list(t, image, 100000, 13500);
 	put_keys(t, image, 300, 300);
 	take_out(t, image, 5);
 }
@@ -268,7 +268,7 @@ typedef struct Kind
 static const Kind kinds[] = {
 	{"mixed", fill_mixed, NULL, false, false},
 	{"mixed, flushed", fill_mixed, NULL, true, false},
-	{"chain", fill_chain, NULL, false, false},
+	{"chain", fill_long_list, NULL, false, false},
 	{"bulk", fill_bulk, NULL, false, false},
 	{"deep", fill_deep, NULL, false, false},
 	{"wide", fill_wide, NULL, false, false},
@@ -277,7 +277,7 @@ static const Kind kinds[] = {
 	{"logged", fill_deep, leave_log, false, true},
 	{"shadowed", fill_mixed, leave_shadowed, false, false},
 	{"being swept", fill_mixed, leave_sweep, false, false},
-	{"not swept", fill_chain, leave_unknown, false, false},
+	{"not swept", fill_long_list, leave_unknown, false, false},
 	{"foreign", fill_foreign, NULL, false, false}
 };
 
@@ -308,19 +308,25 @@ set_use(Image *image, uint64_t offset, uint64_t len, LineUse use)
 static void
 map_list(PmhTable *t, Image *image, uint64_t payload)
 {
-	while (payload != 0)
-	{
-		uint32_t	class = pmh_pointer_class(payload);
-		uint64_t	offset = pmh_pointer_offset(payload);
+	uint32_t	class = pmh_pointer_class(payload);
+	uint64_t	offset = pmh_pointer_offset(payload);
+	uint32_t	slots = pmh_pointer_level(payload) > 0 ? pmh_index_slots(payload) : 0;
 
-		add_offset(&image->payload, payload);
-		set_use(image, offset, pmh_class_bytes(class), USE_ENTRIES);
-		for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
-			add_offset(&image->spot[SPOT_LINE], pmh_line_offset(payload, i));
-		if (!pmh_class_has_header(class))
-			return;
+	add_offset(&image->payload, payload);
+	set_use(image, offset, pmh_class_bytes(class), USE_ENTRIES);
+	if (pmh_pointer_has_header(payload))
 		add_offset(&image->spot[SPOT_HEADER], offset);
-		payload = pmh_buffer_header(t, payload)->next;
+	for (uint32_t i = pmh_class_first_line(class); slots == 0 && i < pmh_class_lines(class); i++)
+		add_offset(&image->spot[SPOT_LINE], pmh_line_offset(payload, i));
+	for (uint32_t i = 0; i < slots; i++)
+	{
+		uint64_t   *slot = pmh_index_slot(t, payload, i);
+
+		if (i > 0 && *slot == 0)
+			continue;
+		add_offset(&image->spot[SPOT_SLOT], (uint64_t) ((char *) slot - t->file.base));
+		if (*slot != 0)
+			map_list(t, image, *slot & PMH_SLOT_POINTER);
 	}
 }
 

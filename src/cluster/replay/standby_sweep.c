@@ -101,7 +101,6 @@ sweep_table(PmhTable *table)
 
 	if (result != PMH_OK)
 		return result;
-	sweep.repeats = true;		/* entries are of no interest */
 	PG_TRY();
 	{
 		while (result == PMH_OK && !is_to_leave())

@@ -27,10 +27,10 @@ my %users_of_pm = map { $_ => 1 } ('undo_journal.c');
 
 # Files of the engine that call each other, as two halves of one operation.
 my %halves = map { $_ => 1 } (
+	'bucket list_write',		# entries become a list; what a slot points to
 	'directory file_size',		# more space, more elements: pmh_provide
 	'fail pm',					# why a call failed; is the page lost?
 	'list_read lookup',			# a list from its slot; the slot of a list again
-	'list_rewrite list_write',
 	'map pm',					# the file, and what of it is mapped
 	'segment segment_resize');	# no room: a larger one; a larger one: deal out
 
