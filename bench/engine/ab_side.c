@@ -20,8 +20,8 @@
 #include "ab.h"
 #include "table.h"
 #if __has_include("handle.h")
-#include "file_size.h"
 #include "handle.h"
+#include "space.h"
 #else
 #include "internal.h"
 #endif

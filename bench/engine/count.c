@@ -13,7 +13,7 @@
 #include "layout.h"
 #include "lock.h"
 #include "pm.h"
-#include "segment_resize.h"
+#include "segment.h"
 
 /* Those of pm.h and of pm.c, which is compiled without PMH_RECORD. */
 #undef pm_flush

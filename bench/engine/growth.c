@@ -13,10 +13,8 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "element.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "pm.h"
 #include "table.h"
 

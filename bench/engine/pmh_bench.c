@@ -22,11 +22,10 @@
 #include "bench.h"
 #include "bucket.h"
 #include "error.h"
-#include "file_size.h"
 #include "handle.h"
-#include "home.h"
 #include "layout.h"
 #include "lock.h"
+#include "space.h"
 #include "table.h"
 
 #define STRIPES			65536

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * bucket.h
- *	  Reading and writing the parts of a bucket; see layout.h for the format.
+ *	  Buckets, and where they are.
  *
  * All loads are relaxed atomics, since readers race with writers; what they
  * give is believed only after the version has been validated (lock.h).
@@ -12,16 +12,19 @@
 #ifndef PMH_BUCKET_H
 #define PMH_BUCKET_H
 
-#ifdef __SSE2__
 #include <emmintrin.h>
-#endif
 
 #include "error.h"
+#include "handle.h"
 #include "layout.h"
 #include "lock.h"
 #include "pm.h"
 #include "stop_point.h"
 #include "table.h"
+
+#ifdef __SSE2__
+#endif
+
 
 typedef struct PmhPlace PmhPlace;
 
@@ -366,6 +369,251 @@ pmh_bucket_live(const PmhBucket *b)
 
 	pmh_bucket_kinds(b, &plain, &pointers);
 	return plain | pointers;
+}
+
+/* ---- where a segment is, and its buckets ---- */
+
+/*
+ * Where a segment is.  Buckets are numbered 0 .. hashing - 1, then the two of
+ * the stash (hashing, hashing + 1).
+ */
+typedef struct PmhPlace
+{
+	uint64_t	dirword;
+	uint64_t	elem;
+	uint64_t	index;			/* of the element in the directory */
+	uint64_t	main;			/* offset of the main part, or 0 */
+	uint64_t	ext;			/* offset of the other units, or 0 */
+	uint64_t	first;			/* of bucket 0 */
+	uint64_t	stash;			/* of the first bucket of the stash */
+	uint32_t	hashing;		/* N */
+	uint32_t	buckets;		/* N + PMH_STASH_BUCKETS */
+	PmhStripe  *stripe;
+} PmhPlace;
+
+/* A place, and the versions from before it was last seen to be current. */
+typedef struct PmhSnapshot
+{
+	PmhPlace	place;
+	uint64_t	version[PMH_VERSIONS];
+} PmhSnapshot;
+
+static inline uint64_t
+pmh_bucket_offset(const PmhPlace *p, uint32_t bucket)
+{
+	PMH_ASSERT(bucket < p->buckets);
+	if (bucket >= p->hashing)
+		return p->stash + (uint64_t) (bucket - p->hashing) * PMH_BUCKET_SIZE;
+	if (bucket < PMH_IN_MAIN)
+		return p->first + (uint64_t) bucket * PMH_BUCKET_SIZE;
+	return p->ext + (uint64_t) (bucket - PMH_IN_MAIN) * PMH_BUCKET_SIZE;
+}
+
+static inline PmhBucket *
+pmh_bucket(const PmhTable *t, const PmhPlace *p, uint32_t bucket)
+{
+	return (PmhBucket *) pmh_at(t, pmh_bucket_offset(p, bucket));
+}
+
+/*
+ * Which of a stripe's versions: the remainder, computed with fewer instructions
+ * than a compiler does that has to be right above twice the largest M too.
+ */
+static inline uint32_t
+pmh_version_of(uint32_t bucket)
+{
+	uint32_t	quotient = bucket * (65536 / PMH_VERSIONS + 1) >> 16;
+
+	return bucket - quotient * PMH_VERSIONS;
+}
+
+static inline uint64_t *
+pmh_bucket_version(const PmhPlace *p, uint32_t bucket)
+{
+	return &p->stripe->version[pmh_version_of(bucket)];
+}
+
+static inline uint32_t
+pmh_home_bucket(uint64_t hash, uint32_t hashing)
+{
+	return (pmh_hash_home_bits(hash) * hashing) >> 16;
+}
+
+static inline uint32_t
+pmh_alt_bucket(uint64_t hash, uint32_t hashing, uint32_t home)
+{
+	uint32_t	alt = (pmh_hash_alt_bits(hash) * (hashing - 1)) >> 16;
+
+	PMH_ASSERT(home < hashing);
+	return alt + (alt >= home);
+}
+
+/*
+ * Fill the rest of a place in from its element.  False if that does not lie
+ * within the bound (pmh_locate finds out why).
+ */
+static inline bool
+pmh_place_decode(const PmhTable *t, PmhPlace *p)
+{
+	uint64_t	block = pmh_elem_main_block(p->elem);
+	uint32_t	size = pmh_elem_size(p->elem);
+	uint32_t	units = pmh_elem_units(p->elem);
+	bool		has_main = pmh_elem_has_main(p->elem);
+
+	p->main = has_main ? block << PMH_BLOCK_SHIFT : 0;
+	p->ext = units == 0 ? 0 : pmh_elem_ext_unit(p->elem) << PMH_UNIT_SHIFT;
+	p->first = has_main ? p->main : p->ext + PMH_STASH_BUCKETS * PMH_BUCKET_SIZE;
+	p->stash = has_main ? p->main + PMH_IN_MAIN * PMH_BUCKET_SIZE : p->ext;
+	p->buckets = size * PMH_UNIT_BUCKETS;
+	p->hashing = p->buckets - PMH_STASH_BUCKETS;
+	p->stripe = pmh_segment_stripe(t->locks, t->file_id, block);
+	return size != 0 && p->main <= t->file.bound - PMH_BLOCK_SIZE &&
+		p->ext <= t->file.bound - units * PMH_UNIT_SIZE;
+}
+
+/* A position in a walk over all segments, in the order of hashes.  Zero-initialise. */
+typedef struct PmhPosition
+{
+	uint64_t	next;			/* where the next segment begins */
+	bool		through;		/* there is none */
+} PmhPosition;
+
+/* Go on past the segment, of this depth, that has position->next. */
+static inline void
+pmh_position_advance(PmhPosition *position, uint32_t depth)
+{
+	position->next = pmh_segment_end(position->next, depth);
+	position->through = position->next == 0;
+}
+
+/* Is the place still what the directory says? */
+static inline bool
+pmh_place_current(const PmhTable *t, const PmhPlace *p)
+{
+	const uint64_t *dir = (const uint64_t *) pmh_at(t, pmh_dirword_offset(p->dirword));
+
+	pmh_read_fence();
+	return pm_load_acquire(&dir[p->index]) == p->elem &&
+		pm_load_acquire(&pmh_live(t)->dirword) == p->dirword;
+}
+
+/* The largest segment, in units; bytes that hold any. */
+#define PMH_MAX_SIZE			((1 << PMH_ELEM_SIZE_BITS) - 1)
+#define PMH_MAX_SEGMENT_BYTES	((size_t) (PMH_MAX_SIZE + 1) * PMH_UNIT_SIZE)
+
+/* ---- the home bucket of a hash, found as look-ups find it ---- */
+
+/*
+ * The home bucket of a hash as a look-up finds it: the little of a PmhPlace that
+ * nearly all of them need.
+ */
+typedef struct PmhHome
+{
+	const char *base;			/* of the mapping */
+	uint64_t	dirword;
+	const uint64_t *at;			/* the element, and ... */
+	uint64_t	elem;			/* ... what it was */
+	const PmhBucket *bucket;
+	const uint64_t *version;	/* of the bucket */
+} PmhHome;
+
+/* Buckets of the segment of an element that hash values go to. */
+static inline uint32_t __attribute__((always_inline))
+pmh_elem_hashing(uint64_t elem)
+{
+	return pmh_elem_size(elem) * PMH_UNIT_BUCKETS - PMH_STASH_BUCKETS;
+}
+
+/*
+ * The offset of one of these.  Whether a bucket is in the extension, which cannot
+ * be foreseen, takes no branch; and all of a small segment is as an extension is (see
+ * layout.h): no bucket of it has a number below -PMH_STASH_BUCKETS.
+ */
+static inline uint64_t __attribute__((always_inline))
+pmh_elem_bucket_offset(uint64_t elem, uint32_t number)
+{
+	uint64_t	block = pmh_elem_main_block(elem);
+	uint64_t	unit = elem >> PMH_ELEM_EXT_SHIFT &
+		((UINT64_C(1) << PMH_ELEM_EXT_BITS) - 1);
+	uint64_t	offset = unit * PMH_UNIT_SIZE - PMH_IN_MAIN * PMH_BUCKET_SIZE;
+	int64_t		below = (int64_t) number - PMH_IN_MAIN;
+	int64_t		has_main =	/* the highest bit of the size */
+		(int64_t) (elem << (64 - PMH_ELEM_SIZE_SHIFT - PMH_ELEM_SIZE_BITS));
+	uint64_t	in_main = (uint64_t) ((below & has_main) >> 63);	/* all bits or none */
+
+	offset += (block * PMH_BLOCK_SIZE - offset) & in_main;
+	return offset + (uint64_t) number * PMH_BUCKET_SIZE;
+}
+
+/*
+ * Find the home bucket of hash in the directory that was seen last.  False if
+ * the bucket does not lie within the bound, or the element cannot be one
+ * (pmh_locate finds out why).  As there, nothing is locked.  Whether the
+ * directory is the right one is left to pmh_home_current, which has to look at
+ * dirword anyway: an element of one that is not any more leads to nothing that
+ * would be believed.
+ *
+ * Every look-up goes through here, and how early the next one's can begin is a
+ * matter of the registers that the processor has for what lies between: so it is
+ * written for few instructions.
+ */
+static inline bool __attribute__((always_inline))
+pmh_home_find(const PmhTable *t, uint64_t hash, PmhHome *h)
+{
+	uint64_t	index = (uint64_t) (((unsigned __int128) hash * t->seen_elements) >> 64);
+	uint64_t	elem;
+	uint64_t	block;
+	uint32_t	number;
+	uint64_t	offset;
+
+	h->base = t->file.base;
+	h->dirword = t->seen_dirword;
+	h->at = (const uint64_t *) (h->base + t->seen_offset) + index;
+	PMH_ASSERT(pmh_within(t, t->seen_offset, (index + 1) * sizeof(uint64_t)));
+	elem = h->elem = pm_load_acquire(h->at);
+	block = pmh_elem_main_block(elem);
+	number = pmh_home_bucket(hash, pmh_elem_hashing(elem));
+	offset = pmh_elem_bucket_offset(elem, number);
+	h->bucket = (const PmhBucket *) (h->base + offset);
+	h->version = &t->locks->stripe[(t->file_id + block) & t->stripe_mask]
+		.version[pmh_version_of(number)];
+	/* (A damaged element may have an offset below 0.) */
+	return pmh_elem_size(elem) != 0 && offset <= t->file.bound - PMH_BUCKET_SIZE;
+}
+
+/* The alternative bucket beside a home that was found, for a prefetch: unchecked. */
+static inline const PmhBucket *
+pmh_home_alternative(const PmhTable *t, uint64_t hash, const PmhHome *h)
+{
+	uint32_t	hashing = pmh_elem_hashing(h->elem);
+	uint32_t	number = pmh_alt_bucket(hash, hashing, pmh_home_bucket(hash, hashing));
+
+	return pmh_unchecked(t, pmh_elem_bucket_offset(h->elem, number));
+}
+
+/* Prefetch the directory element of a hash. */
+static inline void __attribute__((always_inline))
+pmh_prefetch_element(const PmhTable *t, uint64_t hash)
+{
+	const uint64_t *dir = (const uint64_t *) pmh_unchecked(t, t->seen_offset);
+
+	__builtin_prefetch(&dir[((unsigned __int128) hash * t->seen_elements) >> 64]);
+}
+
+/*
+ * Is it what the directory says?  To be called after a load of the version.
+ *
+ * The directory word is looked at after the element: it has never come a second time, so
+ * the directory was the right one when the element was loaded.
+ */
+static inline bool
+pmh_home_current(const PmhHome *h)
+{
+	const PmhLive *live = (const PmhLive *) (const void *) (h->base + PMH_LIVE_OFFSET);
+
+	pmh_read_fence();
+	return pm_load_acquire(h->at) == h->elem &&
+		pm_load_acquire(&live->dirword) == h->dirword;
 }
 
 #endif							/* PMH_BUCKET_H */

@@ -16,24 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "directory.h"
-#include "element.h"
+#include "bucket.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_write.h"
-#include "live.h"
+#include "list.h"
 #include "lock.h"
-#include "place.h"
 #include "pm.h"
-#include "segment_build.h"
-#include "segment_resize.h"
+#include "segment.h"
 #include "sort.h"
 #include "space.h"
 #include "table.h"
-#include "value_space.h"
 
 /*
  * A segment is as large as it takes to be loaded no more than this above the

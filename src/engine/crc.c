@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "crc.h"
+#include "layout.h"
 
 /* A linear function of a nibble, from its values for 1, 2, 4 and 8. */
 #define ROW2(a, b, x)	(x), (a) ^ (x), (b) ^ (x), (a) ^ (b) ^ (x)

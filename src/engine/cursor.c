@@ -20,18 +20,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cursor.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_read.h"
+#include "list.h"
 #include "lock.h"
-#include "lookup.h"
+#include "segment.h"
 #include "sort.h"
+#include "space.h"
 #include "table.h"
-#include "value_array.h"
 
 /* Steps that add nothing to a batch, until the caller has a word. */
 #define FRUITLESS_STEPS		32

@@ -17,8 +17,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "descriptor.h"
 #include "error.h"
+#include "pm.h"
 #include "table.h"
 
 static bool (*reserve_descriptor) (void);

@@ -12,19 +12,14 @@
  */
 #include <string.h>
 
+#include "bucket.h"
 #include "compiler.h"
-#include "crc.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "lock.h"
-#include "place.h"
 #include "pm.h"
+#include "segment.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"

@@ -18,17 +18,10 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "buffer.h"
-#include "directory.h"
-#include "drain.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_read.h"
-#include "list_write.h"
-#include "place.h"
+#include "list.h"
 #include "pm.h"
 #include "segment.h"
 #include "space.h"

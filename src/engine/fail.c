@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "error.h"
-#include "fail.h"
 #include "handle.h"
 #include "pm.h"
 #include "table.h"

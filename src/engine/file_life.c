@@ -16,19 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "crc.h"
-#include "descriptor.h"
-#include "element.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "lock.h"
 #include "pm.h"
-#include "recover.h"
-#include "segment_build.h"
+#include "segment.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"

@@ -9,15 +9,12 @@
 #include <string.h>
 
 #include "compiler.h"
-#include "directory.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "lock.h"
 #include "pm.h"
+#include "segment.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * handle.h
- *	  The handle of a process on a file, and pointers into its mapping.
+ *	  The handle of a process on a file, its results, and what the header of the file tells.
  *
  * Pointers into the mapping (pmh_at) are good until the handle rests or is closed.
  * What outlives an operation (sweep, shrink, cursor, bulk load) holds offsets.
@@ -15,13 +15,48 @@
 #ifndef PMH_HANDLE_H
 #define PMH_HANDLE_H
 
+#include <stdbool.h>
+
 #include "compiler.h"
 #include "error.h"
-#include "fail.h"
 #include "layout.h"
 #include "lock.h"
 #include "pm.h"
 #include "table.h"
+
+/* ---- fail.c: how functions of the engine report what went wrong ---- */
+
+/*
+ * Results beyond error.h, never seen by callers of the engine:
+ *
+ * 	PMH_RETRY	a writer has changed what we were reading: start again
+ * 	PMH_NEED	something is missing that may only be had without locks (file
+ * 				space, a longer mapping, a larger directory).  It is noted in
+ * 				table->need.  The caller drops its locks, calls pmh_provide()
+ * 				and starts again.
+ * 	PMH_FAR		the key's list is too long to be searched while its segment is
+ * 				locked: pmh_drain_one() does it
+ * 	PMH_BUSY	it takes a lock that another process holds, and we are not to wait
+ */
+
+#define PMH_RETRY			((PmhResult) 100)
+#define PMH_NEED			((PmhResult) 101)
+#define PMH_FAR				((PmhResult) 102)
+#define PMH_BUSY			((PmhResult) 103)
+
+/* PMH_ERR_LOST, PMH_CANCELLED: set t->error and return that. */
+extern PmhResult pmh_fail_lost(PmhTable *t);
+extern PmhResult pmh_fail_cancelled(PmhTable *t);
+
+/* Set t->error and return code.  detail: a printf format for a sentence. */
+extern PmhResult pmh_fail(PmhTable *t, PmhResult code, int sys_errno,
+						  uint64_t offset, const char *detail, ...)
+			__attribute__((format(printf, 5, 6)));
+extern PmhResult pmh_fill_error(PmhError *error, PmhResult code, int sys_errno,
+								uint64_t offset, const char *detail, ...)
+			__attribute__((format(printf, 5, 6)));
+
+/* ---- the handle of a process on a file, and pointers into its mapping ---- */
 
 /* What pmh_provide() is to see to. */
 typedef struct PmhNeed
@@ -113,7 +148,7 @@ pmh_count(uint64_t *counter, uint64_t by)
 extern PmhResult pmh_workspace_take(PmhTable *t);
 extern void pmh_workspace_give_back(PmhTable *t);
 
-/* The results of fail.h never leave the engine. */
+/* The results above never leave the engine. */
 #define PMH_ASSERT_PUBLIC(result)	PMH_ASSERT((result) <= PMH_CANCELLED)
 
 /*
@@ -143,5 +178,54 @@ pmh_conclude(PmhTable *t, PmhResult result)
 		pmh_workspace_give_back(t);
 	return pmh_conclude_reading(t, result);
 }
+
+/* ---- the live word with the length of the file, which has a checksum ---- */
+
+/*
+ * Recovery and everyone else begins with it: were it wrong, blocks in use would be taken
+ * for free.  So it has a checksum in its upper half, and is changed with it by one store.
+ */
+
+_Static_assert(PMH_MAX_BLOCKS_SHIFT < PMH_LIVE_CRC_SHIFT,
+			   "the number of a block would reach into its checksum");
+
+/* The number of blocks, or of a block, in a live word. */
+static inline uint64_t
+pmh_live_number(uint64_t word)
+{
+	return word & ((UINT64_C(1) << PMH_LIVE_CRC_SHIFT) - 1);
+}
+
+/* The word for a number; 0 for none. */
+static inline uint64_t
+pmh_seal_blocks(uint64_t number)
+{
+	if (number == 0)
+		return 0;
+	return number | (uint64_t) pmh_crc32c(&number, sizeof(number)) << PMH_LIVE_CRC_SHIFT;
+}
+
+/* Is a word what pmh_seal_blocks has made? */
+static inline bool
+pmh_live_whole(uint64_t word)
+{
+	return word == pmh_seal_blocks(pmh_live_number(word));
+}
+
+/* The length of the file in blocks. */
+static inline uint64_t
+pmh_blocks(const PmhTable *t)
+{
+	return pmh_live_number(pm_load_acquire(&pmh_live(t)->blocks));
+}
+
+/* ---- recover.c: recovery ---- */
+
+/*
+ * Make the volatile parts true again; the caller holds the grow lock and has
+ * seen that run.instance is not the current one.  Idempotent.  Whatever was
+ * flushed before is durable after it.
+ */
+extern PmhResult pmh_recover(PmhTable *t);
 
 #endif							/* PMH_HANDLE_H */

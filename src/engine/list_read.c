@@ -9,23 +9,17 @@
  */
 #include <string.h>
 
-#include "buffer.h"
 #include "compiler.h"
-#include "directory.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_read.h"
+#include "list.h"
 #include "lock.h"
-#include "lookup.h"
 #include "pm.h"
-#include "read_ahead.h"
+#include "segment.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"
-#include "value_array.h"
 
 /* Attempts at one step, if the list changes all the while. */
 #define MOST_ATTEMPTS	100

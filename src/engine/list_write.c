@@ -14,19 +14,14 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "buffer.h"
 #include "error.h"
-#include "fail.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_read.h"
-#include "list_write.h"
-#include "place.h"
+#include "list.h"
 #include "pm.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"
-#include "value_space.h"
 
 /* Buffers are written in pieces of this size, put together on the stack. */
 #define PIECE_LINES		64

@@ -9,23 +9,16 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "buffer.h"
 #include "compiler.h"
-#include "directory.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
-#include "home.h"
 #include "layout.h"
-#include "list_read.h"
+#include "list.h"
 #include "lock.h"
-#include "lookup.h"
-#include "place.h"
-#include "read_ahead.h"
+#include "segment.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
-#include "value_array.h"
 
 /* So many keys of a group go through a stage of their look-up together. */
 #define BATCH					32

@@ -45,7 +45,6 @@
 #include "compiler.h"
 #include "layout.h"
 #include "lock.h"
-#include "map.h"
 #include "pm.h"
 
 /*

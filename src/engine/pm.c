@@ -34,11 +34,9 @@
 #include <unistd.h>
 
 #include "compiler.h"
-#include "descriptor.h"
 #include "error.h"
-#include "fail.h"
+#include "handle.h"
 #include "layout.h"
-#include "map.h"
 #include "pm.h"
 #include "table.h"
 

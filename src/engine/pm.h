@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pm.h
- *	  Persistent memory as the engine sees it: a growing mapped file, stores,
- *	  flushes and fences.
+ *	  Persistent memory: stores, flushes, fences, files, mappings and descriptors.
  *
  * Every store to the file goes through pm_store*, pm_raise64 or pm_copy, so
  * that a recording implementation (test/crash, compiled with PMH_RECORD) sees
@@ -39,6 +38,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "stop_point.h"
 
 /* A mapping that a file has outgrown. */
 typedef struct PmMapping
@@ -356,7 +356,6 @@ extern void pm_record_commit(const PmFile *f, void *addr, size_t size, uint64_t 
 #define pm_load(addr)			__atomic_load_n(addr, __ATOMIC_RELAXED)
 #define pm_load_acquire(addr)	__atomic_load_n(addr, __ATOMIC_ACQUIRE)
 #else							/* test/engine/stop_lost.c */
-#include "stop_point.h"
 #define pm_load(addr) \
 	({ pmh_stop_load(__func__, addr); __atomic_load_n(addr, __ATOMIC_RELAXED); })
 #define pm_load_acquire(addr) \
@@ -370,5 +369,54 @@ pm_is_lost(const PmFile *f)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	return __atomic_load_n(&f->lost, __ATOMIC_RELAXED) != 0;
 }
+
+/* ---- descriptor.c: file descriptors, announced to the caller of the engine ---- */
+
+/* The result code for a system call that has failed with this errno. */
+extern PmhResult pmh_result_of_errno(int err);
+
+/*
+ * Open a file (O_CLOEXEC, mode 0600), and close it, telling the caller of the
+ * engine before and after; -1 with errno set.  The two first are for what opens
+ * a descriptor of its own and closes it again.  (descriptor.c)
+ */
+extern bool pmh_descriptor_begin(void);
+extern void pmh_descriptor_end(void);
+extern int	pmh_descriptor_open(const char *path, int flags);
+extern void pmh_descriptor_close(int fd);
+
+/* ---- map.c: where files are mapped, for pm.c ---- */
+
+/*
+ * Map the file that fd has open, which is 'size' bytes long and may become longer; fd may
+ * be closed then: a mapping holds the file by itself.  *synchronous: with MAP_SYNC, which
+ * the kernel grants where a store is durable once its line is flushed.  Sets
+ * base, mapped and bound of *f and enters it into the list of the SIGBUS
+ * handler.  0, or an errno: nothing is mapped then.
+ */
+extern int	pmh_map(PmFile *f, int fd, size_t size, bool *synchronous);
+
+/*
+ * The file is 'size' bytes long, which is more than is mapped: map it anew.  Takes no
+ * descriptor, and works for a file that has no name any more.  f->base is another one
+ * afterwards, and the old mapping stays as it is until pmh_unmap_outgrown.  0, or an
+ * errno: nothing has changed then.
+ */
+extern int	pmh_map_further(PmFile *f, size_t size);
+
+/* No pointer into what has been outgrown is in use any more. */
+extern void pmh_unmap_outgrown(PmFile *f);
+
+/*
+ * So many bytes, rounded up to whole pages.  Only once a file has been mapped: before
+ * that this process has not asked for the size of a page.
+ */
+extern size_t pmh_whole_pages(size_t size);
+
+/* Unmap everything, and take *f off the list. */
+extern void pmh_unmap(PmFile *f);
+
+/* Note that the page at 'offset' of a file is lost, and tell all others. */
+extern void pmh_map_note_lost(PmFile *f, size_t offset);
 
 #endif							/* PMH_PM_H */

@@ -16,15 +16,11 @@
  *-------------------------------------------------------------------------
  */
 #include "bucket.h"
-#include "buffer.h"
-#include "directory.h"
-#include "element.h"
 #include "handle.h"
-#include "home.h"
 #include "layout.h"
-#include "place.h"
+#include "list.h"
 #include "pm.h"
-#include "read_ahead.h"
+#include "segment.h"
 #include "space.h"
 
 /* Groups of fewer keys are not worth the look. */

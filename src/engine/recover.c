@@ -11,15 +11,11 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
-#include "fail.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "pm.h"
-#include "recover.h"
+#include "segment.h"
 #include "space.h"
 #include "table.h"
 

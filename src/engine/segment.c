@@ -13,19 +13,13 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
-#include "fail.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_write.h"
+#include "list.h"
 #include "lock.h"
-#include "place.h"
 #include "pm.h"
-#include "read_ahead.h"
 #include "segment.h"
-#include "segment_resize.h"
 #include "stop_point.h"
 #include "table.h"
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * segment.h
- *	  Entries of a locked segment (segment.c).
+ *	  The directory and its segments, and what is done with the entries in them.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,9 +9,112 @@
 #define PMH_SEGMENT_H
 
 #include "bucket.h"
+#include "compiler.h"
 #include "error.h"
-#include "place.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "stop_point.h"
 #include "table.h"
+
+/* ---- directory.c: find, lock and publish segments; double the directory ---- */
+
+/*
+ * Find the segment of hash.  PMH_OK, PMH_NEED (map further), or PMH_ERR_CORRUPT.
+ * Nothing is locked: the place may be outdated already.
+ */
+extern PmhResult pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *place);
+
+/*
+ * Reader: locate the segment of hash and take the versions of its buckets.
+ * Maps further as needed.  PMH_OK or a real error.
+ */
+extern PmhResult pmh_snapshot(PmhTable *t, uint64_t hash, PmhSnapshot *snap);
+
+/* Has nothing a reader of this bucket relied on changed since the snapshot? */
+static inline bool
+pmh_snapshot_valid(const PmhSnapshot *snap, uint32_t bucket)
+{
+	return pmh_version_same(pmh_bucket_version(&snap->place, bucket),
+							snap->version[bucket % PMH_VERSIONS]);
+}
+
+/*
+ * The condition for following a pointer slot: to be checked after loading the
+ * version of the buffer, so that this version is from before a free.  (The
+ * version of the bucket alone would not do: after a split it is the new
+ * segment's versions that tell.)  The place first: if it is current and the
+ * version has not changed after that, the segment was there all the time.  The
+ * other way round it may have been moved away in between, and back again.
+ */
+static inline bool
+pmh_snapshot_current(const PmhTable *t, const PmhSnapshot *snap, uint32_t bucket)
+{
+	if (!pmh_place_current(t, &snap->place))
+		return false;
+	PMH_STOP_POINT("current_between_checks");
+	return pmh_snapshot_valid(snap, bucket);
+}
+
+/*
+ * Writer: lock the segment of hash; the place is current until it is
+ * unlocked.  PMH_OK (locked) or a real error.  pmh_segment_trylock gives
+ * PMH_RETRY if it is locked, or PMH_NEED; the caller may hold others.
+ */
+extern PmhResult pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place);
+extern PmhResult pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place);
+
+/*
+ * The same for one that may have to leave it: unless 'wait' it tries for a
+ * moment, then PMH_BUSY.  Maps further.  No lock may be held.
+ */
+extern PmhResult pmh_segment_lock_or_leave(PmhTable *t, uint64_t hash,
+										   bool wait, PmhPlace *place);
+
+static inline void
+pmh_segment_unlock(const PmhPlace *place)
+{
+	pmh_unlock(&place->stripe->lock);
+}
+
+/*
+ * Double the directory if its depth is still 'depth'.  No lock may be held;
+ * takes the directory lock, and space.
+ */
+extern PmhResult pmh_directory_double(PmhTable *t, uint32_t depth);
+
+/*
+ * Blocks a directory of this depth takes: 0 if it stands in block 0; and the
+ * offset for a small directory there that is not the current one's.
+ */
+extern uint64_t pmh_directory_blocks(uint32_t depth);
+extern uint64_t pmh_small_directory(const PmhTable *t);
+
+/*
+ * Let all elements of the segment of 'place' (locked by the caller) say 'low'
+ * in the first half of their range and 'high' in the second; logged.  The range
+ * is that of the depth in place->elem.  PMH_OK or PMH_NEED (nothing done).
+ */
+extern PmhResult pmh_directory_publish(PmhTable *t, const PmhPlace *place,
+									   uint64_t low, uint64_t high);
+
+extern void pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
+								uint64_t count, uint64_t low, uint64_t high);
+
+/*
+ * Change the strategy of a locked segment; place->elem follows.  PMH_OK or
+ * PMH_NEED (nothing done).
+ */
+extern PmhResult pmh_directory_strategy(PmhTable *t, PmhPlace *place,
+										PmhStrategy strategy);
+
+extern uint32_t pmh_dirlog_crc(const PmhDirLog *log, uint64_t count);
+
+/* Is the element possible in a directory of this depth and file length? */
+extern bool pmh_elem_sane(uint64_t elem, uint64_t index,
+						  uint32_t depth, uint64_t blocks);
+
+/* ---- segment.c: entries of a locked segment ---- */
 
 /* Entries of one key that stay in a bucket; the next one makes it a list. */
 #define PMH_INLINE_MAX		6
@@ -94,5 +197,250 @@ typedef struct PmhListSlot
 /* False if the key has no list. */
 extern bool pmh_segment_find_list(const PmhTable *t, const PmhPlace *place,
 								  uint64_t hash, PmhListSlot *at);
+
+/* ---- segment_build.c: filling a segment in private memory (segment_build.c), for splits and bulk load ---- */
+
+/* An entry without a slot yet. */
+typedef struct PmhItem
+{
+	uint64_t	hash;
+	uint64_t	payload;		/* value or pointer, with the flag */
+} PmhItem;
+
+/*
+ * In an item's payload: a plain entry of a key whose pointer slot is in another
+ * bucket.  It must not come into the bucket of the pointer now, where it would
+ * be shadowed.
+ */
+#define PMH_ITEM_BESIDE_LIST	(UINT64_C(1) << (PMH_VALUE_BITS + 1))
+
+/*
+ * A segment being built.  While entries are put into their homes only 'fill'
+ * is kept; pmh_build_overflow (or pmh_build_settle) makes the states of it.
+ */
+typedef struct PmhBuild
+{
+	PmhBucket  *bucket;			/* by number; room for the largest segment */
+	uint8_t    *fill;			/* entries in each */
+	uint32_t	size;			/* in units */
+	uint32_t	hashing;
+	uint32_t	first_slot;		/* slots are filled from here on, cyclic */
+	PmhStrategy strategy;		/* the simplest that holds what is in it */
+} PmhBuild;
+
+/* Write a slot; the state follows later. */
+static inline void
+pmh_build_write(PmhBucket *b, uint32_t slot, uint64_t hash, uint64_t payload)
+{
+	*(uint64_t *) (b->bytes + pmh_slot_word[slot]) = pmh_make_word(hash, payload);
+	*(uint32_t *) (b->bytes + pmh_slot_mid[slot]) = (uint32_t) (hash >> 24);
+	*(uint8_t *) (b->bytes + pmh_slot_top[slot]) = (uint8_t) (hash >> 56);
+	*(uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot) = pmh_hash_fingerprint(hash);
+	if (unlikely(pmh_word_is_pointer(payload)))
+		*(uint32_t *) b->bytes |= PMH_STATE_POINTERS;
+}
+
+/* Put an entry into a bucket that has room. */
+static inline void
+pmh_build_put(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
+{
+	uint32_t	slot = build->first_slot + build->fill[bucket]++;
+
+	if (slot >= PMH_SLOTS)
+		slot -= PMH_SLOTS;
+	pmh_build_write(&build->bucket[bucket], slot, hash, payload);
+}
+
+/* Put an entry into its home bucket; false if that is full. */
+static inline bool
+pmh_build_home(PmhBuild *build, uint64_t hash, uint64_t payload)
+{
+	uint32_t	home = pmh_home_bucket(hash, build->hashing);
+
+	if (build->fill[home] >= PMH_SLOTS)
+		return false;
+	pmh_build_put(build, home, hash, payload);
+	return true;
+}
+
+/* Start over with an empty segment of so many extension units. */
+extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t size);
+
+/* Make the states agree with 'fill'; returns the number of entries. */
+extern uint32_t pmh_build_settle(PmhBuild *build);
+
+/*
+ * After all other entries have been offered to their homes: find room for
+ * those that were turned away, and for those marked PMH_ITEM_BESIDE_LIST.
+ * False if they do not fit.
+ */
+extern bool pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n);
+
+/*
+ * Copy to the file, into the space that its element names, which is ours, and 'fresh' if
+ * it has probably never been used; complete after pm_fence.
+ */
+extern void pmh_build_store(PmhTable *t, const PmhBuild *build, uint64_t elem,
+							bool fresh);
+
+/* Slots of a segment of a size. */
+static inline uint32_t
+pmh_build_slots(uint32_t size)
+{
+	return size * PMH_UNIT_BUCKETS * PMH_SLOTS;
+}
+
+/* ---- segment_resize.c: segments replaced by larger and smaller ones ---- */
+
+/*
+ * Sizes that a segment grows to, one after the other, before it is split.  The first is
+ * what block 0 has room for beside the segment of an empty table.
+ */
+#define PMH_SMALL_SIZE		5
+#define PMH_GROWN_SIZE		12
+
+/* A segment is rebuilt with a smaller extension if it saves so many units. */
+#define PMH_REDUCE_UNITS	2
+
+/*
+ * Replace two locked buddies by one segment, or a locked segment by one with a
+ * smaller extension.  Entries take no more than
+ * 'percent' of the slots of what is made.  PMH_OK: done, the places are void;
+ * PMH_NOT_FOUND: it does not fit, or does not pay; PMH_NEED (nothing done).
+ */
+extern PmhResult pmh_segment_merge(PmhTable *t, const PmhPlace *left,
+								   const PmhPlace *right, uint32_t percent);
+extern PmhResult pmh_segment_reduce(PmhTable *t, const PmhPlace *place,
+									uint32_t percent);
+
+/* Free the space that an element names: nothing refers to it. */
+extern void pmh_segment_free(PmhTable *t, uint64_t elem);
+
+/*
+ * The locked segment of 'place' has been replaced in the directory: let its
+ * readers notice, then free its space.
+ */
+extern void pmh_segment_retire(PmhTable *t, const PmhPlace *place);
+
+/*
+ * The segment is full: let it grow, else split it.  PMH_RETRY when that is done,
+ * PMH_NEED; PMH_ERR_TOO_LARGE if it is one of the greatest depth.
+ */
+extern PmhResult pmh_segment_enlarge(PmhTable *t, const PmhPlace *place);
+
+/* ---- entry.c: insert and delete one entry ---- */
+
+/* As pmh_insert, but for pmh_conclude.  No lock may be held. */
+extern PmhResult pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value,
+								bool fence_first);
+
+/* ---- lookup.c: read one key ---- */
+
+#define PMH_PROBE_MAX	(4 * PMH_SLOTS)
+
+/* Everything the buckets of a segment know of a key, all of one state. */
+typedef struct PmhProbe
+{
+	uint32_t	n;				/* plain entries */
+	uint64_t	list;			/* pointer payload of its list, or 0 */
+	uint64_t	list_version;	/* of the list's first buffer: from before list
+								 * was last seen to be current */
+	uint64_t	value[PMH_PROBE_MAX];	/* as found: unsorted, maybe twice */
+} PmhProbe;
+
+/* PMH_OK or a real error; the list's first buffer is within the bound. */
+extern PmhResult pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe);
+
+/* ---- drain.c: take many values out of a list ---- */
+
+/*
+ * Take n pairs of one hash, ascending by value, out in one walk along the key's
+ * list.  No lock may be held.  Its buffers are read without a
+ * lock, but for the first ones, and the segment is locked for the commit stores of
+ * one buffer at a time.  state[] (n bytes, zeroes) tells what has become of each
+ * pair.  Unless 'wait', it waits for no lock.
+ *
+ * pmh_drain_begin returns NULL for want of memory (t->error set), and keeps entries and
+ * state.  pmh_drain_step does a piece: begins, or sees to a buffer.  PMH_OK: there is
+ * more; PMH_DONE; or a real error.  Durable on return.  Memory beyond the Drain is
+ * freed by pmh_drain_end, always.  (drain.c)
+ */
+typedef enum PmhPairState
+{
+	PMH_PAIR_LEFT = 0,			/* not seen to, or only by waiting */
+	PMH_PAIR_REMOVED,
+	PMH_PAIR_ABSENT
+} PmhPairState;
+
+typedef struct PmhDrain PmhDrain;
+
+extern PmhDrain *pmh_drain_begin(PmhTable *t, const PmhEntry *entries, size_t n,
+								 bool wait, uint8_t *state);
+extern PmhResult pmh_drain_step(PmhTable *t, PmhDrain *drain);
+extern void pmh_drain_end(PmhDrain *drain);
+
+/* All of it, waiting, for one pair.  PMH_OK, PMH_NOT_FOUND or a real error. */
+extern PmhResult pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value);
+
+/* ---- figures.c: figures about a table ---- */
+
+/* What a table has: counted, or by a sample of segments. */
+typedef struct PmhFill
+{
+	double		segments;
+	double		of_strategy[PMH_STASH + 1];
+	double		slots;
+	double		used_slots;
+	double		plain;			/* entries in slots */
+	double		elsewhere;		/* entries and pointers that are not in their home bucket */
+	double		stash;			/* of these, in stash buckets */
+	double		lists;
+	double		list_entries;
+	double		list_bytes;
+	double		weight;			/* of the segment that is being counted */
+	uint32_t	min_depth;
+	uint32_t	max_depth;
+} PmhFill;
+
+/* Estimate it.  PMH_OK or a real error. */
+extern PmhResult pmh_estimate_fill(PmhTable *t, PmhFill *fill);
+
+/* ---- read_ahead.c: pages of the file, read from disk before an operation waits for them ---- */
+
+/* So many keys of a group are asked for together. */
+#define PMH_ASK_KEYS	256
+
+/*
+ * These keys are next: n hashes, each 'stride' words after the one before.  If pages of
+ * the file have to be read, have those of the first home buckets read at once, and for an
+ * insert those of the alternatives, without waiting for them.  Returns for how many keys.
+ */
+extern size_t pmh_ask_for_homes(PmhTable *t, const uint64_t *hash, size_t stride,
+								size_t n, bool alternatives);
+
+/*
+ * The same for what a home that has been read tells of: the alternative bucket, and the
+ * list in the first slot of a mask.
+ */
+extern void pmh_ask_further(const PmhTable *t, uint64_t hash, const PmhHome *h,
+							uint32_t mask);
+
+/* The buffer of a list, and those that the pointers in a copy of n buckets lead to. */
+extern void pmh_ask_for_buffer(PmhTable *t, uint64_t payload);
+extern void pmh_ask_for_lists(PmhTable *t, const PmhBucket *copy, uint32_t n);
+
+/* The segment at 'hash' is next: ask for it, and if it follows the last one for more. */
+extern void pmh_ask_for_next_segments(PmhTable *t, uint64_t hash);
+
+/*
+ * Before a segment is locked for an insert (directory.c sees to the buckets of the hash):
+ * load from the list that seems to be the key's, and if a larger segment seems to be
+ * needed, from all of this one, so that no page is read from disk meanwhile.  What is
+ * found may be outdated; then it is a page too many, or too few.
+ */
+extern void pmh_touch_for_insert(const PmhTable *t, uint64_t hash);
+
+/* The same for all of a segment.  Returns the hash where the next one begins. */
+extern uint64_t pmh_touch_segment(const PmhTable *t, uint64_t hash);
 
 #endif							/* PMH_SEGMENT_H */

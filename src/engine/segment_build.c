@@ -20,9 +20,8 @@
 #include "bucket.h"
 #include "handle.h"
 #include "layout.h"
-#include "place.h"
 #include "pm.h"
-#include "segment_build.h"
+#include "segment.h"
 #include "table.h"
 
 /* ---- memory ---- */

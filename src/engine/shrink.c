@@ -20,24 +20,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "directory.h"
-#include "element.h"
+#include "bucket.h"
 #include "error.h"
-#include "fail.h"
-#include "figures.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
+#include "list.h"
 #include "lock.h"
-#include "place.h"
 #include "pm.h"
-#include "read_ahead.h"
-#include "segment_resize.h"
-#include "shrink.h"
+#include "segment.h"
 #include "space.h"
 #include "table.h"
-#include "value_space.h"
 
 #define MERGED_PERCENT		70
 

@@ -9,22 +9,14 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "buffer.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
-#include "fail.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_read.h"
-#include "list_write.h"
-#include "place.h"
+#include "list.h"
 #include "pm.h"
 #include "segment.h"
-#include "segment_resize.h"
-#include "shrink.h"
+#include "space.h"
 #include "table.h"
-#include "value_space.h"
 
 /* Buffers of a list seen to under one hold of the stripe. */
 #define STEP_BUFFERS		8

@@ -17,21 +17,14 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "buffer.h"
-#include "cursor.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_read.h"
-#include "place.h"
+#include "list.h"
 #include "segment.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
-#include "value_space.h"
 
 /*
  * Lists found in a segment after its step has this many entries are streamed,

@@ -333,7 +333,7 @@ typedef struct PmhValues
 
 extern void pmh_values_free(PmhValues *values);
 
-/* Where a walk along a list is, for the engine itself (list_read.h). */
+/* Where a walk along a list is, for the engine itself (list.h). */
 typedef struct PmhListPosition
 {
 	uint64_t	below;			/* slots below this one are left, and of ... */

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "error.h"
-#include "fail.h"
+#include "handle.h"
+#include "list.h"
 #include "sort.h"
 #include "table.h"
-#include "value_array.h"
 
 /* Moves that sorting a few values by insertion may take; and two a value. */
 #define LEAST_MOVES		1024

@@ -27,20 +27,16 @@
  */
 #include <string.h>
 
-#include "buffer.h"
 #include "compiler.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
+#include "list.h"
 #include "lock.h"
 #include "pm.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"
-#include "value_space.h"
 
 /* How far the search for a block with room goes before a new one is taken. */
 #define ROOM_SEARCH			512

@@ -12,15 +12,13 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "buffer.h"
 #include "crash.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
+#include "handle.h"
 #include "layout.h"
-#include "live.h"
-#include "place.h"
+#include "list.h"
 #include "pm.h"
+#include "segment.h"
 #include "table.h"
 
 

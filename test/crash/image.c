@@ -24,7 +24,6 @@
 #include "error.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "space.h"
 #include "table.h"
 

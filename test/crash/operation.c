@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../engine/sweeps.h"
 #include "crash.h"
 #include "error.h"
 #include "layout.h"
+#include "segment.h"
 #include "table.h"
-#include "segment_resize.h"
-#include "../engine/sweeps.h"
 
 #define LOCK_STRIPES	64
 

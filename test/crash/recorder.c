@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 
 #include "error.h"
-#include "fail.h"
+#include "handle.h"
 #include "layout.h"
 #include "lock.h"
 #include "pm.h"

@@ -17,19 +17,12 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "buffer.h"
 #include "crash.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_write.h"
-#include "live.h"
-#include "lookup.h"
-#include "place.h"
+#include "list.h"
 #include "segment.h"
-#include "segment_resize.h"
 #include "space.h"
 #include "table.h"
 

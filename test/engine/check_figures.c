@@ -12,7 +12,6 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "segment.h"
 #include "table.h"
 #include "unit.h"

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "entry.h"
 #include "error.h"
 #include "fixture.h"
+#include "segment.h"
 #include "table.h"
 #include "unit.h"
 

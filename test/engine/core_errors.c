@@ -15,10 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "element.h"
 #include "fixture.h"
+#include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "unit.h"
 
 static const char *path;

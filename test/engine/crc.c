@@ -6,7 +6,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "crc.h"
+#include "layout.h"
 #include "unit.h"
 
 #define MAX_LENGTH	300

@@ -8,7 +8,7 @@
  */
 #include "error.h"
 #include "fixture.h"
-#include "lookup.h"
+#include "segment.h"
 #include "table.h"
 #include "table_alone.h"
 #include "unit.h"

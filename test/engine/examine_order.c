@@ -16,13 +16,12 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "directory.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "pm.h"
+#include "segment.h"
 #include "unit.h"
 
 #define MOST_READS		10		/* of one examination */

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "entry.h"
 #include "fixture.h"
 #include "layout.h"
+#include "segment.h"
 #include "table.h"
 #include "unit.h"
 

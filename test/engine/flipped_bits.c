@@ -11,14 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "directory.h"
-#include "element.h"
 #include "error.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
+#include "segment.h"
 #include "space.h"
 #include "sweeps.h"
 #include "table.h"

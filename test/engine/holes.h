@@ -16,7 +16,6 @@
 
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "space.h"
 #include "unit.h"
 

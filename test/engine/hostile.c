@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "am/keyhash.c"
-#include "entry.h"
 #include "error.h"
 #include "fixture.h"
 #include "layout.h"
+#include "segment.h"
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"

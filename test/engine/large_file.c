@@ -14,18 +14,14 @@
 #include <sys/stat.h>
 
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "pm.h"
 #include "space.h"
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
-#include "value_space.h"
 
 #define KEYS			UINT64_C(200)	/* with a list each */
 #define LIST			UINT64_C(40)

@@ -12,10 +12,8 @@
  */
 #include <malloc.h>
 
-#include "buffer.h"
-#include "cursor.h"
 #include "fixture.h"
-#include "list_read.h"
+#include "list.h"
 #include "rewritten.h"
 #include "sweeps.h"
 #include "table.h"

@@ -9,15 +9,14 @@
  */
 #include <unistd.h>
 
-#include "buffer.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_write.h"
-#include "lookup.h"
+#include "list.h"
 #include "pm.h"
 #include "rewritten.h"
+#include "segment.h"
 #include "table.h"
 #include "unit.h"
 

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "entry.h"
 #include "fixture.h"
+#include "segment.h"
 #include "table.h"
 #include "unit.h"
 

@@ -14,16 +14,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "directory.h"
-#include "element.h"
+#include "bucket.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
-#include "home.h"
 #include "layout.h"
-#include "live.h"
-#include "map.h"
-#include "place.h"
 #include "pm.h"
 #include "segment.h"
 #include "table.h"

@@ -8,13 +8,11 @@
 #ifndef PMH_MOVED_H
 #define PMH_MOVED_H
 
-#include "directory.h"
-#include "element.h"
-#include "file_size.h"
+#include "bucket.h"
 #include "handle.h"
-#include "place.h"
+#include "layout.h"
 #include "pm.h"
-#include "segment_resize.h"
+#include "segment.h"
 #include "space.h"
 #include "unit.h"
 

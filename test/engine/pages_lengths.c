@@ -21,8 +21,7 @@
 #include "handle.h"
 #include "holes.h"
 #include "layout.h"
-#include "live.h"
-#include "map.h"
+#include "pm.h"
 #include "space.h"
 #include "table_alone.h"
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "error.h"
-#include "fail.h"
+#include "handle.h"
 #include "pm.h"
 
 #define LONGEST		((size_t) 1 << 30)

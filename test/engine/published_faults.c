@@ -13,14 +13,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "element.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "list.h"
 #include "table.h"
 #include "unit.h"
-#include "value_array.h"
 
 static const char *path;
 static uint64_t instance = 1;

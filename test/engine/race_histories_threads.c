@@ -28,11 +28,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "entry.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
 #include "pm.h"
+#include "segment.h"
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"

@@ -11,12 +11,10 @@
 
 #include <string.h>
 
-#include "buffer.h"
-#include "directory.h"
-#include "fail.h"
-#include "file_size.h"
-#include "list_write.h"
+#include "handle.h"
+#include "list.h"
 #include "segment.h"
+#include "space.h"
 #include "unit.h"
 
 /*

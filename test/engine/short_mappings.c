@@ -22,24 +22,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "buffer.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
-#include "lookup.h"
+#include "list.h"
 #include "pm.h"
+#include "segment.h"
 #include "space.h"
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
-#include "value_space.h"
 
 #define HANDLES		4
 #define STEPS		15			/* of a history */

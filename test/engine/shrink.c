@@ -11,12 +11,10 @@
 #include <sys/stat.h>
 
 #include "error.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "holes.h"
 #include "layout.h"
-#include "live.h"
 #include "space.h"
 #include "sweeps.h"
 #include "table.h"

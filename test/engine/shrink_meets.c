@@ -6,20 +6,15 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "buffer.h"
-#include "directory.h"
-#include "element.h"
+#include "bucket.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_write.h"
-#include "place.h"
+#include "list.h"
 #include "rewritten.h"
 #include "segment.h"
-#include "segment_resize.h"
+#include "space.h"
 #include "sweeps.h"
 #include "table.h"
 #include "table_alone.h"

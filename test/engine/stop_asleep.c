@@ -26,11 +26,11 @@
 #include "layout.h"
 #include "lock.h"
 #include "pm.h"
+#include "space.h"
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
-#include "value_space.h"
 
 #define FILES			12
 #define OPERATIONS		50		/* on each */

@@ -26,25 +26,20 @@
  */
 #include <string.h>
 
-#include "buffer.h"
-#include "directory.h"
-#include "element.h"
-#include "entry.h"
+#include "bucket.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "list.h"
 #include "lock.h"
-#include "place.h"
+#include "moved.h"
 #include "pm.h"
 #include "segment.h"
-#include "segment_resize.h"
+#include "space.h"
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"
-#include "moved.h"
 #include "unit.h"
 
 #define EPISODES		50

@@ -13,25 +13,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "buffer.h"
-#include "cursor.h"
-#include "directory.h"
 #include "error.h"
-#include "fail.h"
-#include "figures.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_read.h"
-#include "list_write.h"
-#include "file_size.h"
-#include "live.h"
+#include "list.h"
 #include "lock.h"
-#include "segment_resize.h"
+#include "segment.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
 #include "unit.h"
-#include "value_space.h"
 
 #define BUFFERS			100		/* at least, of the long list */
 #define LIST_VALUES		(BUFFERS * UINT64_C(2600))

@@ -12,12 +12,11 @@
 #include <string.h>
 
 #include "error.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
 #include "pm.h"
+#include "space.h"
 #include "stop_point.h"
 #include "table.h"
 #include "unit.h"

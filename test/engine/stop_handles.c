@@ -13,24 +13,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "buffer.h"
 #include "error.h"
-#include "figures.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
+#include "list.h"
 #include "lock.h"
-#include "lookup.h"
 #include "pm.h"
-#include "shrink.h"
+#include "segment.h"
 #include "space.h"
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
-#include "value_space.h"
 
 #define BUFFERS			40		/* at least, of the long list */
 #define LIST_VALUES		(BUFFERS * UINT64_C(2600))

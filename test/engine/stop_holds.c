@@ -13,10 +13,10 @@
  */
 #include <string.h>
 
-#include "directory.h"
+#include "bucket.h"
 #include "error.h"
 #include "fixture.h"
-#include "place.h"
+#include "segment.h"
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"

@@ -14,25 +14,18 @@
  */
 #include <string.h>
 
-#include "buffer.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_read.h"
-#include "list_write.h"
-#include "live.h"
-#include "lookup.h"
+#include "list.h"
 #include "pm.h"
 #include "rewritten.h"
-#include "segment_resize.h"
+#include "segment.h"
+#include "space.h"
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"
-#include "space.h"
 #include "unit.h"
 
 #define LIST_VALUES		UINT64_C(200000)

@@ -22,12 +22,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "directory.h"
+#include "bucket.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "fixture.h"
-#include "place.h"
+#include "handle.h"
+#include "segment.h"
+#include "space.h"
 #include "stop_point.h"
 #include "sweeps.h"
 #include "table.h"

@@ -23,15 +23,13 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
-#include "directory.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
 #include "holes.h"
 #include "layout.h"
-#include "live.h"
-#include "map.h"
 #include "pm.h"
+#include "segment.h"
 #include "space.h"
 #include "stop_point.h"
 #include "table.h"

@@ -17,7 +17,6 @@
 #include <sys/wait.h>
 
 #include "error.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
@@ -28,7 +27,6 @@
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
-#include "value_space.h"
 
 #define LOST_LISTS		50
 #define LOST_VALUES		30

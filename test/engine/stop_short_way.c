@@ -12,13 +12,10 @@
  */
 #include <string.h>
 
-#include "directory.h"
+#include "bucket.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
-#include "live.h"
-#include "lookup.h"
-#include "place.h"
 #include "pm.h"
 #include "segment.h"
 #include "stop_point.h"

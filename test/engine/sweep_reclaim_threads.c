@@ -9,19 +9,15 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "buffer.h"
-#include "directory.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_write.h"
-#include "place.h"
+#include "list.h"
+#include "segment.h"
+#include "space.h"
 #include "table.h"
 #include "unit.h"
-#include "value_space.h"
 #include "workers.h"
 
 #define WORKERS		2

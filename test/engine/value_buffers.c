@@ -9,21 +9,17 @@
  */
 #include <string.h>
 
-#include "buffer.h"
 #include "error.h"
-#include "file_size.h"
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
-#include "list_write.h"
-#include "live.h"
+#include "list.h"
 #include "rewritten.h"
 #include "space.h"
 #include "sweeps.h"
 #include "table.h"
 #include "table_alone.h"
 #include "unit.h"
-#include "value_space.h"
 
 #define ODD_KEYS		UINT64_C(3000)
 #define ODD_VALUES		UINT64_C(6)		/* a list of them is of the odd class */

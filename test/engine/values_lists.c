@@ -9,19 +9,16 @@
  */
 #include <string.h>
 
-#include "buffer.h"
 #include "error.h"
-#include "fail.h"
-#include "file_size.h"
 #include "fixture.h"
+#include "handle.h"
 #include "layout.h"
-#include "list_read.h"
-#include "list_write.h"
-#include "lookup.h"
+#include "list.h"
 #include "rewritten.h"
+#include "segment.h"
+#include "space.h"
 #include "table.h"
 #include "unit.h"
-#include "value_array.h"
 
 /* The model: which of the values 0 .. range - 1 key k has. */
 typedef struct Model

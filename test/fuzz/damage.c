@@ -9,13 +9,11 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "buffer.h"
-#include "crc.h"
-#include "directory.h"
-#include "element.h"
 #include "fuzz.h"
+#include "handle.h"
 #include "layout.h"
-#include "live.h"
+#include "list.h"
+#include "segment.h"
 
 typedef void (*Way) (Damage *d, uint64_t *seed);
 

@@ -10,9 +10,9 @@
 
 #include "error.h"
 #include "fuzz.h"
+#include "list.h"
 #include "sweeps.h"
 #include "table.h"
-#include "value_array.h"
 
 #define NEW_PAIRS			240
 #define NEW_VALUE			(UINT64_C(1) << 40) /* values of images are below */

@@ -10,18 +10,14 @@
 #include <sys/stat.h>
 
 #include "bucket.h"
-#include "buffer.h"
-#include "directory.h"
-#include "element.h"
 #include "error.h"
 #include "fuzz.h"
 #include "handle.h"
 #include "layout.h"
-#include "live.h"
-#include "place.h"
+#include "list.h"
+#include "segment.h"
 #include "space.h"
 #include "table.h"
-#include "value_space.h"
 
 #define CREATED_FOR_OTHERS	(UINT64_C(1) << 40)	/* keys of images that are not ours */
 #define MAX_PAIRS			32768

@@ -1,0 +1,504 @@
+/*-------------------------------------------------------------------------
+ *
+ * list.h
+ *	  Value lists: buffers, reading, writing, rewriting, cursors, and shrinking.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PMH_LIST_H
+#define PMH_LIST_H
+
+#include "bucket.h"
+#include "compiler.h"
+#include "error.h"
+#include "handle.h"
+#include "layout.h"
+#include "lock.h"
+#include "pm.h"
+#include "space.h"
+#include "stop_point.h"
+#include "table.h"
+
+/* ---- value buffers: pointers to them, their lines, their versions ---- */
+
+static inline uint64_t
+pmh_buffer_version(const PmhTable *t, uint64_t offset)
+{
+	return pmh_version_load(pmh_buffer_version_word(t->locks, t->file_id, offset));
+}
+
+static inline bool
+pmh_buffer_valid(const PmhTable *t, uint64_t offset, uint64_t before)
+{
+	return pmh_version_same(pmh_buffer_version_word(t->locks, t->file_id, offset),
+							before);
+}
+
+static inline void
+pmh_buffer_bump(const PmhTable *t, uint64_t offset)
+{
+	pmh_version_bump_shared(pmh_buffer_version_word(t->locks, t->file_id, offset));
+}
+
+/* Pointer payloads. */
+static inline uint64_t
+pmh_pointer_offset(uint64_t payload)
+{
+	return (payload >> PMH_POINTER_KIND_BITS) * PMH_GRAIN;
+}
+
+static inline uint32_t
+pmh_pointer_class(uint64_t payload)
+{
+	return (uint32_t) payload & ((1 << PMH_POINTER_CLASS_BITS) - 1);
+}
+
+/* 0: a buffer of values; else an index of those of the level below. */
+static inline uint32_t
+pmh_pointer_level(uint64_t payload)
+{
+	return (uint32_t) (payload >> PMH_POINTER_CLASS_BITS) & PMH_MAX_LEVEL;
+}
+
+/* Level and class. */
+static inline uint32_t
+pmh_pointer_kind(uint64_t payload)
+{
+	return (uint32_t) payload & ((1 << PMH_POINTER_KIND_BITS) - 1);
+}
+
+static inline uint64_t
+pmh_make_pointer(uint64_t offset, uint32_t class)
+{
+	return (offset / PMH_GRAIN) << PMH_POINTER_KIND_BITS | class;
+}
+
+static inline uint64_t
+pmh_make_index_pointer(uint64_t offset, uint32_t class, uint32_t level)
+{
+	return pmh_make_pointer(offset, class) | (uint64_t) level << PMH_POINTER_CLASS_BITS;
+}
+
+/* Of any class that a pointer can tell of; there may be no such class (0). */
+static inline uint64_t
+pmh_class_bytes(uint32_t class)
+{
+	return (uint64_t) pmh_class_grains[class] * PMH_GRAIN;
+}
+
+/* A short line counts. */
+static inline uint32_t
+pmh_class_lines(uint32_t class)
+{
+	return (pmh_class_grains[class] + 1u) / 2;
+}
+
+static inline bool
+pmh_class_has_header(uint32_t class)
+{
+	return class >= PMH_HEADER_CLASS;
+}
+
+/* The first line that holds values. */
+static inline uint32_t
+pmh_class_first_line(uint32_t class)
+{
+	return pmh_class_has_header(class) ? 1 : 0;
+}
+
+/* How many values a line of a buffer of this class holds. */
+static inline uint32_t
+pmh_line_capacity(uint32_t class, uint32_t line)
+{
+	return class == PMH_ODD_CLASS && line == 1 ? PMH_VALUES_SHORT_LINE
+		: PMH_VALUES_PER_LINE;
+}
+
+/* The same as a mask of the cells: a damaged state may tell of others. */
+static inline uint32_t
+pmh_line_cells(uint64_t payload, uint32_t line)
+{
+	return (1u << pmh_line_capacity(pmh_pointer_class(payload), line)) - 1;
+}
+
+/* How many values a buffer of this class holds. */
+static inline uint32_t
+pmh_class_capacity(uint32_t class)
+{
+	if (class == PMH_ODD_CLASS)
+		return PMH_VALUES_PER_LINE + PMH_VALUES_SHORT_LINE;
+	return (pmh_class_lines(class) - pmh_class_first_line(class)) *
+		PMH_VALUES_PER_LINE;
+}
+
+/* Can a buffer of this class begin here?  Only the odd class where no line does. */
+static inline bool
+pmh_class_may_be_at(uint32_t class, uint64_t offset)
+{
+	return offset % PMH_VALUE_LINE == 0 ||
+		(class == PMH_ODD_CLASS && offset % PMH_GRAIN == 0);
+}
+
+/* The same, and does it lie in one block, after the bits of a value block? */
+static inline bool
+pmh_buffer_may_be_at(uint32_t class, uint64_t offset)
+{
+	uint64_t	at = offset % PMH_BLOCK_SIZE;
+
+	return pmh_class_may_be_at(class, offset) && offset >= PMH_BLOCK_SIZE &&
+		at >= sizeof(PmhValueBlock) && at + pmh_class_bytes(class) <= PMH_BLOCK_SIZE;
+}
+
+static inline PmhBufferHeader *
+pmh_buffer_header(const PmhTable *t, uint64_t payload)
+{
+	return (PmhBufferHeader *) pmh_at(t, pmh_pointer_offset(payload));
+}
+
+/* An index has one, of whatever class. */
+static inline bool
+pmh_pointer_has_header(uint64_t payload)
+{
+	return pmh_class_has_header(pmh_pointer_class(payload)) || pmh_pointer_level(payload) > 0;
+}
+
+/* What a header says in fill_hint: the hint, and level and class. */
+static inline uint32_t
+pmh_hint_place(uint32_t fill_hint)
+{
+	return fill_hint & ((UINT32_C(1) << PMH_HINT_KIND_SHIFT) - 1);
+}
+
+static inline uint32_t
+pmh_make_hint(uint32_t place, uint64_t payload)
+{
+	return place | pmh_pointer_kind(payload) << PMH_HINT_KIND_SHIFT;
+}
+
+/* Is this the header of a buffer of the pointer's kind, in the list of this hash? */
+static inline bool
+pmh_header_fits(const PmhTable *t, uint64_t payload, uint64_t hash)
+{
+	const PmhBufferHeader *header = pmh_buffer_header(t, payload);
+
+	return pm_load(&header->hash) == hash &&
+		pm_load(&header->fill_hint) >> PMH_HINT_KIND_SHIFT == pmh_pointer_kind(payload);
+}
+
+/* How many slots an index has, and one of them. */
+static inline uint32_t
+pmh_index_slots(uint64_t payload)
+{
+	return (uint32_t) ((pmh_class_bytes(pmh_pointer_class(payload)) -
+						sizeof(PmhBufferHeader)) / sizeof(uint64_t));
+}
+
+static inline uint64_t *
+pmh_index_slot(const PmhTable *t, uint64_t payload, uint32_t slot)
+{
+	PMH_ASSERT(pmh_pointer_level(payload) > 0 && slot < pmh_index_slots(payload));
+	return (uint64_t *) pmh_at(t, pmh_pointer_offset(payload) + sizeof(PmhBufferHeader)) +
+		slot;
+}
+
+/* Where a line of a buffer is: the second of an odd one may come first. */
+static inline uint64_t
+pmh_line_offset(uint64_t payload, uint32_t line)
+{
+	uint64_t	offset = pmh_pointer_offset(payload);
+
+	if (unlikely(offset % PMH_VALUE_LINE != 0))
+		return line == 0 ? offset + PMH_GRAIN : offset;
+	return offset + (uint64_t) line * PMH_VALUE_LINE;
+}
+
+static inline PmhValueLine *
+pmh_buffer_line(const PmhTable *t, uint64_t payload, uint32_t line)
+{
+	PMH_ASSERT(line < pmh_class_lines(pmh_pointer_class(payload)));
+	return (PmhValueLine *) pmh_at(t, pmh_line_offset(payload, line));
+}
+
+/* The parts of a value in a line. */
+static const uint8_t pmh_cell_low_at[PMH_VALUES_PER_LINE] = {4, 8, 16, 20, 28};
+static const uint8_t pmh_cell_high_at[PMH_VALUES_PER_LINE] = {2, 12, 14, 24, 26};
+
+static inline uint32_t *
+pmh_cell_low(const PmhValueLine *line, unsigned i)
+{
+	return (uint32_t *) (uintptr_t) (line->bytes + pmh_cell_low_at[i]);
+}
+
+static inline uint16_t *
+pmh_cell_high(const PmhValueLine *line, unsigned i)
+{
+	return (uint16_t *) (uintptr_t) (line->bytes + pmh_cell_high_at[i]);
+}
+
+static inline uint64_t
+pmh_line_value(const PmhValueLine *line, unsigned i)
+{
+	uint64_t	low = pm_load(pmh_cell_low(line, i));
+
+	PMH_STOP_POINT("value_between_halves");
+	return low | (uint64_t) pm_load(pmh_cell_high(line, i)) << 32;
+}
+
+/* ---- list_read.c: value lists as a reader sees them ---- */
+
+/*
+ * Reader: add all values of the list to *values (unsorted).  version: of the first
+ * buffer, from when payload was current (PmhProbe).  PMH_OK, PMH_ERR_NO_MEMORY, else as
+ * pmh_list_whole.
+ */
+extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash,
+							   uint64_t payload, uint64_t version, PmhValues *values);
+
+/*
+ * Reader: the values of a line to value[] (room for PMH_VALUES_PER_LINE).  cells:
+ * those that it has (pmh_line_cells).  Returns how many.  To be believed only after
+ * validating the buffer: a cell may have been given to another value meanwhile.
+ */
+extern uint32_t pmh_line_read(const PmhValueLine *line, uint32_t cells,
+							  uint64_t *value);
+
+/* Can this be a pointer at all?  As pmh_check_span, for a whole buffer. */
+extern PmhResult pmh_buffer_check_span(PmhTable *t, uint64_t payload);
+
+/* The same for a pointer in the index 'holder'. */
+extern PmhResult pmh_list_check_child(PmhTable *t, uint64_t holder, uint64_t child);
+
+extern PmhResult pmh_list_fail_foreign(PmhTable *t, uint64_t payload);
+
+/*
+ * Positions in a list are numbers of slots: slot s of an index of level 1; of one of level
+ * l, s times the slots that each of those below it may have.  A list of one buffer is slot 0.
+ * A value stays in its slot until it is removed, whatever becomes of the buffers.  So a
+ * walk from the last slot to the first meets every value that is there all the time, and it
+ * need remember nothing but its position (PmhListPosition, in table.h).
+ */
+#define PMH_LIST_START	((PmhListPosition) {.below = UINT64_MAX})
+#define PMH_LIST_END	((PmhListPosition) {.below = 0})
+
+/* The most values of a buffer, of a list of one buffer, and room for what a step reads. */
+#define PMH_CHUNK_MOST	((PMH_MAX_LINES - 1) * PMH_VALUES_PER_LINE)
+#define PMH_SINGLE_MOST	((PMH_CHUNK_LINES - 1) * PMH_VALUES_PER_LINE)
+#define PMH_STEP_MAX	(PMH_CHUNK_MOST + PMH_VALUES_PER_LINE)
+
+/* The way to a buffer of values. */
+typedef struct PmhListPath
+{
+	uint64_t	head;			/* payload of the pointer in the bucket */
+	uint64_t	version;		/* of the buffer at hand, if there is no lock */
+	uint64_t	payload[PMH_MAX_LEVEL + 1]; /* the buffers, values [0] first; 0: none */
+	uint32_t	slot[PMH_MAX_LEVEL + 1];	/* of the index of a level, the one taken */
+	uint64_t	number;			/* of the slot */
+	uint64_t	word;			/* in it */
+	const PmhPlace *place;		/* of a writer: the list hangs there, ... */
+	uint32_t	bucket;			/* ... in this bucket and slot; NULL: nothing points */
+	unsigned	bucket_slot;	/* to it yet */
+} PmhListPath;
+
+/*
+ * Find the last buffer of values in a slot below 'below' (> 0), from path->head on.  PMH_OK:
+ * path->payload[0] is it, or 0: the index that 'below' leads to has none there, and
+ * path->number is its first slot.  A reader (not 'locked') has the version of the head in
+ * path->version, and then that of the buffer.  PMH_RETRY: it has to begin anew with a probe;
+ * PMH_NEED, PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_list_descend(PmhTable *t, uint64_t hash, PmhListPath *path,
+								  uint64_t below, bool locked);
+
+/*
+ * Reader: the values of the next buffer from pos on, up to the end of the line with which
+ * there are 'want' or more, to value[] (room for PMH_STEP_MAX, or 'want' and
+ * PMH_VALUES_PER_LINE if that is less, but for all of a list of one buffer).  *n: how many;
+ * it may be none.  pos moves on; pos->below == 0: that was the last.  pos->again: something of
+ * this slot has been read before, as another buffer is there now.  pos->line counts
+ * lines of a buffer from pos->start on, round to there again.  (head, version: of PmhProbe.)
+ *
+ * PMH_OK; PMH_RETRY: the list has changed, probe again; PMH_NEED; PMH_ERR_CORRUPT.
+ * Other than with PMH_OK pos->below is unchanged, and the walk goes on there.
+ */
+extern PmhResult pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
+							   PmhListPosition *pos, uint32_t want, uint64_t *value,
+							   uint32_t *n);
+
+/*
+ * The same, holding no lock, for a list that is looked up first, as it is now.  PMH_RETRY:
+ * it has changed each time, and the caller's caller should have a word.  Maps further.
+ */
+extern PmhResult pmh_list_next(PmhTable *t, uint64_t hash, PmhListPosition *pos,
+							   uint32_t want, uint64_t *value, uint32_t *n);
+
+/*
+ * The same for all of a buffer and readers that want all of a list.  PMH_OK; PMH_CANCELLED,
+ * if the caller's hook says so; or a real error.
+ */
+extern PmhResult pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos,
+								uint64_t *value, uint32_t *n);
+
+/* ---- value_array.c: arrays of values ---- */
+
+/* Room for n more; PMH_OK or PMH_ERR_NO_MEMORY (t->error set). */
+extern PmhResult pmh_values_reserve(PmhTable *t, PmhValues *values, size_t n);
+
+/* Sort ascending and drop repetitions. */
+extern void pmh_values_finish(PmhValues *values);
+
+/* ---- list_write.c: value lists written to ---- */
+
+/*
+ * Make a list of n values (n >= 1; order free) in buffers that fit, with room for so
+ * many more; durable on return.  Nothing points to it yet.  PMH_OK or PMH_NEED (nothing
+ * was kept then).  May be called under the stripe.
+ */
+extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
+								 const uint64_t *values, size_t n,
+								 size_t room, uint64_t *payload);
+
+/* A list that nothing points to yet, as far as it is made.  Zero-initialise. */
+typedef struct PmhListMade
+{
+	uint64_t	head;			/* payload of the pointer, or 0 */
+	size_t		values;			/* in it, the first ones */
+} PmhListMade;
+
+/*
+ * The same for a caller that holds no lock, however many values there are: what was made
+ * before PMH_NEED is kept, and the next call, with the same arguments, goes on with it.
+ * pmh_list_unmake frees all of such a list instead.
+ */
+extern PmhResult pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values,
+							   size_t n, size_t room, PmhListMade *made);
+extern void pmh_list_unmake(PmhTable *t, uint64_t hash, uint64_t payload);
+
+/*
+ * What follows is for writers: the segment is locked, and path->head, place, bucket and
+ * bucket_slot tell where the list hangs.
+ */
+
+/* Fences of pmh_list_append: none, or any of these. */
+typedef enum PmhAppendFlags
+{
+	PMH_APPEND_FENCE_FIRST = 1 << 0,	/* before the entry can become visible */
+	PMH_APPEND_FENCE = 1 << 1	/* until it is durable */
+} PmhAppendFlags;
+
+/*
+ * Add a value.  It is durable with PMH_APPEND_FENCE, else after the next pm_fence
+ * (PMH_APPEND_FENCE_FIRST as fence_first of pmh_insert).  PMH_OK; PMH_NEED (nothing done),
+ * PMH_ERR_TOO_LARGE, PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash,
+								 uint64_t value, unsigned how);
+
+/*
+ * Lines of one list that are searched while its segment is locked: some 5,000 values, less
+ * than 100 us.  What lies further on is found without the lock (drain.c).
+ */
+#define PMH_LOCKED_LINES	1024
+
+/*
+ * Take one value out.  PMH_OK: durably gone; PMH_NOT_FOUND; PMH_FAR: not in the last
+ * buffers of a long list; PMH_BUSY as pmh_list_take_out; PMH_NEED, PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_list_remove(PmhTable *t, PmhListPath *path, uint64_t hash,
+								 uint64_t value, bool wait);
+
+/*
+ * Lead the path to the last buffer of values in a slot below *below, which becomes its
+ * slot; payload[0] == 0: there is none.  PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_list_find_below(PmhTable *t, uint64_t hash, PmhListPath *path,
+									 uint64_t *below);
+
+/*
+ * Take the cells of mask[] (one for each line) out of the buffer that the path leads to,
+ * durable after the next pm_fence.  If nothing is left of it, it is freed, and the list with
+ * its last one.  PMH_OK.  Unless 'wait': PMH_BUSY, nothing done, if that takes the space
+ * lock and it is not free; if it is free, it is held on return, until pmh_space_release.
+ */
+extern PmhResult pmh_list_take_out(PmhTable *t, PmhListPath *path, bool wait,
+								   const uint16_t *mask);
+
+/*
+ * Put what is in the buffer of a level of the path into a new one of this class, durably,
+ * in the same slot, and free the old one.  PMH_OK, PMH_NEED (nothing done).
+ */
+extern PmhResult pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level,
+								  uint64_t hash, uint32_t class);
+
+/* How many values a buffer holds, and the last slot of an index that is used. */
+extern uint32_t pmh_buffer_count(const PmhTable *t, uint64_t payload);
+extern uint32_t pmh_index_last(const PmhTable *t, uint64_t payload);
+
+/*
+ * Is a buffer of the list of hash where it can be, and does it say so itself?  PMH_OK,
+ * PMH_NEED, PMH_ERR_CORRUPT.
+ */
+extern PmhResult pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload);
+
+/* The smallest class for n values, or the largest of all. */
+extern uint32_t pmh_buffer_class_for(size_t n);
+
+/* ---- cursor.c: cursors read step by step (cursor.c), for the sweep ---- */
+
+/* Have the cursor, just opened, leave this value out. */
+extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,
+									  uint64_t value);
+
+/*
+ * One step of a cursor: the plain entries, and about 'want' values of one buffer, are put
+ * after batch.n, unsorted, without those given already (that may be all).  cursor->at.met:
+ * the buffers that were read.
+ */
+#define PMH_CURSOR_SWEEPS	UINT32_MAX	/* want: all of a buffer, and the batch is not sorted */
+extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, uint32_t want);
+
+/* Has the cursor come to the end of its key's values? */
+extern bool pmh_cursor_at_end(const PmhCursor *cursor);
+
+/* ---- shrink.c: what the parts of shrinking share (shrink.c, shrink_lists.c) ---- */
+
+/* A buffer to which values are added, and that is rewritten, has room for a share more. */
+#define PMH_HEAD_ROOM	4
+
+typedef enum PmhShrinkPhase
+{
+	PMH_SHRINK_MERGING,
+	PMH_SHRINK_LISTING,
+	PMH_SHRINK_EMPTYING,
+	PMH_SHRINK_PUNCHING
+} PmhShrinkPhase;
+
+struct PmhShrinkPrivate
+{
+	PmhShrinkPhase		phase;
+	uint32_t	percent;		/* how full segments may become */
+	PmhPosition at;				/* where the next segment begins */
+	bool		no_space;		/* the file can't grow: merging passes over what does not fit,
+								 * later walks build nothing new */
+	bool		gained;			/* this walk has merged or reduced a segment */
+	uint64_t	limit;			/* when emptying: of blocks in which buffers may stay */
+	uint64_t	block;			/* when punching: where to go on, ... */
+	uint64_t	spare;			/* ... and how many free blocks are still to be left */
+	uint64_t	list_bytes;		/* that lists occupy */
+	uint64_t	bytes_seen;		/* by all steps so far */
+	PmhValueWalk values;		/* when listing: what is used in value blocks */
+	PmhBucket  *copy;			/* of a segment */
+	uint64_t   *keys;			/* of its lists: hashes */
+	size_t		nkeys;
+	size_t		key;			/* the one at hand */
+	uint64_t	below;			/* slots of its list below this one are left */
+};
+
+/* Get what PMH_NEED asks for.  A full file system is no error: p->no_space. */
+extern PmhResult pmh_shrink_provide(PmhTable *t, struct PmhShrinkPrivate *p);
+
+extern PmhResult pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p);
+
+/* Begin with the next segment: see which lists it has. */
+extern PmhResult pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p);
+
+#endif							/* PMH_LIST_H */
