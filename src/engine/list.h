@@ -442,7 +442,7 @@ extern PmhResult pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload);
 /* The smallest class for n values, or the largest of all. */
 extern uint32_t pmh_buffer_class_for(size_t n);
 
-/* ---- cursor.c: cursors read step by step (cursor.c), for the sweep ---- */
+/* ---- cursor.c: cursors read step by step, for the sweep ---- */
 
 /* Have the cursor, just opened, leave this value out. */
 extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,

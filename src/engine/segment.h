@@ -198,7 +198,7 @@ typedef struct PmhListSlot
 extern bool pmh_segment_find_list(const PmhTable *t, const PmhPlace *place,
 								  uint64_t hash, PmhListSlot *at);
 
-/* ---- segment_build.c: filling a segment in private memory (segment_build.c), for splits and bulk load ---- */
+/* ---- segment_build.c: filling a segment in private memory, for splits and bulk load ---- */
 
 /* An entry without a slot yet. */
 typedef struct PmhItem

@@ -25,15 +25,6 @@ my %may = (
 # must not come to it unseen.
 my %users_of_pm = map { $_ => 1 } ('undo_journal.c');
 
-# Files of the engine that call each other, as two halves of one operation.
-my %halves = map { $_ => 1 } (
-	'bucket list_write',		# entries become a list; what a slot points to
-	'directory file_size',		# more space, more elements: pmh_provide
-	'fail pm',					# why a call failed; is the page lost?
-	'list_read lookup',			# a list from its slot; the slot of a list again
-	'map pm',					# the file, and what of it is mapped
-	'segment segment_resize');	# no room: a larger one; a larger one: deal out
-
 # Text without comments.
 sub code_of
 {
@@ -66,7 +57,7 @@ foreach my $layer (sort keys %may)
 		}
 	}
 }
-cmp_ok(scalar(keys %code), '>', 150, 'the sources are there');
+cmp_ok(scalar(keys %code), '>', 120, 'the sources are there');
 
 # ---- layers ----
 
@@ -233,9 +224,7 @@ foreach my $from (grep { /\.c$/ } sort keys %code)
 		  if $from lt $other && exists $code{$other} && grep { $_ eq $own } @{ $includes{$other} // [] };
 	}
 }
-my @unknown = grep { !$halves{ s{engine/|\.c}{}gr } } @pairs;
-is(join("\n", @unknown), '', 'no two files include each other');
-is(scalar(@pairs), scalar(keys %halves), 'those that do are there');
+is(join("\n", @pairs), '', 'no two files include each other');
 
 # ---- sizes ----
 
@@ -327,7 +316,7 @@ cmp_ok(scalar(split ' ', slurp_file("$top/src/README")), '<=', 12_000, 'src/READ
 
 # Lines that each layer may have.  A budget follows the code down and is never raised:
 # what has to come in finds what can go.
-my %budget = (engine => 18_576, cluster => 21_238, am => 13_138, join => 2_426);
+my %budget = (engine => 16_403, cluster => 20_002, am => 12_148, join => 2_276);
 my %size;
 $size{ $_ =~ s{/.*}{}r } += @{ $lines{$_} } foreach keys %lines;
 foreach my $layer (sort keys %budget)
