@@ -243,7 +243,7 @@ rebuild_ns(PmhTable *t, uint64_t keys)
 			filter_add(&f, sweep.entries[i].hash);
 	if (result != PMH_DONE)
 		must(t, result, "sweep");
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	end = clock_ns();
 	free(f.word);
 	return (double) (end - begin) / (double) keys;

@@ -798,7 +798,7 @@ sweep_table(const char *name, uint64_t remove)
 	}
 	if (result != PMH_DONE)
 		must(t, result, "sweep");
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	must(t, pmh_delete_group(t, dead, ndead, &n), "removal");
 	removed += n;
 	printf("%-14s %llu entries in %.3f s, %llu removed\n", name, (unsigned long long) seen,

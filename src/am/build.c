@@ -332,7 +332,7 @@ spool_present(BuildState *build)
 	}
 	PG_FINALLY();
 	{
-		pmh_sweep_end(build->file->table, &sweep);
+		pmh_sweep_end(&sweep);
 	}
 	PG_END_TRY();
 	return present;

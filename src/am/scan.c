@@ -473,7 +473,7 @@ end_sweep(PmhashScan *so, PmhTable *table)
 	if (so->sweeping)
 	{
 		so->sweeping = false;
-		pmh_sweep_end(table, &so->sweep);
+		pmh_sweep_end(&so->sweep);
 	}
 }
 

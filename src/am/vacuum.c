@@ -393,7 +393,7 @@ sweep_table(VacuumState *state, bool removes)
 	check_result(state, pmh_sweep_begin(state->file->table, &sweep));
 	if (!removes && !pmh_sweep_reclaims(&sweep))
 	{
-		pmh_sweep_end(state->file->table, &sweep);
+		pmh_sweep_end(&sweep);
 		return;
 	}
 
@@ -403,7 +403,7 @@ sweep_table(VacuumState *state, bool removes)
 	}
 	PG_FINALLY();
 	{
-		pmh_sweep_end(state->file->table, &sweep);
+		pmh_sweep_end(&sweep);
 	}
 	PG_END_TRY();
 }

@@ -782,7 +782,7 @@ check_against_table(CheckState *state)
 	PG_FINALLY();
 	{
 		if (state->sweeping)
-			pmh_sweep_end(state->file->table, &state->sweep);
+			pmh_sweep_end(&state->sweep);
 	}
 	PG_END_TRY();
 

@@ -304,7 +304,7 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 		return result;
 	result = pmh_conclude(table, pmh_value_walk_begin(table, &sweep->priv->values));
 	if (result != PMH_OK)
-		pmh_sweep_end(table, sweep);
+		pmh_sweep_end(sweep);
 	return result;
 }
 
@@ -346,11 +346,10 @@ pmh_sweep_next(PmhTable *table, PmhSweep *sweep)
 }
 
 void
-pmh_sweep_end(PmhTable *table, PmhSweep *sweep)
+pmh_sweep_end(PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
 
-	(void) table;
 	if (p != NULL)
 	{
 		pmh_cursor_free(&p->cursor);

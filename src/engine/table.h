@@ -431,8 +431,7 @@ extern void pmh_cursor_free(PmhCursor *cursor);
  * that writers hold.  One that was begun with pmh_sweep_begin_reading does not: it never
  * waits for a writer.
  *
- * pmh_sweep_end may be called at any point.  With table NULL (the handle may
- * be closed already, after an error) it only frees memory.
+ * pmh_sweep_end may be called at any point, also when the handle is closed.
  */
 typedef struct PmhSweep
 {
@@ -449,7 +448,7 @@ extern PmhResult pmh_sweep_begin(PmhTable *table, PmhSweep *sweep);
 extern bool pmh_sweep_reclaims(const PmhSweep *sweep);
 extern PmhResult pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep);
 extern PmhResult pmh_sweep_next(PmhTable *table, PmhSweep *sweep);
-extern void pmh_sweep_end(PmhTable *table, PmhSweep *sweep);
+extern void pmh_sweep_end(PmhSweep *sweep);
 
 /* ---- shrink ---- */
 

@@ -330,7 +330,7 @@ walk_all(Image *im, bool second)
 			bad = second ? note_second(im, &sweep.entries[i], walk) :
 				note_first(&sweep.entries[i], walk, &must, &may);
 	}
-	pmh_sweep_end(im->table, &sweep);
+	pmh_sweep_end(&sweep);
 	if (bad != NULL)
 		return bad;
 	if (result != PMH_DONE)

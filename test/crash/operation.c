@@ -295,7 +295,7 @@ op_sweep(bool (*dead) (const PmhEntry *entry))
 		end_step();
 	}
 	must_be(result, PMH_DONE, "pmh_sweep_next");
-	pmh_sweep_end(crash.table, &sweep);
+	pmh_sweep_end(&sweep);
 	end();
 }
 

@@ -290,7 +290,7 @@ sweep(void)
 		if (result != PMH_OK)
 			break;
 	}
-	pmh_sweep_end(table, &s);
+	pmh_sweep_end(&s);
 	return result == PMH_DONE ? PMH_OK : result;
 }
 

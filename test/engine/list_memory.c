@@ -183,7 +183,7 @@ test_sweep(void)
 		if (taken > most && taken < SIZE_MAX / 2)
 			most = taken;
 	}
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	CHECK(result == PMH_DONE && not_so_often(0, VALUES, 1) == 0);
 	CHECK(sum == (VALUES + 2) / 3);
 	CHECK(pmh_stats(t, &stats) == PMH_OK && stats.entries == VALUES - sum);

@@ -470,7 +470,7 @@ sweep_removing(Self *self)
 		free(dead);
 	}
 	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(self->t, &sweep);
+	pmh_sweep_end(&sweep);
 }
 
 static void

@@ -554,7 +554,7 @@ test_return_beside_blocks(void)
 	at_work = NULL;
 	script = NULL;
 	CHECK(result == PMH_DONE && blocks_added && handle[1]->file.base != base);
-	pmh_sweep_end(handle[1], &sweep);
+	pmh_sweep_end(&sweep);
 	end_file();
 }
 

@@ -52,7 +52,7 @@ test_sweep_and_merge(void)
 		REQUIRE(sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
 		removed_all += removed;
 	}
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	CHECK(steps > 7);
 	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
 		CHECK(seen[key] == (key % 16 == 0));
@@ -157,7 +157,7 @@ test_sweep_and_rewrite(void)
 		dead[i] = sweep.entries[i].value % 2 == 0;
 	REQUIRE(sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
 	CHECK(removed == n / 2 - 4);
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	free(dead);
 	REQUIRE(pmh_lookup(t, hash, &values) == PMH_OK);
 	CHECK(values.n == n / 2 - 3);

@@ -205,7 +205,7 @@ segments_are_empty(void)
 	if (sweep.segments_done - before > most)
 		most = sweep.segments_done - before;
 	CHECK(most <= MOST_STEPS);
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	pmh_close(t);
 }
 
@@ -262,7 +262,7 @@ next_buffer_goes(void)
 	for (uint64_t v = 0; v < LIST_VALUES; v++)
 		wrong += given[v] != 1;
 	CHECK(wrong == 0);
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	pmh_close(t);
 }
 
@@ -509,7 +509,7 @@ find_free_space(PmhTable *t)
 
 	pmh_value_lose(t);
 	result = pmh_sweep_begin(t, &sweep);
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	return result;
 }
 
@@ -628,7 +628,7 @@ load_is_given_up(unsigned at)
 	CHECK(fixture_no_lock_held());
 	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
 	CHECK(pmh_sweep_next(t, &sweep) == PMH_DONE && sweep.n == 0);
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 	CHECK(pm_load(&pmh_run(t)->value_blocks) == 0);
 	pmh_close(t);

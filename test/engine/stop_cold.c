@@ -216,7 +216,7 @@ test_sweep(void)
 		entries += sweep.n;
 	CHECK(entries > KEYS);
 	CHECK(asked >= sweep.segments_done);
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 }
 
 int

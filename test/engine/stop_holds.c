@@ -135,7 +135,7 @@ sweep_some_out(PmhTable *t, uint64_t hash)
 		free(dead);
 	}
 	REQUIRE(result == PMH_DONE);
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	return stop_watching();
 }
 

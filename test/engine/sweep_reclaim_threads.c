@@ -175,7 +175,7 @@ sweep(PmhTable *t, uint64_t most_steps)
 			n += sweep.entries[i].value % 10 == 0;
 	}
 	CHECK(result == (most_steps == UINT64_MAX ? PMH_OK : PMH_DONE));
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	return n;
 }
 
@@ -292,7 +292,7 @@ main(void)
 		REQUIRE(pmh_sweep_next(t, &lost) == PMH_OK);
 		CHECK(sweep(t, UINT64_MAX) == pairs);
 		check_nothing_lost(t);
-		pmh_sweep_end(t, &lost);
+		pmh_sweep_end(&lost);
 		check_nothing_lost(t);
 	}
 	pmh_close(t);
@@ -315,11 +315,11 @@ main(void)
 		REQUIRE(pmh_sweep_begin(t, &new) == PMH_OK);
 		while (pmh_sweep_next(t, &old) == PMH_OK)
 			;
-		pmh_sweep_end(t, &old);
+		pmh_sweep_end(&old);
 		CHECK(!known(t));
 		while (pmh_sweep_next(t, &new) == PMH_OK)
 			;
-		pmh_sweep_end(t, &new);
+		pmh_sweep_end(&new);
 		CHECK(known(t));
 		check_nothing_lost(t);
 		check_values(t);

@@ -112,7 +112,7 @@ sweeper_take_out(Sweeper *s)
 static inline PmhResult
 sweeper_end(Sweeper *s)
 {
-	pmh_sweep_end(s->table, &s->sweep);
+	pmh_sweep_end(&s->sweep);
 	free(s->dead);
 	return s->result == PMH_DONE ? PMH_OK : s->result;
 }
@@ -123,7 +123,7 @@ sweep_to_end(PmhTable *t, PmhSweep *sweep, PmhResult result)
 {
 	while (result == PMH_OK)
 		result = pmh_sweep_next(t, sweep);
-	pmh_sweep_end(t, sweep);
+	pmh_sweep_end(sweep);
 	return result == PMH_DONE ? PMH_OK : result;
 }
 

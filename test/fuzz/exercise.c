@@ -316,7 +316,7 @@ sweep_all(PmhTable *t, const PmhEntry *pair, size_t n, Seen *seen)
 		}
 	}
 	(void) succeeded(t, result, seen);
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 	if (seen->errors == errors && (ngiven != n || sum != expected))
 	{
 		seen->wrong++;
@@ -465,7 +465,7 @@ sweep_out(PmhTable *t, Seen *seen)
 			break;
 	}
 	(void) succeeded(t, result, seen);
-	pmh_sweep_end(t, &sweep);
+	pmh_sweep_end(&sweep);
 }
 
 void

@@ -242,7 +242,7 @@ leave_sweep(PmhTable *t)
 	must(t, pmh_sweep_begin(t, &sweep));
 	for (int i = 0; i < 3; i++)
 		must(t, pmh_sweep_next(t, &sweep));
-	pmh_sweep_end(NULL, &sweep);
+	pmh_sweep_end(&sweep);
 }
 
 /* As after a crash and recovery: what is free in value blocks is not known. */

@@ -111,7 +111,7 @@ sweep_table(PmhTable *table)
 	}
 	PG_FINALLY();
 	{
-		pmh_sweep_end(table, &sweep);
+		pmh_sweep_end(&sweep);
 	}
 	PG_END_TRY();
 	return result;
