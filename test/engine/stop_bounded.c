@@ -56,7 +56,7 @@ make_list(void)
 	REQUIRE(entry != NULL);
 	for (uint64_t i = 0; i < LIST_VALUES; i++)
 		entry[i] = (PmhEntry) {fixture_hash(0), i};
-	REQUIRE(pmh_bulk_begin(t, LIST_VALUES, 90, &depth, &bulk) == PMH_OK);
+	REQUIRE(pmh_bulk_begin(t, 1, 90, &depth, &bulk) == PMH_OK);
 	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, LIST_VALUES) == PMH_OK);
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
 	free(entry);
