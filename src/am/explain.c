@@ -40,8 +40,8 @@
 #include "am/am.h"
 #include "am/keys.h"
 #include "cluster/base/versions.h"
+#include "cluster/cluster.h"
 #include "cluster/open/open.h"
-#include "cluster/views/views.h"
 
 PG_FUNCTION_INFO_V1(pmhash_explain);
 

@@ -348,4 +348,7 @@ extern bool pmhash_known_dead(const PmhashFile *file, uint64 value);
 extern size_t pmhash_drop_known_dead(const PmhashFile *file, uint64 *value, size_t n);
 extern bool pmhash_any_known_dead(const PmhashFile *file);
 
+/* ---- files_view.c ---- */
+extern char *pmhash_shown_state(Oid relid);
+
 #endif							/* PMHASH_CLUSTER_H */

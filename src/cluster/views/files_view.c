@@ -33,7 +33,6 @@
 #include "cluster/queue/queue.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
-#include "cluster/views/views.h"
 #include "cluster/wal/stub.h"
 
 /* ==== standbys ==== */

@@ -108,9 +108,40 @@ read_catalog(void)
 
 /* ---- its end ---- */
 
+static volatile sig_atomic_t server_stops = false;
+
 /*
- * To be called between the launcher's steps.  An exit code of 1 has the postmaster start it
- * again after PMHASH_WORKER_RESTART, unless the server is being shut down.
+ * SIGTERM: the postmaster sends it when the server is shut down, others
+ * (pg_terminate_backend) when they want the launcher started afresh.
+ */
+static void
+note_termination(int signo, siginfo_t *info, void *context)
+{
+	int			saved_errno = errno;
+
+	if (info->si_pid == PostmasterPid)
+		server_stops = true;
+	ShutdownRequestPending = true;
+	SetLatch(MyLatch);
+	errno = saved_errno;
+}
+
+static void
+catch_termination(void)
+{
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = note_termination;
+	action.sa_flags = SA_SIGINFO | SA_RESTART;
+	sigemptyset(&action.sa_mask);
+	if (sigaction(SIGTERM, &action, NULL) != 0)
+		elog(ERROR, "could not set the handler of SIGTERM: %m");
+}
+
+/*
+ * To be called between the launcher's steps.  Ends it without a word if the server is being
+ * shut down; an exit code of 1 has the postmaster start it again after PMHASH_WORKER_RESTART.
  */
 static void
 launcher_interrupts(void)
@@ -118,7 +149,7 @@ launcher_interrupts(void)
 	Assert(!IsTransactionState());
 	CHECK_FOR_INTERRUPTS();
 	if (ShutdownRequestPending)
-		proc_exit(1);
+		proc_exit(server_stops ? 0 : 1);
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;
@@ -874,7 +905,7 @@ pmhash_launcher_main(Datum arg)
 	int64		primary_since = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	catch_termination();
 	BackgroundWorkerUnblockSignals();
 	if (pmhash_shared == NULL)
 		proc_exit(0);

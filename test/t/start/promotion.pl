@@ -404,11 +404,11 @@ SQL
 		my $node = standby_with_files();
 		my $position = log_position($node);
 
-		chmod(0500, pool($node)) or die $!;
+		chmod(0400, pool($node) . '/control') or die $!;
 		$node->promote;
 		sleep 1;
 		like(logged_since($node, $position), qr/pmhash could not be made ready: could not write file/, 'first use: it has failed');
-		chmod(0700, pool($node)) or die $!;
+		chmod(0600, pool($node) . '/control') or die $!;
 		$node->safe_psql('postgres', q(INSERT INTO t VALUES (1, 'first use', 1)));
 		goes_on($node, 'first use fails', $position);
 		$node->stop;
