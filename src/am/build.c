@@ -25,13 +25,11 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
 #include "utils/backend_progress.h"
 #include "utils/memutils.h"
 
 #include "am/am.h"
 #include "am/build.h"
-#include "am/unique.h"
 #include "cluster/base/counters.h"
 #include "cluster/queue/give_way.h"
 #include "cluster/workers/workers.h"
@@ -97,23 +95,6 @@ count_loaded(BuildState *build, uint64 n)
 								 (int64) build->loaded);
 }
 
-/* Hand load[0 .. n) to the engine as the range 'range' of 'bits' hash bits. */
-static void
-load_range(BuildState *build, uint32 bits, uint64 range, size_t n)
-{
-	PmhResult	result;
-
-	pmhash_give_way();
-	if (n == 0)
-		return;
-	if (build->unique != NULL)
-		pmhash_build_unique_check(build->unique, build->load, n);
-	result = pmh_bulk_partition(build->bulk, bits, range, build->load, n);
-	if (result != PMH_OK)
-		load_failed(build, result);
-	count_loaded(build, n);
-}
-
 /* Entries that may be in load[] at once. */
 static uint64
 load_limit(const BuildState *build)
@@ -157,6 +138,7 @@ load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uin
 	uint64		limit = load_limit(build);
 	uint64		most = Min(n, limit);
 	uint64		at = 0;
+	PmhResult	result;
 
 	reserve_load(build, most);
 	for (int i = first; i < first + count; i++)
@@ -167,47 +149,25 @@ load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uin
 		at += here;
 	}
 	Assert(at == most);
-	load_range(build, bits, range, most);
+	pmhash_give_way();
+	if (most == 0)
+		return;
+	if (build->unique != NULL)
+		pmhash_build_unique_check(build->unique, build->load, most);
+	result = pmh_bulk_partition(build->bulk, bits, range, build->load, most);
+	if (result != PMH_OK)
+		load_failed(build, result);
+	count_loaded(build, most);
 	for (int i = first; i < first + count && most < n; i++)
 		keep_rest(build, spool, i);
-}
-
-static void load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix);
-
-/* Partition a partition again by the next hash bits, and load that. */
-static void
-load_in_pieces(BuildState *build, PmhashSpool *spool, int i, int bits,
-			   uint64 range)
-{
-	PmhashSpool *pieces;
-	int			piece_bits = 1;
-
-	/* the pieces are to fit in memory */
-	while (piece_bits < PMHASH_SPOOL_BITS &&
-		   spool->partition_n[i] >> piece_bits > load_limit(build) / 2)
-		piece_bits++;
-	pieces = pmhash_spool_make(build->context, build->memory, bits, piece_bits, NULL, NULL);
-	reserve_load(build, REST_ENTRIES);
-	while (spool->partition_n[i] > 0)
-	{
-		uint64		n = Min(spool->partition_n[i], REST_ENTRIES);
-
-		pmhash_give_way();
-		pmhash_spool_take(spool, i, build->load, n);
-		for (uint64 j = 0; j < n; j++)
-			pmhash_spool_add(pieces, build->load[j].hash,
-							 build->load[j].value);
-	}
-	pmhash_spool_write(pieces);
-	load_spool(build, pieces, range);
-	pmhash_spool_free(pieces);
 }
 
 /*
  * Load a spool whose hashes all begin with 'prefix'.
  *
  * Where the engine's depth has fewer bits than our partitions, several of
- * them make one range.
+ * them make one range.  A partition that does not fit in memory is partitioned again by the
+ * next hash bits, if the engine's depth has more.
  */
 static void
 load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
@@ -225,14 +185,35 @@ load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
 	{
 		uint64		range = (prefix << own_bits) | (first / step);
 		uint64		n = 0;
+		PmhashSpool *pieces;
+		int			piece_bits = 1;
 
 		for (int i = first; i < first + step; i++)
 			n += spool->partition_n[i];
-
-		if (n > load_limit(build) && bits < (int) build->depth)
-			load_in_pieces(build, spool, first, bits, range);
-		else
+		if (n <= load_limit(build) || bits == (int) build->depth)
+		{
 			load_partitions(build, spool, first, step, bits, range, n);
+			continue;
+		}
+
+		/* the pieces are to fit in memory */
+		Assert(step == 1);
+		while (piece_bits < PMHASH_SPOOL_BITS && n >> piece_bits > load_limit(build) / 2)
+			piece_bits++;
+		pieces = pmhash_spool_make(build->context, build->memory, bits, piece_bits, NULL,
+								   NULL);
+		reserve_load(build, REST_ENTRIES);
+		while (spool->partition_n[first] > 0)
+		{
+			n = Min(spool->partition_n[first], REST_ENTRIES);
+			pmhash_give_way();
+			pmhash_spool_take(spool, first, build->load, n);
+			for (uint64 i = 0; i < n; i++)
+				pmhash_spool_add(pieces, build->load[i].hash, build->load[i].value);
+		}
+		pmhash_spool_write(pieces);
+		load_spool(build, pieces, range);
+		pmhash_spool_free(pieces);
 	}
 }
 
@@ -240,6 +221,7 @@ load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
 static void
 insert_load(BuildState *build, size_t n)
 {
+	Assert(n <= build->load_capacity);
 	for (size_t at = 0; at < n; at += INSERT_GROUP)
 	{
 		size_t		done;
@@ -251,24 +233,6 @@ insert_load(BuildState *build, size_t n)
 		if (result != PMH_OK)
 			load_failed(build, result);
 	}
-}
-
-/* Insert what the bulk load has left over. */
-static void
-insert_rest(BuildState *build)
-{
-	Assert(build->rest_n > 0 && build->load_capacity >= REST_ENTRIES);
-	pmhash_temp_seek(build->rest, 0, 0);
-	while (build->rest_n > 0)
-	{
-		uint64		n = Min(build->rest_n, REST_ENTRIES);
-
-		pmhash_temp_read(build->rest, build->load, n * sizeof(PmhEntry));
-		insert_load(build, n);
-		build->rest_n -= n;
-		count_loaded(build, n);
-	}
-	BufFileClose(build->rest);
 }
 
 /*
@@ -285,6 +249,7 @@ load_table(BuildState *build)
 	double		keys = estimateHyperLogLog(&build->scan.distinct);
 	PmhResult	result;
 
+	Assert(!build->beside_writers && build->loaded == 0);
 	result = pmh_bulk_begin(build->file->table, (uint64) Min(keys, build->scan.entries),
 							build->fillfactor, &build->depth, &build->bulk);
 	if (result != PMH_OK)
@@ -383,6 +348,7 @@ take_present(BuildState *build, PmhashSpool *spool, int i, Present *present)
 {
 	uint64		limit = load_limit(build);
 
+	Assert(i >= 0 && i < PMHASH_SPOOL_PARTITIONS);
 	present->n = Min(spool->partition_n[i], limit);
 	if (present->n == 0)
 		return;
@@ -410,47 +376,36 @@ drop_present(BuildState *build, const Present *present, size_t n)
 	return left;
 }
 
-/* Take a partition out of the spool; what is not present goes to another one. */
-static PmhashSpool *
-spool_absent(BuildState *build, PmhashSpool *spool, int i, const Present *present)
-{
-	PmhashSpool *absent = pmhash_spool_make(build->context, build->memory, 0,
-											PMHASH_SPOOL_BITS, NULL, NULL);
-	uint64		limit = load_limit(build);
-
-	while (spool->partition_n[i] > 0)
-	{
-		uint64		n = Min(spool->partition_n[i], limit);
-		uint64		left;
-
-		pmhash_give_way();
-		reserve_load(build, n);
-		pmhash_spool_take(spool, i, build->load, n);
-		left = drop_present(build, present, n);
-		for (uint64 j = 0; j < left; j++)
-			pmhash_spool_add(absent, build->load[j].hash, build->load[j].value);
-		count_loaded(build, n - left);
-	}
-	return absent;
-}
-
 /*
  * Insert a partition but for what is present.  Writers may have inserted any number of
  * rows, and all of one key: what is present goes by in pieces that fit in memory, and the
- * partition is gone through once for each.
+ * partition is gone through once for each: what is not in it goes to another spool.
  */
 static void
 insert_absent(BuildState *build, PmhashSpool *present, int i)
 {
 	PmhashSpool *spool = build->scan.spool;
 	uint64		limit = load_limit(build);
+	uint64		n;
+	uint64		left;
 	Present		here = {NULL, 0};
 
 	take_present(build, present, i, &here);
 	while (present->partition_n[i] > 0)
 	{
-		PmhashSpool *absent = spool_absent(build, spool, i, &here);
+		PmhashSpool *absent = pmhash_spool_make(build->context, build->memory, 0,
+												PMHASH_SPOOL_BITS, NULL, NULL);
 
+		while ((n = Min(spool->partition_n[i], limit)) > 0)
+		{
+			pmhash_give_way();
+			reserve_load(build, n);
+			pmhash_spool_take(spool, i, build->load, n);
+			left = drop_present(build, &here, n);
+			for (uint64 j = 0; j < left; j++)
+				pmhash_spool_add(absent, build->load[j].hash, build->load[j].value);
+			count_loaded(build, n - left);
+		}
 		PMH_STOP_POINT("build_present_piece");
 		if (spool != build->scan.spool)
 			pmhash_spool_free(spool);
@@ -458,10 +413,8 @@ insert_absent(BuildState *build, PmhashSpool *present, int i)
 		take_present(build, present, i, &here);
 	}
 	/* in the order of the heap, not of the hash: so all segments fill evenly */
-	while (spool->partition_n[i] > 0)
+	while ((n = Min(spool->partition_n[i], limit)) > 0)
 	{
-		uint64		n = Min(spool->partition_n[i], limit);
-
 		reserve_load(build, n);
 		pmhash_spool_take(spool, i, build->load, n);
 		insert_load(build, drop_present(build, &here, n));
@@ -496,13 +449,25 @@ load_all(BuildState *build)
 	else if (build->scan.entries > 0)
 		load_table(build);
 	pmhash_spool_free(build->scan.spool);
-	if (build->rest != NULL)
+	if (build->rest == NULL)
+		return;
+
+	/* what the bulk load has left over */
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, PHASE_REST);
+	Assert(build->rest_n > 0 && build->load_capacity >= REST_ENTRIES);
+	pmhash_temp_seek(build->rest, 0, 0);
+	while (build->rest_n > 0)
 	{
-		pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, PHASE_REST);
-		insert_rest(build);
-		if (build->unique != NULL)
-			pmhash_build_unique_check_remembered(build->unique, build->file);
+		uint64		n = Min(build->rest_n, REST_ENTRIES);
+
+		pmhash_temp_read(build->rest, build->load, n * sizeof(PmhEntry));
+		insert_load(build, n);
+		build->rest_n -= n;
+		count_loaded(build, n);
 	}
+	BufFileClose(build->rest);
+	if (build->unique != NULL)
+		pmhash_build_unique_check_remembered(build->unique, build->file);
 }
 
 /* Scan the table and load its entries; returns the number of its rows. */
@@ -548,32 +513,34 @@ init_build(BuildState *build, Relation index)
 }
 
 /*
- * Is this CREATE INDEX, not REINDEX, nor a table that is being emptied, by TRUNCATE or
- * ON COMMIT DELETE ROWS?  CONCURRENTLY builds in another transaction than that which has
- * made the index; REINDEX CONCURRENTLY, too.
- */
-static bool
-is_first_build(Relation index, const IndexInfo *indexInfo)
-{
-	return indexInfo->ii_Concurrent ||
-		(index->rd_createSubid != InvalidSubTransactionId &&
-		 !ReindexIsProcessingIndex(RelationGetRelid(index)) &&
-		 !pmhash_file_replaces(index));
-}
-
-/*
- * What keys are hashed by stays what it is until the transaction ends.
+ * ambuild: fill a new index from the table.
  *
+ * Called with a lock on the table that keeps writers out, or by CREATE INDEX
+ * CONCURRENTLY, where other backends start to insert when we have committed.
+ * May be called again for the same main fork (TRUNCATE in the transaction
+ * that made the table): pmhash_file_create makes a new file then.  Any ERROR
+ * leaves it to the end of the transaction to remove the file.
+ *
+ * What keys are hashed by stays what it is until the transaction ends.
  * Row types: not for rows with parts that the server drops by itself, as what is left of
  * them has other hashes (key_types.c).  Hash functions and equalities: who adds one to a
  * family (validate.c) waits, and finds this index in the catalogs then.  Before they are
  * looked up.
  */
-static void
-keep_hashing(Relation index)
+IndexBuildResult *
+pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 {
+	BuildState	build;
+	IndexBuildResult *result;
+	MemoryContext old;
 	AttrNumber	temporary = pmhash_lock_row_types(index);
 
+	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true));
+	/* a NULL in the first column has no entry; the server leaves it to us to say so */
+	if (indexInfo->ii_Unique && indexInfo->ii_NullsNotDistinct)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" does not support NULLS NOT DISTINCT", "pmhash")));
 	if (temporary != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -583,31 +550,16 @@ keep_hashing(Relation index)
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 		LockDatabaseObject(OperatorFamilyRelationId, index->rd_opfamily[i], 0,
 						   AccessShareLock);
-}
 
-/*
- * ambuild: fill a new index from the table.
- *
- * Called with a lock on the table that keeps writers out, or by CREATE INDEX
- * CONCURRENTLY, where other backends start to insert when we have committed.
- * May be called again for the same main fork (TRUNCATE in the transaction
- * that made the table): pmhash_file_create makes a new file then.  Any ERROR
- * leaves it to the end of the transaction to remove the file.
- */
-IndexBuildResult *
-pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
-{
-	BuildState	build;
-	IndexBuildResult *result;
-	MemoryContext old;
-
-	/* a NULL in the first column has no entry; the server leaves it to us to say so */
-	if (indexInfo->ii_Unique && indexInfo->ii_NullsNotDistinct)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("access method \"%s\" does not support NULLS NOT DISTINCT", "pmhash")));
-	keep_hashing(index);
-	if (is_first_build(index, indexInfo))
+	/*
+	 * Is this CREATE INDEX, not REINDEX, nor a table that is being emptied, by TRUNCATE or
+	 * ON COMMIT DELETE ROWS?  CONCURRENTLY builds in another transaction than that which
+	 * has made the index; REINDEX CONCURRENTLY, too.
+	 */
+	if (indexInfo->ii_Concurrent ||
+		(index->rd_createSubid != InvalidSubTransactionId &&
+		 !ReindexIsProcessingIndex(RelationGetRelid(index)) &&
+		 !pmhash_file_replaces(index)))
 		pmhash_warn_of_equality(index);
 	init_build(&build, index);
 	old = MemoryContextSwitchTo(build.context);
@@ -630,8 +582,7 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 /*
  * Fill the file of an index that is being rebuilt while others insert into it
  * (rebuild.c): every row that a snapshot taken in here sees gets its entry,
- * once.  The caller holds ShareUpdateExclusiveLock on the table and the index,
- * and has waited until every transaction that may write to the table without
+ * once.  The caller has waited until every transaction that may write to the table without
  * inserting into this file is over.  ERROR leaves a file that is incomplete.
  */
 void
@@ -641,6 +592,8 @@ pmhash_build_beside_writers(Relation heap, Relation index,
 	BuildState	build;
 
 	Assert(file != NULL);
+	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true));
+	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	init_build(&build, index);
 	build.file = file;
 	build.beside_writers = true;
@@ -667,9 +620,3 @@ pmhash_build_load(PmhashFile *file, int fillfactor, const PmhashBuildScan *scan)
 	MemoryContextDelete(build.context);
 }
 
-/* ambuildempty: the init fork of an unlogged index. */
-void
-pmhash_buildempty(Relation index)
-{
-	pmhash_file_create_init(index);
-}

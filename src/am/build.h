@@ -118,6 +118,20 @@ extern double pmhash_parallel_scan(PmhashParallelScan *parallel,
 								   PmhashBuildScan *scan);
 extern void pmhash_parallel_end(PmhashParallelScan *parallel);
 
+/* ---- unique.c ---- */
+
+/* Finds keys that a build meets twice. */
+typedef struct PmhashBuildUnique PmhashBuildUnique;
+
+extern PmhashBuildUnique *pmhash_build_unique_make(MemoryContext context,
+												   Relation heap, Relation index);
+extern void pmhash_build_unique_check(PmhashBuildUnique *unique,
+									  const PmhEntry *entries, size_t n);
+extern void pmhash_build_unique_remember(PmhashBuildUnique *unique,
+										 const PmhEntry *entries, size_t n);
+extern void pmhash_build_unique_check_remembered(PmhashBuildUnique *unique,
+												 PmhashFile *file);
+
 /* ---- build.c ---- */
 extern void pmhash_build_load(PmhashFile *file, int fillfactor,
 							  const PmhashBuildScan *scan);

@@ -102,13 +102,11 @@ typedef struct QuietPage
 	bool		roots_known;
 } QuietPage;
 
-/*
- * May an index on heap be built page by page?  The caller of the build holds
- * ShareLock or a stronger one on heap, unless the build is concurrent.
- */
+/* May an index on heap be built page by page? */
 static bool
 can_scan_pages(Relation heap, IndexInfo *indexInfo)
 {
+	Assert(indexInfo->ii_Concurrent || CheckRelationLockedByMe(heap, ShareLock, true));
 	return pmhash_is_heap_table(heap) &&
 		!indexInfo->ii_Concurrent &&
 		indexInfo->ii_Expressions == NIL &&
@@ -162,27 +160,7 @@ list_tuples(QuietPage *quiet)
 	return true;
 }
 
-/* The root of the HOT chain that a heap-only tuple is in. */
-static OffsetNumber
-root_of(PageScan *scan, QuietPage *quiet, OffsetNumber offset)
-{
-	if (!quiet->roots_known)
-	{
-		LockBuffer(quiet->buffer, BUFFER_LOCK_SHARE);
-		heap_get_root_tuples(quiet->page, quiet->root);
-		LockBuffer(quiet->buffer, BUFFER_LOCK_UNLOCK);
-		quiet->roots_known = true;
-	}
-	if (!OffsetNumberIsValid(quiet->root[offset - 1]))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg_internal("failed to find parent tuple for heap-only tuple at (%u,%u) in table \"%s\"",
-								 BufferGetBlockNumber(quiet->buffer), offset,
-								 RelationGetRelationName(scan->heap))));
-	return quiet->root[offset - 1];
-}
-
-/* Hand a tuple's columns to the callback. */
+/* Hand a tuple's columns to the callback, with the root of its HOT chain. */
 static void
 pass_tuple(PageScan *scan, QuietPage *quiet, BlockNumber block, OffsetNumber offset)
 {
@@ -197,7 +175,21 @@ pass_tuple(PageScan *scan, QuietPage *quiet, BlockNumber block, OffsetNumber off
 		values[i] = pmhash_column(&tuple, info->ii_IndexAttrNumbers[i], columns,
 								 &isnull[i]);
 	if (HeapTupleIsHeapOnly(&tuple))
-		ItemPointerSetOffsetNumber(&tuple.t_self, root_of(scan, quiet, offset));
+	{
+		if (!quiet->roots_known)
+		{
+			LockBuffer(quiet->buffer, BUFFER_LOCK_SHARE);
+			heap_get_root_tuples(quiet->page, quiet->root);
+			LockBuffer(quiet->buffer, BUFFER_LOCK_UNLOCK);
+			quiet->roots_known = true;
+		}
+		if (!OffsetNumberIsValid(quiet->root[offset - 1]))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg_internal("failed to find parent tuple for heap-only tuple at (%u,%u) in table \"%s\"",
+									 block, offset, RelationGetRelationName(scan->heap))));
+		ItemPointerSetOffsetNumber(&tuple.t_self, quiet->root[offset - 1]);
+	}
 	scan->callback(scan->index, &tuple.t_self, values, isnull, true, scan->state);
 }
 
@@ -243,30 +235,11 @@ scan_noisy_pages(PageScan *scan)
 	scan->noisy_n = 0;
 }
 
-/* Scan blocks [from, to).  Pages that are not quiet wait for their neighbours. */
-static void
-scan_piece(PageScan *scan, BlockNumber from, BlockNumber to)
-{
-	for (BlockNumber block = from; block < to; block++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (scan_quiet_page(scan, block))
-		{
-			scan_noisy_pages(scan);
-			continue;
-		}
-		if (scan->noisy_n == 0)
-			scan->noisy_from = block;
-		scan->noisy_n++;
-	}
-	scan_noisy_pages(scan);
-}
-
 /*
  * Scan what is left of range, together with all processes that share it: each
- * piece of it is scanned by one of them.  Calls callback for every
- * row as table_index_build_scan would; returns how many there were.  progress:
- * count blocks in pg_stat_progress_create_index.  Only if can_scan_pages.
+ * piece of it is scanned by one of them, and pages that are not quiet wait for their
+ * neighbours.  Calls callback for every row as table_index_build_scan would; returns how
+ * many there were.  progress: count blocks in pg_stat_progress_create_index.
  */
 static double
 scan_blocks(Relation heap, Relation index, IndexInfo *indexInfo,
@@ -276,6 +249,7 @@ scan_blocks(Relation heap, Relation index, IndexInfo *indexInfo,
 	PageScan	scan = {0};
 	uint64		from;
 
+	Assert(pmhash_is_heap_table(heap) && !indexInfo->ii_Concurrent);
 	scan.heap = heap;
 	scan.index = index;
 	scan.indexInfo = indexInfo;
@@ -292,7 +266,15 @@ scan_blocks(Relation heap, Relation index, IndexInfo *indexInfo,
 	{
 		BlockNumber to = Min(from + PIECE, range->nblocks);
 
-		scan_piece(&scan, (BlockNumber) from, to);
+		for (BlockNumber block = (BlockNumber) from; block < to; block++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			if (scan_quiet_page(&scan, block))
+				scan_noisy_pages(&scan);
+			else if (scan.noisy_n++ == 0)
+				scan.noisy_from = block;
+		}
+		scan_noisy_pages(&scan);
 		if (progress)
 			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, to);
 	}
@@ -423,35 +405,10 @@ worker_file_name(char name[NAMEDATALEN], int worker)
 
 /* ---- worker ---- */
 
-/* Scan a part of the table and leave the result where the leader finds it. */
-static void
-scan_as_worker(Relation heap, Relation index, Shared *shared,
-			   ParallelTableScanDesc table_scan, WorkerResult *result)
-{
-	char		name[NAMEDATALEN];
-	IndexInfo  *indexInfo = BuildIndexInfo(index);
-	PmhashBuildScan scan;
-
-	worker_file_name(name, ParallelWorkerNumber);
-	indexInfo->ii_Concurrent = shared->concurrent;
-	pmhash_build_scan_init(&scan, index, shared->seed,
-						   pmhash_spool_make(CurrentMemoryContext,
-											 shared->memory, 0,
-											 PMHASH_SPOOL_BITS,
-											 &shared->files.fs, name));
-	result->rows = scan_part(heap, index, indexInfo, shared, table_scan, false,
-							 &scan);
-	pmhash_spool_export(scan.spool, &result->spool);
-	pmhash_spool_free(scan.spool);
-	result->entries = scan.entries;
-	result->broken_hot_chain = indexInfo->ii_BrokenHotChain;
-	memcpy(result->distinct, scan.distinct.hashesArr, DISTINCT_REGISTERS);
-}
-
 /*
- * Main function of a worker.  The leader holds strong locks on table and index;
- * ours are only for relcache and lock manager, so the weakest
- * do, whatever locks the build goes under.
+ * Main function of a worker: scan a part of the table and leave the result where the leader
+ * finds it.  The leader holds strong locks on table and index; ours are only for relcache
+ * and lock manager, so the weakest do, whatever locks the build goes under.
  */
 void
 pmhash_build_worker(dsm_segment *segment, shm_toc *toc)
@@ -459,9 +416,14 @@ pmhash_build_worker(dsm_segment *segment, shm_toc *toc)
 	Shared	   *shared = shm_toc_lookup(toc, KEY_SHARED, false);
 	WalUsage   *wal_usage = shm_toc_lookup(toc, KEY_WAL_USAGE, false);
 	BufferUsage *buffer_usage = shm_toc_lookup(toc, KEY_BUFFER_USAGE, false);
+	WorkerResult *result = &shared->worker[ParallelWorkerNumber];
+	char		name[NAMEDATALEN];
 	Relation	heap;
 	Relation	index;
+	IndexInfo  *indexInfo;
+	PmhashBuildScan scan;
 
+	Assert(IsParallelWorker());
 	if (shared->gives_way)
 		pmhash_give_way_from_now_on();
 	debug_query_string = shm_toc_lookup(toc, KEY_QUERY_TEXT, true);
@@ -469,11 +431,23 @@ pmhash_build_worker(dsm_segment *segment, shm_toc *toc)
 	SharedFileSetAttach(&shared->files, segment);
 	heap = table_open(shared->heap, AccessShareLock);
 	index = index_open(shared->index, AccessShareLock);
+	indexInfo = BuildIndexInfo(index);
+	indexInfo->ii_Concurrent = shared->concurrent;
+	worker_file_name(name, ParallelWorkerNumber);
 
 	InstrStartParallelQuery();
-	scan_as_worker(heap, index, shared,
-				   shm_toc_lookup(toc, KEY_TABLE_SCAN, false),
-				   &shared->worker[ParallelWorkerNumber]);
+	pmhash_build_scan_init(&scan, index, shared->seed,
+						   pmhash_spool_make(CurrentMemoryContext,
+											 shared->memory, 0,
+											 PMHASH_SPOOL_BITS,
+											 &shared->files.fs, name));
+	result->rows = scan_part(heap, index, indexInfo, shared,
+							 shm_toc_lookup(toc, KEY_TABLE_SCAN, false), false, &scan);
+	pmhash_spool_export(scan.spool, &result->spool);
+	pmhash_spool_free(scan.spool);
+	result->entries = scan.entries;
+	result->broken_hot_chain = indexInfo->ii_BrokenHotChain;
+	memcpy(result->distinct, scan.distinct.hashesArr, DISTINCT_REGISTERS);
 	InstrEndParallelQuery(&buffer_usage[ParallelWorkerNumber],
 						  &wal_usage[ParallelWorkerNumber]);
 
@@ -488,25 +462,6 @@ shared_size(int workers)
 {
 	return add_size(offsetof(Shared, worker),
 					mul_size(workers, sizeof(WorkerResult)));
-}
-
-/* Reserve the shared memory that fill_shared() will fill. */
-static void
-estimate_shared(ParallelContext *context, Relation heap, Snapshot snapshot)
-{
-	shm_toc_estimator *estimator = &context->estimator;
-	int			workers = context->nworkers;
-
-	shm_toc_estimate_chunk(estimator, shared_size(workers));
-	shm_toc_estimate_chunk(estimator, table_parallelscan_estimate(heap, snapshot));
-	shm_toc_estimate_chunk(estimator, mul_size(workers, sizeof(WalUsage)));
-	shm_toc_estimate_chunk(estimator, mul_size(workers, sizeof(BufferUsage)));
-	shm_toc_estimate_keys(estimator, 4);
-	if (debug_query_string != NULL)
-	{
-		shm_toc_estimate_chunk(estimator, strlen(debug_query_string) + 1);
-		shm_toc_estimate_keys(estimator, 1);
-	}
 }
 
 static void *
@@ -550,17 +505,6 @@ fill_shared(PmhashParallelScan *parallel, Relation heap, Relation index,
 			   debug_query_string);
 }
 
-/* End of the parallel scan, also of one that could not begin. */
-static void
-leave_parallel_mode(PmhashParallelScan *parallel)
-{
-	if (IsMVCCSnapshot(parallel->snapshot))
-		UnregisterSnapshot(parallel->snapshot);
-	DestroyParallelContext(parallel->context);
-	ExitParallelMode();
-	pfree(parallel);
-}
-
 /*
  * Start workers for the scan of a build, if the server grants some: as many
  * as a btree would get, by the size of the table, its parallel_workers,
@@ -579,6 +523,7 @@ pmhash_parallel_begin(Relation heap, Relation index, IndexInfo *indexInfo,
 												   RelationGetRelid(index));
 	int			request = pmhash_give_way_workers(wanted);
 	PmhashParallelScan *parallel;
+	shm_toc_estimator *estimator;
 
 	*participants = 1;
 	if (request == 0)
@@ -590,7 +535,19 @@ pmhash_parallel_begin(Relation heap, Relation index, IndexInfo *indexInfo,
 											  request);
 	parallel->snapshot = indexInfo->ii_Concurrent ?
 		RegisterSnapshot(GetTransactionSnapshot()) : SnapshotAny;
-	estimate_shared(parallel->context, heap, parallel->snapshot);
+
+	/* the shared memory that fill_shared will fill */
+	estimator = &parallel->context->estimator;
+	shm_toc_estimate_chunk(estimator, shared_size(request));
+	shm_toc_estimate_chunk(estimator, table_parallelscan_estimate(heap, parallel->snapshot));
+	shm_toc_estimate_chunk(estimator, mul_size(request, sizeof(WalUsage)));
+	shm_toc_estimate_chunk(estimator, mul_size(request, sizeof(BufferUsage)));
+	shm_toc_estimate_keys(estimator, 4);
+	if (debug_query_string != NULL)
+	{
+		shm_toc_estimate_chunk(estimator, strlen(debug_query_string) + 1);
+		shm_toc_estimate_keys(estimator, 1);
+	}
 	InitializeParallelDSM(parallel->context);
 	if (parallel->context->seg != NULL)
 	{
@@ -599,7 +556,7 @@ pmhash_parallel_begin(Relation heap, Relation index, IndexInfo *indexInfo,
 	}
 	if (parallel->context->nworkers_launched == 0)
 	{
-		leave_parallel_mode(parallel);
+		pmhash_parallel_end(parallel);
 		return NULL;
 	}
 	ereport(DEBUG1,
@@ -623,6 +580,7 @@ pmhash_parallel_scan(PmhashParallelScan *parallel, Relation heap,
 	Shared	   *shared = parallel->shared;
 	double		rows;
 
+	Assert(shared != NULL && parallel->context->nworkers_launched > 0);
 	rows = scan_part(heap, index, indexInfo, shared, parallel->table_scan, true,
 					 scan);
 	/* a worker that could not start must be an error, not a wait for ever */
@@ -647,9 +605,17 @@ pmhash_parallel_scan(PmhashParallelScan *parallel, Relation heap,
 	return rows;
 }
 
-/* End it; the workers' files go with it, so the spool is freed before. */
+/*
+ * End of the parallel scan, also of one that could not begin.  The workers' files go with
+ * it, so the spool is freed before.
+ */
 void
 pmhash_parallel_end(PmhashParallelScan *parallel)
 {
-	leave_parallel_mode(parallel);
+	Assert(IsInParallelMode());
+	if (IsMVCCSnapshot(parallel->snapshot))
+		UnregisterSnapshot(parallel->snapshot);
+	DestroyParallelContext(parallel->context);
+	ExitParallelMode();
+	pfree(parallel);
 }

@@ -98,25 +98,6 @@
  */
 #define FULL_WALK_COST		(0.5 * disable_cost)
 
-/*
- * Is every key column bound by some clause?  All operators of our families
- * are equality, so any index clause will do.
- */
-static bool
-all_columns_bound(IndexPath *path)
-{
-	Bitmapset  *bound = NULL;
-	bool		all;
-	ListCell   *lc;
-
-	foreach(lc, path->indexclauses)
-		bound = bms_add_member(bound,
-							   lfirst_node(IndexClause, lc)->indexcol);
-	all = (bms_num_members(bound) == path->indexinfo->nkeycolumns);
-	bms_free(bound);
-	return all;
-}
-
 /* How many keys are looked up: the product of the lengths of = ANY lists. */
 static double
 count_probes(List *quals)
@@ -143,10 +124,7 @@ count_probes(List *quals)
 	return probes;
 }
 
-/*
- * pmhash_index_correlation
- *		The order correlation of an index's first column, as ANALYZE found it, or 0.
- */
+/* The order correlation of an index's first column, as ANALYZE found it, or 0. */
 double
 pmhash_index_correlation(PlannerInfo *root, IndexOptInfo *index)
 {
@@ -179,18 +157,6 @@ pmhash_unread_part(PlannerInfo *root, IndexOptInfo *index)
 	return Max(1 - effective_cache_size / Max(pages, 1), 0);
 }
 
-/*
- * What a btree on that many rows charges for a descent (selfuncs.c,
- * btcostestimate), with pages of 366 entries.
- */
-static Cost
-btree_descent_cost(double rows)
-{
-	double		levels = ceil(log(Max(rows, 2)) / log(366));
-
-	return (ceil(log(Max(rows, 2)) / log(2)) + 50 * levels) * cpu_operator_cost;
-}
-
 /* Is there an index of that method that begins with the same column? */
 static bool
 has_rival(const IndexOptInfo *index, Oid method)
@@ -207,12 +173,17 @@ has_rival(const IndexOptInfo *index, Oid method)
 	return false;
 }
 
-/* What is charged, in a nested loop, for a probe that finds so many rows. */
+/*
+ * What is charged, in a nested loop, for a probe that finds so many rows.  A btree charges
+ * for a descent (selfuncs.c, btcostestimate), here with pages of 366 entries.
+ */
 static Cost
 loop_cost(const IndexOptInfo *index, double rows, bool index_only)
 {
 	Cost		cost = LOOP_PROBE_COST + (index_only ? 0 : rows * LOOP_ROW_COST);
-	Cost		of_btree = btree_descent_cost(index->rel->tuples) +
+	double		entries = Max(index->rel->tuples, 2);
+	double		levels = ceil(log(entries) / log(366));
+	Cost		of_btree = (ceil(log(entries) / log(2)) + 50 * levels) * cpu_operator_cost +
 		rows * (cpu_index_tuple_cost + cpu_operator_cost - TUPLE_COST);
 
 	if (has_rival(index, HASH_AM_OID))
@@ -250,8 +221,7 @@ leave_out_cached(PlannerInfo *root, const IndexOptInfo *index, double tuples,
 }
 
 /*
- * pmhash_costestimate
- *		Cost of scanning the index once, for amcostestimate.
+ * Cost of scanning the index once, for amcostestimate.
  *
  * loop_count hardly matters: nothing costs us the first time what it would not
  * cost the next; but see "loop" above.  Costs are in the planner's units, pages is
@@ -266,8 +236,11 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	IndexOptInfo *index = path->indexinfo;
 	List	   *quals = get_quals_from_indexclauses(path->indexclauses);
 	double		probes = count_probes(quals);
+	Bitmapset  *bound = NULL;
 	double		tuples;
+	ListCell   *lc;
 
+	Assert(loop_count >= 1 && index->amcostestimate == pmhash_costestimate);
 	/* of a partial index only what its predicate lets through can match */
 	*selectivity = clauselist_selectivity(root,
 										  add_predicate_to_index_quals(index, quals),
@@ -283,12 +256,17 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		*total += loop_cost(index, tuples, path->path.pathtype == T_IndexOnlyScan);
 	else if (tuples > FEW_ROWS && enable_indexscan && path->path.pathtype == T_IndexScan)
 		leave_out_cached(root, index, tuples, correlation, total);
-	if (!all_columns_bound(path))
+
+	/* is every key column bound?  All our operators are equality: any clause will do */
+	foreach(lc, path->indexclauses)
+		bound = bms_add_member(bound, lfirst_node(IndexClause, lc)->indexcol);
+	if (bms_num_members(bound) < index->nkeycolumns)
 	{
 		*startup += FULL_WALK_COST;
 		*total += FULL_WALK_COST + index->rel->tuples *
 			(TUPLE_COST + cpu_operator_cost * list_length(quals));
 	}
+	bms_free(bound);
 }
 
 /*
@@ -318,31 +296,10 @@ typedef struct Kept
 
 static Kept kept[NKEPT];
 
-/* Of a temporary table, whose buffers are our own, nothing is said to be there. */
-static double
-sample(Oid relid, BlockNumber pages)
-{
-	Relation	rel = RelationIdGetRelation(relid);
-	int			n = Min(pages, SAMPLE);
-	int			found = 0;
-
-	if (!RelationIsValid(rel))
-		return 0;
-	if (!RelationUsesLocalBuffers(rel))
-	{
-		for (int i = 0; i < n; i++)
-			found += pmhash_buffer_of(pmhash_node(rel),
-									  (uint64) pages * i / n) != InvalidBuffer;
-	}
-	RelationClose(rel);
-	return n > 0 ? (double) found / n : 0;
-}
-
 /*
- * pmhash_residence
- *		The part of a table's pages, 0 to 1, that is in shared buffers now.
+ * The part of a table's pages, 0 to 1, that is in shared buffers now.
  *
- * The planner holds a lock on the table.
+ * Of a temporary table, whose buffers are our own, nothing is said to be there.
  */
 double
 pmhash_residence(PlannerInfo *root, const RelOptInfo *rel)
@@ -350,12 +307,23 @@ pmhash_residence(PlannerInfo *root, const RelOptInfo *rel)
 	Oid			relid = planner_rt_fetch(rel->relid, root)->relid;
 	Kept	   *k = &kept[relid % NKEPT];
 	TimestampTz now = GetCurrentTimestamp();
+	int			n = Min(rel->pages, SAMPLE);
+	int			found = 0;
+	Relation	table;
 
-	if (k->relid != relid || now < k->when || now - k->when > GOOD_FOR)
+	if (k->relid == relid && now >= k->when && now - k->when <= GOOD_FOR)
+		return k->part;
+	table = RelationIdGetRelation(relid);
+	if (RelationIsValid(table))
 	{
-		k->part = sample(relid, rel->pages);
-		k->relid = relid;
-		k->when = now;
+		Assert(CheckRelationLockedByMe(table, AccessShareLock, true));
+		for (int i = 0; i < n && !RelationUsesLocalBuffers(table); i++)
+			found += pmhash_buffer_of(pmhash_node(table),
+									  (uint64) rel->pages * i / n) != InvalidBuffer;
+		RelationClose(table);
 	}
+	k->part = n > 0 ? (double) found / n : 0;
+	k->relid = relid;
+	k->when = now;
 	return k->part;
 }

@@ -114,6 +114,7 @@ why_not_bound(Relation index, int column, Node *key, List *clauses)
 	char	   *name = NameStr(TupleDescAttr(RelationGetDescr(index), column)->attname);
 	ListCell   *lc;
 
+	Assert(column >= 0 && column < IndexRelationGetNumberOfKeyAttributes(index));
 	foreach(lc, clauses)
 	{
 		if (serves_column(&search, lfirst(lc)))
@@ -198,6 +199,7 @@ plan_with_it_alone(Query *query, const char *text, Oid index)
 	int			level = NewGUCNestLevel();
 	PlannedStmt *plan;
 
+	Assert(!OidIsValid(pmhash_only_index));
 	for (int i = 0; i < (int) lengthof(setting); i++)
 		set_config_option(setting[i][0], setting[i][1], PGC_USERSET, PGC_S_SESSION,
 						  GUC_ACTION_SAVE, true, 0, false);
@@ -215,39 +217,34 @@ plan_with_it_alone(Query *query, const char *text, Oid index)
 	return plan;
 }
 
-/* The query with this condition, analyzed and rewritten.  ERROR if it is not one query. */
-static Query *
-read_query(const char *text)
-{
-	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
-	Oid		   *types = NULL;
-	int			n = 0;
-	List	   *queries;
-
-	if (list_length(parsed) != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYNTAX_ERROR),
-				 errmsg("the condition is not one expression")));
-	queries = pg_rewrite_query(parse_analyze_varparams(linitial_node(RawStmt, parsed), text,
-													   &types, &n, NULL));
-	if (list_length(queries) != 1 || linitial_node(Query, queries)->commandType != CMD_SELECT)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYNTAX_ERROR),
-				 errmsg("the condition is not one expression")));
-	return linitial_node(Query, queries);
-}
-
-/* Whether the index can serve the condition; *why: why not, or why it is not chosen. */
+/*
+ * Whether the index can serve the condition; *why: why not, or why it is not chosen.  ERROR
+ * if it does not make one query.
+ */
 static bool
 explain_condition(Relation heap, Relation index, const char *condition, char **why)
 {
 	char	   *schema = get_namespace_name(RelationGetNamespace(heap));
 	char	   *table = quote_qualified_identifier(schema, RelationGetRelationName(heap));
 	char	   *text = psprintf("SELECT FROM %s WHERE (%s\n)", table, condition);
-	Query	   *query = read_query(text);
-	PlannedStmt *alone = plan_with_it_alone(query, text, RelationGetRelid(index));
+	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
+	List	   *queries = NIL;
+	Query	   *query;
+	Oid		   *types = NULL;
+	int			n = 0;
+	PlannedStmt *alone;
 	PlannedStmt *chosen;
 
+	Assert(*why == NULL && index->rd_index->indrelid == RelationGetRelid(heap));
+	if (list_length(parsed) == 1)
+		queries = pg_rewrite_query(parse_analyze_varparams(linitial_node(RawStmt, parsed),
+														   text, &types, &n, NULL));
+	if (list_length(queries) != 1 || linitial_node(Query, queries)->commandType != CMD_SELECT)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYNTAX_ERROR),
+				 errmsg("the condition is not one expression")));
+	query = linitial_node(Query, queries);
+	alone = plan_with_it_alone(query, text, RelationGetRelid(index));
 	if (conditions_by(alone->planTree, RelationGetRelid(index)) <
 		IndexRelationGetNumberOfKeyAttributes(index))
 	{

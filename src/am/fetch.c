@@ -44,6 +44,7 @@
 #include "am/am.h"
 #include "am/fetch.h"
 #include "am/scan.h"
+#include "cluster/base/heap_table.h"
 
 /* Blocks in a part of the hints: few, since a scan of few rows touches many parts. */
 #define PART_BITS	7
@@ -56,25 +57,6 @@
 #define MOST_NOT_GUESSED	1023
 
 /* ---- hints ---- */
-
-/*
- * Hints for a table of so many blocks: 4 bytes each, up to a quarter of work_mem.
- * If that is too few, several blocks share one.
- */
-static void
-make_hints(PmhashFetch *fetch, BlockNumber nblocks)
-{
-	PmhashHints *hints = &fetch->hints;
-	uint64		most = Max((uint64) work_mem * (1024 / 4 / sizeof(Buffer)), PART_SIZE);
-	uint64		size = PART_SIZE;
-
-	while (size < nblocks && size <= most / 2)
-		size *= 2;
-	hints->mask = (uint32) (size - 1);
-	hints->nparts = (uint32) (size / PART_SIZE);
-	hints->memory = hints->nparts * sizeof(Buffer *);
-	hints->part = MemoryContextAllocZero(fetch->context, hints->memory);
-}
 
 /* The hint of a block, InvalidBuffer, or less than that: not visited. */
 static inline Buffer
@@ -113,37 +95,25 @@ set_hint(PmhashFetch *fetch, BlockNumber block, Buffer buffer)
 }
 
 /*
- * pmhash_fetch_open_file
- *		The file of an index, for a plan that looks keys up in it and has no table to go
- *		to instead; what is dead in it is seen to.
- *
- * ERROR if the index has become invalid since the plan was made: its SQLSTATE
- * says to try again, which makes another plan.
- */
-PmhashFile *
-pmhash_fetch_open_file(Relation index, Snapshot snapshot)
-{
-	PmhashFile *file;
-
-	if (snapshot->snapshot_type != SNAPSHOT_MVCC)
-		elog(ERROR, "rows of a pmhash index are fetched by an MVCC snapshot only");
-	file = pmhash_open_for_reading(index, snapshot);
-	pmhash_dead_entries_settle(index, file);
-	return file;
-}
-
-/*
- * pmhash_fetch_begin
- *		Get ready to fetch rows of a heap, found by an index.
+ * Get ready to fetch rows of a heap, found by an index.
  *
  * context: where memory is taken from, until it goes.  index: what rows are
- * counted for.  The snapshot is an MVCC one.  Temporary tables, whose buffers are
- * our own, get no hints.
+ * counted for.  Hints take 4 bytes for each block of the table, up to a quarter of
+ * work_mem; if that is too few, several blocks share one.  Temporary tables, whose buffers
+ * are our own, get none.
  */
 void
 pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context, Relation heap,
 				   Relation index, Snapshot snapshot)
 {
+	PmhashHints *hints = &fetch->hints;
+	uint64		most = Max((uint64) work_mem * (1024 / 4 / sizeof(Buffer)), PART_SIZE);
+	uint64		size = PART_SIZE;
+	BlockNumber nblocks = RelationGetNumberOfBlocks(heap);
+
+	Assert(pmhash_is_heap_table(heap));
+	Assert(CheckRelationLockedByMe(heap, AccessShareLock, true));
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	memset(fetch, 0, sizeof(*fetch));
 	fetch->context = context;
 	fetch->heap = heap;
@@ -151,8 +121,14 @@ pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context, Relation heap,
 	fetch->snapshot = snapshot;
 	fetch->buffer = InvalidBuffer;
 	fetch->reads_ahead = get_tablespace_io_concurrency(heap->rd_rel->reltablespace) > 0;
-	if (!RelationUsesLocalBuffers(heap))
-		make_hints(fetch, RelationGetNumberOfBlocks(heap));
+	if (RelationUsesLocalBuffers(heap))
+		return;
+	while (size < nblocks && size <= most / 2)
+		size *= 2;
+	hints->mask = (uint32) (size - 1);
+	hints->nparts = (uint32) (size / PART_SIZE);
+	hints->memory = hints->nparts * sizeof(Buffer *);
+	hints->part = MemoryContextAllocZero(context, hints->memory);
 }
 
 /*
@@ -165,6 +141,7 @@ pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context, Relation heap,
 static inline char *
 peek_page(Buffer hint)
 {
+	Assert(hint > 0 && hint <= NBuffers);
 	return BufferBlocks + (Size) (hint - 1) * BLCKSZ;
 }
 
@@ -236,16 +213,6 @@ look_for_block(PmhashFetch *fetch, BlockNumber block)
 }
 
 static inline void __attribute__((always_inline))
-prefetch_hint(const PmhashFetch *fetch, PmhashPipe *pipe, BlockNumber block)
-{
-	const Buffer *part = fetch->hints.part[(block & fetch->hints.mask) >> PART_BITS];
-
-	pipe->hint_block = block;
-	if (likely(part != NULL))
-		__builtin_prefetch(&part[block & (PART_SIZE - 1)]);
-}
-
-static inline void __attribute__((always_inline))
 prefetch_page(PmhashFetch *fetch, PmhashPipe *pipe, BlockNumber block)
 {
 	Buffer		hint = get_hint(&fetch->hints, block);
@@ -290,8 +257,7 @@ prefetch_row(const PmhashPipe *pipe, uint64 value)
 }
 
 /*
- * pmhash_fetch_ahead
- *		Prefetch the cache lines of what comes after pipe->next.
+ * Prefetch the cache lines of what comes after pipe->next.
  *
  * A stage goes on by several rows at once, so that its prefetches are under way
  * together.  Of values that are neighbours on a page only the first is looked for.
@@ -310,8 +276,14 @@ pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe)
 	{
 		BlockNumber block = pmhash_value_to_block(pipe->value[pipe->hint] >> pipe->shift);
 
-		if (block != pipe->hint_block)
-			prefetch_hint(fetch, pipe, block);
+		const Buffer *part;
+
+		if (block == pipe->hint_block)
+			continue;
+		pipe->hint_block = block;
+		part = fetch->hints.part[(block & fetch->hints.mask) >> PART_BITS];
+		if (likely(part != NULL))
+			__builtin_prefetch(&part[block & (PART_SIZE - 1)]);
 	}
 	for (pipe->page = Max(pipe->page, pipe->next); pipe->page < page_end; pipe->page++)
 	{
@@ -335,20 +307,6 @@ pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe)
 
 /* ---- the visit ---- */
 
-/*
- * A page that has been looked for, pinned now by what was found, counts as used, as
- * PinBuffer has it.  If others change the state in that moment it does not.
- */
-static void
-count_use(Buffer buffer)
-{
-	BufferDesc *desc = GetBufferDescriptor(buffer - 1);
-	PmhashBufferState state = pmhash_buffer_state(desc);
-
-	if (!(state & BM_LOCKED) && BUF_STATE_GET_USAGECOUNT(state) < BM_MAX_USAGE_COUNT)
-		pmhash_change_buffer_state(desc, &state, state + BUF_USAGECOUNT_ONE);
-}
-
 /* Pin a block of the table. */
 static Buffer
 read_block(PmhashFetch *fetch, BlockNumber block)
@@ -368,7 +326,16 @@ read_block(PmhashFetch *fetch, BlockNumber block)
 	{
 		if (raw_hint < 0)
 		{
-			count_use(hint);
+			/*
+			 * A page that has been looked for, pinned now by what was found, counts as
+			 * used, as PinBuffer has it.  If others change the state in that moment it
+			 * does not.
+			 */
+			BufferDesc *desc = GetBufferDescriptor(hint - 1);
+			PmhashBufferState state = pmhash_buffer_state(desc);
+
+			if (!(state & BM_LOCKED) && BUF_STATE_GET_USAGECOUNT(state) < BM_MAX_USAGE_COUNT)
+				pmhash_change_buffer_state(desc, &state, state + BUF_USAGECOUNT_ONE);
 			set_hint(fetch, block, hint);
 		}
 		/* what ReadBuffer counts for the table */
@@ -400,22 +367,6 @@ prune_page(Relation heap, Buffer buffer)
 #else
 	heap_page_prune_opt(heap, buffer);
 #endif
-}
-
-/* Have the block of a value pinned, and the one before not any more. */
-static void
-go_to_block(PmhashFetch *fetch, BlockNumber block)
-{
-	if (BufferIsValid(fetch->buffer))
-	{
-		if (fetch->block == block)
-			return;
-		pmhash_fetch_release(fetch);
-	}
-	fetch->buffer = read_block(fetch, block);
-	Assert(BufferGetBlockNumber(fetch->buffer) == block);
-	fetch->block = block;
-	prune_page(fetch->heap, fetch->buffer);
 }
 
 /* ---- the rows of a page ---- */
@@ -459,6 +410,7 @@ find_rows(PmhashFetch *fetch, const PmhashPipe *pipe, size_t from, size_t to,
 	Page		page = BufferGetPage(fetch->buffer);
 	bool		all_visible;
 
+	Assert(IsMVCCSnapshot(fetch->snapshot) && to - from <= PMHASH_PAGE_ROWS);
 	LockBuffer(fetch->buffer, BUFFER_LOCK_SHARE);
 	all_visible = PageIsAllVisible(page) && !fetch->snapshot->takenDuringRecovery &&
 		!IsolationIsSerializable();
@@ -491,9 +443,8 @@ find_rows(PmhashFetch *fetch, const PmhashPipe *pipe, size_t from, size_t to,
 }
 
 /*
- * pmhash_fetch_page_rows
- *		Find the rows of the next values of a pipe, as many as are on one page, up to
- *		'most' and PMHASH_PAGE_ROWS; there is one value at least.
+ * Find the rows of the next values of a pipe, as many as are on one page, up to
+ * 'most' and PMHASH_PAGE_ROWS; there is one value at least.
  *
  * Its values are in the order of the heap.  Afterwards the page is pinned, until the next
  * call or pmhash_fetch_release; pipe->next is past the values; rows has what the snapshot
@@ -507,13 +458,17 @@ pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe, size_t most,
 	BlockNumber block = block_of(pipe, pipe->next);
 	size_t		last = pipe->next + Min(most, PMHASH_PAGE_ROWS);
 	size_t		end = pipe->next + 1;
+	Buffer		pinned = fetch->buffer;
 
 	Assert(most > 0 && pipe->next < pipe->n && last <= pipe->n);
 	while (end < last && block_of(pipe, end) == block)
 		end++;
 	rows->n = rows->next = rows->ndead = 0;
 	PMH_STOP_POINT("pages_before_page");
-	go_to_block(fetch, block);
+	fetch->buffer = InvalidBuffer;	/* not ours any more if there is an error */
+	fetch->buffer = pmhash_fetch_page(fetch, pinned,
+									  pipe->value[pipe->next] >> pipe->shift);
+	fetch->block = block;
 	find_rows(fetch, pipe, pipe->next, end, rows);
 	Assert((size_t) (rows->n + rows->ndead) <= end - pipe->next);
 	pgstat_count_index_tuples(fetch->index, end - pipe->next);
@@ -523,16 +478,16 @@ pmhash_fetch_page_rows(PmhashFetch *fetch, PmhashPipe *pipe, size_t most,
 }
 
 /*
- * pmhash_fetch_page
- *		Have the page of a value pinned in place of the one that is pinned now, or
- *		InvalidBuffer: what ReleaseAndReadBuffer and heap_page_prune_opt do for an
- *		index scan, by hints.  Returns its buffer, which is the caller's to release.
+ * Have the page of a value pinned in place of the one that is pinned now, or
+ * InvalidBuffer: what ReleaseAndReadBuffer and heap_page_prune_opt do for an
+ * index scan, by hints.  Returns its buffer, which is the caller's to release.
  */
 Buffer
 pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value)
 {
 	BlockNumber block = pmhash_value_to_block(value);
 
+	Assert(CritSectionCount == 0);
 	if (BufferIsValid(pinned))
 	{
 		if (BufferGetBlockNumber(pinned) == block)
@@ -554,9 +509,8 @@ pmhash_fetch_release(PmhashFetch *fetch)
 }
 
 /*
- * pmhash_chain_members
- *		The offsets of the members of the HOT chain that begins at a line pointer, aborted
- *		ones too; returns how many (compare heap_get_root_tuples in pruneheap.c).
+ * The offsets of the members of the HOT chain that begins at a line pointer, aborted
+ * ones too; returns how many (compare heap_get_root_tuples in pruneheap.c).
  *
  * page: that of a locked buffer, or a copy.  member: room for MaxHeapTuplesPerPage.
  */

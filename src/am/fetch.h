@@ -103,7 +103,6 @@ typedef struct PmhashPageRows
 	XLogRecPtr	lsn;			/* had this LSN; set if there are any */
 } PmhashPageRows;
 
-extern PmhashFile *pmhash_fetch_open_file(Relation index, Snapshot snapshot);
 extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,
 							   Relation heap, Relation index, Snapshot snapshot);
 extern void pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe);
@@ -147,6 +146,7 @@ pmhash_is_root(Page page, OffsetNumber offset)
 static inline void
 pmhash_fetch_found(PmhashFetch *fetch, OffsetNumber offset)
 {
+	Assert(BufferIsValid(fetch->buffer) && OffsetNumberIsValid(offset));
 	pmhash_tuple_on_page(fetch->heap, BufferGetPage(fetch->buffer), fetch->block, offset,
 						 &fetch->tuple);
 }

@@ -36,11 +36,6 @@
 #include "cluster/pool/pool.h"
 #include "engine/stop_point.h"
 
-/*
- * SQL functions about one index: pmhash.stats, pmhash.size,
- * pmhash.total_relation_size.
- */
-
 PG_FUNCTION_INFO_V1(pmhash_stats);
 PG_FUNCTION_INFO_V1(pmhash_size);
 PG_FUNCTION_INFO_V1(pmhash_total_relation_size);
@@ -49,11 +44,12 @@ PG_FUNCTION_INFO_V1(pmhash_total_relation_size);
 
 /*
  * ERROR unless a relation that a user has named is a pmhash index with a file
- * that this session can read.  The caller holds a lock on it.
+ * that this session can read.
  */
 void
 pmhash_require_index(Relation index)
 {
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	pmhash_require_ours(index);
 	if (RELATION_IS_OTHER_TEMP(index))
 		ereport(ERROR,
@@ -78,71 +74,25 @@ open_index(Oid oid)
 }
 
 /*
- * ERROR unless the user may know what is in the index: roles that may read the
- * table do, and so do those that may scan tables for statistics (pg_monitor, for
- * one).
- */
-static void
-check_stats_permission(Relation index)
-{
-	Oid			heap = IndexGetRelation(RelationGetRelid(index), false);
-
-	if (pg_class_aclcheck(heap, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
-		!has_privs_of_role(GetUserId(), ROLE_PG_STAT_SCAN_TABLES))
-		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_INDEX,
-					   RelationGetRelationName(index));
-}
-
-/* The row of pmhash.stats, in the order of its OUT parameters. */
-static void
-stats_row(Relation index, const PmhashFile *file, const PmhStats *stats, Datum *value)
-{
-	int			i = 0;
-
-	value[i++] = CStringGetTextDatum(pmhash_shown_path(index, file->path));
-	value[i++] = CStringGetTextDatum(pmh_is_pmem(file->table) ? "dax" : "cache");
-	value[i++] = Int64GetDatum(stats->file_bytes);
-	value[i++] = Int64GetDatum(stats->used_bytes);
-	value[i++] = Int64GetDatum(stats->entries);
-	value[i++] = Float8GetDatum(stats->load_factor);
-	value[i++] = Int32GetDatum(stats->global_depth);
-	value[i++] = Int32GetDatum(stats->min_depth);
-	value[i++] = Int32GetDatum(stats->max_depth);
-	value[i++] = Int64GetDatum(stats->segments);
-	value[i++] = Int64GetDatum(stats->segments_single);
-	value[i++] = Int64GetDatum(stats->segments_two_choice);
-	value[i++] = Int64GetDatum(stats->segments_stash);
-	value[i++] = Int64GetDatum(stats->entries_elsewhere);
-	value[i++] = Int64GetDatum(stats->entries_stash);
-	value[i++] = Int64GetDatum(stats->lists);
-	value[i++] = Int64GetDatum(stats->list_entries);
-	value[i++] = Int64GetDatum(stats->list_bytes);
-	value[i++] = Int64GetDatum(stats->value_bytes);
-	value[i++] = Int64GetDatum(stats->splits);
-	value[i++] = Int64GetDatum(stats->grows);
-	value[i++] = Int64GetDatum(stats->doublings);
-	value[i++] = Int64GetDatum(stats->compactions);
-	value[i++] = Int64GetDatum(stats->strategy_changes);
-	Assert(i == STATS_COLUMNS);
-}
-
-/*
  * pmhash.stats(regclass) returns record
  *
  * Exact figures by walking the whole index, which blocks no other process.  NULL if the
  * index has been dropped.  ERROR if its file cannot be used or the user may
- * not know.
+ * not know: roles that may read the table do, and so do those that may scan tables for
+ * statistics (pg_monitor, for one).
  */
 Datum
 pmhash_stats(PG_FUNCTION_ARGS)
 {
 	Relation	index = open_index(PG_GETARG_OID(0));
+	Oid			heap;
 	TupleDesc	tupdesc;
 	PmhashFile *file;
 	PmhStats	stats;
 	PmhResult	result;
 	Datum		value[STATS_COLUMNS];
 	bool		isnull[STATS_COLUMNS] = {false};
+	int			i = 0;
 
 	if (index == NULL)
 		PG_RETURN_NULL();
@@ -150,12 +100,41 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		tupdesc->natts != STATS_COLUMNS)
 		elog(ERROR, "unexpected result type of pmhash.stats");
 
-	check_stats_permission(index);
+	heap = IndexGetRelation(RelationGetRelid(index), false);
+	if (pg_class_aclcheck(heap, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_STAT_SCAN_TABLES))
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_INDEX, RelationGetRelationName(index));
 	file = pmhash_open_for_reading(index, NULL);
 	result = pmh_stats(file->table, &stats);
 	if (result != PMH_OK)
 		pmhash_engine_error(index, file, result);
-	stats_row(index, file, &stats, value);
+
+	/* in the order of the OUT parameters */
+	value[i++] = CStringGetTextDatum(pmhash_shown_path(index, file->path));
+	value[i++] = CStringGetTextDatum(pmh_is_pmem(file->table) ? "dax" : "cache");
+	value[i++] = Int64GetDatum(stats.file_bytes);
+	value[i++] = Int64GetDatum(stats.used_bytes);
+	value[i++] = Int64GetDatum(stats.entries);
+	value[i++] = Float8GetDatum(stats.load_factor);
+	value[i++] = Int32GetDatum(stats.global_depth);
+	value[i++] = Int32GetDatum(stats.min_depth);
+	value[i++] = Int32GetDatum(stats.max_depth);
+	value[i++] = Int64GetDatum(stats.segments);
+	value[i++] = Int64GetDatum(stats.segments_single);
+	value[i++] = Int64GetDatum(stats.segments_two_choice);
+	value[i++] = Int64GetDatum(stats.segments_stash);
+	value[i++] = Int64GetDatum(stats.entries_elsewhere);
+	value[i++] = Int64GetDatum(stats.entries_stash);
+	value[i++] = Int64GetDatum(stats.lists);
+	value[i++] = Int64GetDatum(stats.list_entries);
+	value[i++] = Int64GetDatum(stats.list_bytes);
+	value[i++] = Int64GetDatum(stats.value_bytes);
+	value[i++] = Int64GetDatum(stats.splits);
+	value[i++] = Int64GetDatum(stats.grows);
+	value[i++] = Int64GetDatum(stats.doublings);
+	value[i++] = Int64GetDatum(stats.compactions);
+	value[i++] = Int64GetDatum(stats.strategy_changes);
+	Assert(i == STATS_COLUMNS);
 	relation_close(index, AccessShareLock);
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
@@ -263,6 +242,7 @@ read_file(int fd)
 	off_t		at = 0;
 	off_t		hole = 0;
 
+	Assert(fd >= 0);
 	for (;;)
 	{
 		ssize_t		n;
@@ -352,7 +332,7 @@ pmhash_warmer_main(Datum arg)
 Datum
 pmhash_prewarm(PG_FUNCTION_ARGS)
 {
-	Relation	index = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	Relation	index = open_index(PG_GETARG_OID(0));
 	PmhashFile *file;
 	Oid			heap;
 	int64		bytes = -1;
@@ -360,7 +340,6 @@ pmhash_prewarm(PG_FUNCTION_ARGS)
 
 	if (index == NULL)
 		PG_RETURN_NULL();
-	pmhash_require_index(index);
 	/* as pg_prewarm wants it */
 	heap = IndexGetRelation(RelationGetRelid(index), false);
 	if (pg_class_aclcheck(heap, GetUserId(), ACL_SELECT) != ACLCHECK_OK)

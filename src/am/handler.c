@@ -60,12 +60,11 @@ options_kind(void)
 	{
 		relopt_kind fresh = add_reloption_kind();
 
-		/* it takes effect at the next build, so a weak lock will do */
+		/* they take effect at the next build, so a weak lock will do */
 		add_int_reloption(fresh, "fillfactor",
 						  "Percentage of slots that CREATE INDEX fills",
 						  PMH_DEFAULT_FILL, PMH_MIN_FILL, 100,
 						  ShareUpdateExclusiveLock);
-		/* the same; see cluster/wal/logged.c */
 		add_enum_reloption(fresh, "wal",
 						   "Write entries to WAL, for standbys",
 						   wal_values, PMHASH_WAL_BY_DEFAULT,
@@ -77,8 +76,7 @@ options_kind(void)
 }
 
 /*
- * parse_options
- *		Parse WITH (...) of an index, for amoptions.
+ * Parse WITH (...) of an index, for amoptions.
  *
  * ERROR for an unknown parameter or a value out of range, if validate.
  */
@@ -97,47 +95,6 @@ parse_options(Datum reloptions, bool validate)
 									  parameters, lengthof(parameters));
 }
 
-/* Fill in the abilities: see amapi.h for each. */
-static void
-set_abilities(IndexAmRoutine *am)
-{
-	am->amstrategies = PMHASH_NSTRATEGIES;
-	am->amsupport = PMHASH_NPROCS;
-	am->amoptsprocnum = 0;
-	am->amcanorder = false;
-#if PG_VERSION_NUM >= 180000
-	am->amcanhash = false;		/* its hash function is not core's */
-	am->amconsistentequality = true;
-	am->amconsistentordering = false;
-#endif
-	am->amcanorderbyop = false;
-	am->amcanbackward = false;
-#if PG_VERSION_NUM >= 180000
-	am->amcanunique = true;
-#else
-	am->amcanunique = false;
-#endif
-	am->amcanmulticol = true;
-	am->amoptionalkey = false;
-	am->amsearcharray = true;
-	am->amsearchnulls = false;
-	am->amstorage = false;
-	am->amclusterable = false;
-	am->ampredlocks = true;
-	am->amcanparallel = false;
-#if PG_VERSION_NUM >= 170000
-	am->amcanbuildparallel = false;
-#endif
-	am->amcaninclude = false;
-	am->amusemaintenanceworkmem = true;
-#if PG_VERSION_NUM >= 160000
-	am->amsummarizing = false;
-#endif
-	am->amparallelvacuumoptions =
-		VACUUM_OPTION_PARALLEL_BULKDEL | VACUUM_OPTION_PARALLEL_COND_CLEANUP;
-	am->amkeytype = InvalidOid;
-}
-
 #if PG_VERSION_NUM >= 180000
 /* amtranslatestrategy, amtranslatecmptype: strategy 1 is equality. */
 static CompareType
@@ -153,39 +110,44 @@ translate_cmptype(CompareType cmptype, Oid opfamily)
 }
 #endif
 
-static void
-set_callbacks(IndexAmRoutine *am)
-{
-	am->ambuild = pmhash_build;
-	am->ambuildempty = pmhash_buildempty;
-	am->aminsert = pmhash_insert;
-#if PG_VERSION_NUM >= 170000
-	am->aminsertcleanup = NULL;
-#endif
-	am->ambulkdelete = pmhash_bulkdelete;
-	am->amvacuumcleanup = pmhash_vacuumcleanup;
-	am->amcanreturn = pmhash_keys_can_return;
-	am->amcostestimate = pmhash_costestimate;
-	am->amoptions = parse_options;
-	am->amproperty = NULL;
-	am->ambuildphasename = pmhash_buildphasename;
-	am->amvalidate = pmhash_validate;
-	am->amadjustmembers = pmhash_adjustmembers;
-	am->ambeginscan = pmhash_beginscan;
-	am->amrescan = pmhash_rescan;
-	am->amgettuple = pmhash_gettuple;
-	am->amgetbitmap = pmhash_getbitmap;
-	am->amendscan = pmhash_endscan;
-	am->ammarkpos = NULL;
-	am->amrestrpos = NULL;
-	am->amestimateparallelscan = NULL;
-	am->aminitparallelscan = NULL;
-	am->amparallelrescan = NULL;
+/*
+ * The abilities and callbacks: see amapi.h for each.  What is not named here is false,
+ * 0 or NULL.
+ */
+static IndexAmRoutine routine = {
+	.type = T_IndexAmRoutine,
+	.amstrategies = PMHASH_NSTRATEGIES,
+	.amsupport = PMHASH_NPROCS,
+	.amcanmulticol = true,
+	.amsearcharray = true,
+	.ampredlocks = true,
+	.amusemaintenanceworkmem = true,
+	.amparallelvacuumoptions =
+		VACUUM_OPTION_PARALLEL_BULKDEL | VACUUM_OPTION_PARALLEL_COND_CLEANUP,
 #if PG_VERSION_NUM >= 180000
-	am->amtranslatestrategy = translate_strategy;
-	am->amtranslatecmptype = translate_cmptype;
+	/* amcanhash is false: its hash function is not core's */
+	.amconsistentequality = true,
+	.amcanunique = true,
+	.amtranslatestrategy = translate_strategy,
+	.amtranslatecmptype = translate_cmptype,
 #endif
-}
+	.ambuild = pmhash_build,
+	.ambuildempty = pmhash_file_create_init,
+	.aminsert = pmhash_insert,
+	.ambulkdelete = pmhash_bulkdelete,
+	.amvacuumcleanup = pmhash_vacuumcleanup,
+	.amcanreturn = pmhash_keys_can_return,
+	.amcostestimate = pmhash_costestimate,
+	.amoptions = parse_options,
+	.ambuildphasename = pmhash_buildphasename,
+	.amvalidate = pmhash_validate,
+	.amadjustmembers = pmhash_adjustmembers,
+	.ambeginscan = pmhash_beginscan,
+	.amrescan = pmhash_rescan,
+	.amgettuple = pmhash_gettuple,
+	.amgetbitmap = pmhash_getbitmap,
+	.amendscan = pmhash_endscan
+};
 
 /*
  * pmhash_handler(internal) returns index_am_handler
@@ -197,22 +159,18 @@ set_callbacks(IndexAmRoutine *am)
 Datum
 pmhash_handler(PG_FUNCTION_ARGS)
 {
-#if PG_VERSION_NUM >= 190000
-	static IndexAmRoutine routine = {.type = T_IndexAmRoutine};
 	IndexAmRoutine *am = &routine;
-#else
-	IndexAmRoutine *am = makeNode(IndexAmRoutine);
-#endif
 
-	set_abilities(am);
-	set_callbacks(am);
+#if PG_VERSION_NUM < 190000
+	am = makeNode(IndexAmRoutine);
+	*am = routine;
+#endif
 	PG_RETURN_POINTER(am);
 }
 
 /*
- * pmhash_fillfactor
- *		Percent of slots that a build of 'index' is to fill, between
- *		PMH_MIN_FILL and PMH_MAX_FILL.
+ * Percent of slots that a build of 'index' is to fill, between
+ * PMH_MIN_FILL and PMH_MAX_FILL.
  *
  * 100 is accepted, as by other access methods, but a segment that full
  * would not take what hashes unevenly.

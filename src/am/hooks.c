@@ -56,10 +56,7 @@ forget(void *arg)
 	}
 }
 
-/*
- * pmhash_skips_locked
- *		Does an entry of the range table (0: any) have a row mark that says SKIP LOCKED?
- */
+/* Does an entry of the range table (0: any) have a row mark that says SKIP LOCKED? */
 bool
 pmhash_skips_locked(const PlannedStmt *planned, Index rti)
 {
@@ -75,43 +72,16 @@ pmhash_skips_locked(const PlannedStmt *planned, Index rti)
 	return false;
 }
 
-/* The executor has been started for a statement.  ERROR if memory is short. */
-static void
-statement_started(QueryDesc *queryDesc)
-{
-	const PlannedStmt *planned = queryDesc->plannedstmt;
-	MemoryContext context = queryDesc->estate->es_query_cxt;
-	bool		inserts = planned->hasModifyingCTE ||
-		(planned->commandType != CMD_SELECT && planned->commandType != CMD_DELETE);
-	bool		skips_locked = pmhash_skips_locked(planned, 0);
-	PmhashStatement *statement;
-
-	if (!inserts && !skips_locked)
-		return;
-	Assert(pmhash_statement_in(context) == NULL);
-	statement = MemoryContextAllocZero(context, sizeof(PmhashStatement));
-	statement->context = context;
-	statement->planned = planned;
-	statement->plan = queryDesc->planstate;
-	statement->inserts = inserts;
-	statement->skips_locked = skips_locked;
-	statement->callback.func = forget;
-	statement->callback.arg = statement;
-	MemoryContextRegisterResetCallback(context, &statement->callback);
-	statement->next = statements;
-	statements = statement;
-}
-
 /*
- * pmhash_statement_in
- *		The statement that is executed in this memory context, if it is remembered;
- *		else NULL.
+ * The statement that is executed in this memory context, if it is remembered;
+ * else NULL.
  */
 const PmhashStatement *
 pmhash_statement_in(MemoryContext context)
 {
 	const PmhashStatement *statement = statements;
 
+	Assert(context != NULL);
 	while (statement != NULL && statement->context != context)
 		statement = statement->next;
 	return statement;
@@ -147,10 +117,7 @@ may_build_indexes(const Node *utility)
 	}
 }
 
-/*
- * pmhash_index_builder_runs
- *		May workers be started at any moment, though there is no plan with some?
- */
+/* May workers be started at any moment, though there is no plan with some? */
 bool
 pmhash_index_builder_runs(void)
 {
@@ -203,31 +170,6 @@ object_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void 
 
 static ProcessUtility_hook_type previous_utility = NULL;
 
-/*
- * COMMIT PREPARED and ROLLBACK PREPARED finish another transaction, of which
- * no callback is called (twophase.c, FinishPreparedTransaction).
- */
-static bool
-finishes_prepared(const Node *utility)
-{
-	TransactionStmtKind kind;
-
-	if (!IsA(utility, TransactionStmt))
-		return false;
-	kind = ((const TransactionStmt *) utility)->kind;
-	return kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
-}
-
-/* Is it SET TRANSACTION SNAPSHOT? */
-static bool
-imports_snapshot(const Node *utility)
-{
-	const VariableSetStmt *set = (const VariableSetStmt *) utility;
-
-	return IsA(utility, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
-		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0;
-}
-
 /* It has changed the storage parameter "wal", perhaps of an index of ours. */
 static void
 tell_of_parameters(const AlterTableStmt *stmt)
@@ -235,6 +177,7 @@ tell_of_parameters(const AlterTableStmt *stmt)
 	ListCell   *lc;
 	ListCell   *option;
 
+	Assert(IsA(stmt, AlterTableStmt));
 	foreach(lc, stmt->cmds)
 	{
 		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
@@ -312,6 +255,9 @@ execute(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
  * What has to be known of the statement is found out before it is executed: that of a
  * procedure which ends transactions may be freed (pg_stat_statements.c,
  * pgss_ProcessUtility).
+ *
+ * COMMIT PREPARED and ROLLBACK PREPARED finish another transaction, of which
+ * no callback is called (twophase.c, FinishPreparedTransaction).
  */
 static void
 utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
@@ -319,13 +265,17 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 			 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
 	const Node *utility = pstmt->utilityStmt;
-	bool		finishes = finishes_prepared(utility);
+	const TransactionStmt *end = (const TransactionStmt *) utility;
+	const VariableSetStmt *set = (const VariableSetStmt *) utility;
+	bool		finishes = IsA(utility, TransactionStmt) &&
+		(end->kind == TRANS_STMT_COMMIT_PREPARED || end->kind == TRANS_STMT_ROLLBACK_PREPARED);
 	bool		checkpoint = IsA(utility, CheckPointStmt);
 	bool		alters = IsA(utility, AlterTableStmt);
 
 	if (may_build_indexes(utility))
 		pmhash_apply_inserts(NULL);
-	if (imports_snapshot(utility))
+	if (IsA(utility, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
+		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
 		pmhash_snapshot_is_imported();
 	pmhash_note_statement(utility);
 	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
@@ -369,20 +319,43 @@ executor_run(RUN_PARAMETERS)
 		standard_ExecutorRun(RUN_ARGUMENTS);
 }
 
+/* Remember a statement that the executor has been started for, if need be. */
 static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
+	const PlannedStmt *planned = queryDesc->plannedstmt;
+	bool		inserts = planned->hasModifyingCTE ||
+		(planned->commandType != CMD_SELECT && planned->commandType != CMD_DELETE);
+	bool		skips_locked = pmhash_skips_locked(planned, 0);
+	MemoryContext context;
+	PmhashStatement *statement;
+
 	if (previous_executor_start)
 		previous_executor_start(queryDesc, eflags);
 	else
 		standard_ExecutorStart(queryDesc, eflags);
-	statement_started(queryDesc);
+	if (!inserts && !skips_locked)
+		return;
+	context = queryDesc->estate->es_query_cxt;
+	Assert(pmhash_statement_in(context) == NULL);
+	statement = MemoryContextAllocZero(context, sizeof(PmhashStatement));
+	statement->context = context;
+	statement->planned = planned;
+	statement->plan = queryDesc->planstate;
+	statement->inserts = inserts;
+	statement->skips_locked = skips_locked;
+	statement->callback.func = forget;
+	statement->callback.arg = statement;
+	MemoryContextRegisterResetCallback(context, &statement->callback);
+	statement->next = statements;
+	statements = statement;
 }
 
-/* Install the hooks.  Called once, while the library is preloaded. */
+/* Install the hooks. */
 void
 pmhash_hooks_init(void)
 {
+	Assert(process_shared_preload_libraries_in_progress && ExecutorRun_hook != executor_run);
 	previous_hook = object_access_hook;
 	object_access_hook = object_hook;
 	previous_utility = ProcessUtility_hook;

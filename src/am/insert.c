@@ -28,7 +28,6 @@
 #include "am/am.h"
 #include "am/keys.h"
 #include "am/scan.h"
-#include "am/unique.h"
 #include "cluster/base/heap_table.h"
 #include "cluster/base/try.h"
 #include "cluster/wal/logged.h"
@@ -162,54 +161,39 @@ inserts_plain_rows(const PlannedStmt *statement)
 	return true;
 }
 
-#if PG_VERSION_NUM >= 180000
-
-static bool
-has_subscription(Oid table)
-{
-	CatCList   *list = SearchSysCacheList1(SUBSCRIPTIONRELMAP, ObjectIdGetDatum(table));
-	bool		found = list->n_members > 0;
-
-	ReleaseSysCacheList(list);
-	return found;
-}
-
 /*
  * May a worker of logical replication look for rows of the table by an index that is not
  * unique?  It does so if the table has neither a replica identity index nor a primary
  * key (relation.c, FindLogicalRepLocalIndex), in tables that have a row in
  * pg_subscription_rel (worker.c, should_apply_changes_for_rel), and in their partitions
- * (apply_handle_tuple_routing).  ERROR as for any look at the catalogs.
+ * (apply_handle_tuple_routing).  ERROR as for any look at the catalogs.  Before PostgreSQL
+ * 18 it uses indexes of core's methods only.
  */
 static bool
 subscriber_looks(Relation heap)
 {
-	Oid			table = RelationGetRelid(heap);
-	bool		found;
-	List	   *ancestors;
+	bool		found = false;
+#if PG_VERSION_NUM >= 180000
+	List	   *tables = NIL;
 	ListCell   *lc;
 
 	if (OidIsValid(GetRelationIdentityOrPK(heap)))
 		return false;
-	found = has_subscription(table);
-	if (found || !heap->rd_rel->relispartition)
-		return found;
-	ancestors = get_partition_ancestors(table);
-	foreach(lc, ancestors)
-		found = found || has_subscription(lfirst_oid(lc));
-	list_free(ancestors);
+	if (heap->rd_rel->relispartition)
+		tables = get_partition_ancestors(RelationGetRelid(heap));
+	tables = lcons_oid(RelationGetRelid(heap), tables);
+	foreach(lc, tables)
+	{
+		CatCList   *list = SearchSysCacheList1(SUBSCRIPTIONRELMAP,
+											   ObjectIdGetDatum(lfirst_oid(lc)));
+
+		found |= list->n_members > 0;
+		ReleaseSysCacheList(list);
+	}
+	list_free(tables);
+#endif
 	return found;
 }
-
-#else							/* it uses indexes of core's methods only */
-
-static bool
-subscriber_looks(Relation heap)
-{
-	return false;
-}
-
-#endif
 
 /*
  * Entries of one queue, at first and when it is applied.  Those of a full queue
@@ -250,56 +234,6 @@ static int	queue_level;		/* of nested transactions: whose they are */
 static Size queued_bytes = 0;	/* of all entry arrays */
 static uint64 left_out = 0;		/* how often entries have not gone in, for good */
 
-/* ---- memory ---- */
-
-/*
- * What the entries of all queues of a transaction may take together: as much as
- * one sort, at least a full queue twice over (it is put in order by copying).
- */
-static Size
-most_bytes(void)
-{
-	return Max((Size) work_mem * 1024, 2 * FULL * sizeof(PmhEntry));
-}
-
-/* The last one to be freed gives back what its context has kept, too. */
-static void
-free_entries(InsertQueue *queue)
-{
-	if (queue->entry == NULL)
-		return;
-	Assert(queue->first == queue->n && queued_bytes >= queue->capacity * sizeof(PmhEntry));
-	pfree(queue->entry);
-	pmhash_queue_closed(queue->file_id);
-	queued_bytes -= queue->capacity * sizeof(PmhEntry);
-	queue->entry = NULL;
-	queue->capacity = queue->first = queue->n = 0;
-	if (queued_bytes == 0)
-		MemoryContextReset(entries_context);
-}
-
-/* Room for one more.  ERROR if memory is short; the queue is as it was. */
-static void
-make_room(InsertQueue *queue)
-{
-	int			capacity = queue->capacity == 0 ? FIRST_CAPACITY : 2 * queue->capacity;
-	PmhEntry   *entry = MemoryContextAllocHuge(entries_context,
-											   capacity * sizeof(PmhEntry));
-
-	queue->n -= queue->first;
-	if (queue->entry != NULL)
-	{
-		memcpy(entry, queue->entry + queue->first, queue->n * sizeof(PmhEntry));
-		pfree(queue->entry);
-	}
-	else
-		pmhash_queue_opened(queue->file_id);
-	queue->first = 0;
-	queued_bytes += (capacity - queue->capacity) * sizeof(PmhEntry);
-	queue->entry = entry;
-	queue->capacity = capacity;
-}
-
 /* ---- applying ---- */
 
 /*
@@ -315,6 +249,7 @@ put_in_order(InsertQueue *queue)
 													 queue->capacity * sizeof(PmhEntry),
 													 MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 
+	Assert(queue->n - queue->first >= FULL && queue->n <= queue->capacity);
 	if (ordered == NULL)
 		return;
 	for (int i = queue->first; i < queue->n; i++)
@@ -330,122 +265,104 @@ put_in_order(InsertQueue *queue)
 }
 
 /*
- * The index that the queue's file belongs to as things stand in this
- * transaction, locked until its end, or NULL.  It need not be the one that the
- * entries were made for: ALTER INDEX SET TABLESPACE gives it another file number, and
- * ALTER TABLE may hand the file on to another index of the table, under another
- * OID (tablecmds.c, TryReuseIndex; as a utility statement it has queues applied first).
- */
-static Relation
-open_owner(const InsertQueue *queue)
-{
-	Relation	heap = try_relation_open(queue->heapid, AccessShareLock);
-	Relation	owner = NULL;
-	List	   *indexes;
-	ListCell   *lc;
-
-	if (heap == NULL)
-		return NULL;
-	indexes = RelationGetIndexList(heap);
-	foreach(lc, indexes)
-	{
-		Relation	index = relation_open(lfirst_oid(lc), AccessShareLock);
-
-		if (owner == NULL && index->rd_indam->aminsert == pmhash_insert &&
-			pmhash_may_have_file(index, queue->file))
-			owner = index;
-		else
-			relation_close(index, NoLock);
-	}
-	list_free(indexes);
-	relation_close(heap, NoLock);
-	return owner;
-}
-
-/*
  * A group has failed.  That is an ERROR, unless the entries will not be missed
  * should this transaction commit: no index has their file any more, or the one
  * that has it has been marked as invalid, for good, and its rebuild waits for
  * our lock on the table.  A ROLLBACK to a savepoint may bring the file back in
  * the first case, so they go on waiting.  In the second they are left out, and whoever
  * is about to read the file is not to, though it has opened it (pmhash_open_for_scan).
+ *
+ * The index that the file belongs to as things stand in this transaction need not be
+ * the one that the entries were made for: ALTER INDEX SET TABLESPACE gives it another file
+ * number, and ALTER TABLE may hand the file on to another index of the table, under another
+ * OID (tablecmds.c, TryReuseIndex; as a utility statement it has queues applied first).
  */
 static void
 group_failed(InsertQueue *queue, PmhResult result)
 {
-	Relation	index = open_owner(queue);
+	Relation	heap = try_relation_open(queue->heapid, AccessShareLock);
+	List	   *indexes;
+	ListCell   *lc;
 
-	if (index == NULL)
+	Assert(IsTransactionState() && queue->first < queue->n);
+	if (heap == NULL)
 		return;
-	if (pmhash_file_open_or_skip(index, true) != NULL)
-		pmhash_insert_failed(index, queue->file, result);
-	queue->first = queue->n;
-	left_out++;
-	relation_close(index, NoLock);
+	indexes = RelationGetIndexList(heap);
+	relation_close(heap, NoLock);
+	foreach(lc, indexes)
+	{
+		Relation	index = relation_open(lfirst_oid(lc), AccessShareLock);
+
+		if (queue->first < queue->n && index->rd_indam->aminsert == pmhash_insert &&
+			pmhash_may_have_file(index, queue->file))
+		{
+			if (pmhash_file_open_or_skip(index, true) != NULL)
+				pmhash_insert_failed(index, queue->file, result);
+			queue->first = queue->n;
+			left_out++;
+		}
+		relation_close(index, NoLock);
+	}
+	list_free(indexes);
 }
 
 /*
- * Journal records for the next group, then its entries, then a record of WAL if the
- * file is logged.  'first' goes on by those that are in, whatever else happens.
- * False if not all are.
- */
-static bool
-insert_group(InsertQueue *queue)
-{
-	PmhashFile *file = queue->file;
-	const PmhEntry *entries = &queue->entry[queue->first];
-	int			n = Min(GROUP_ENTRIES, queue->n - queue->first);
-	PmhResult	result;
-	size_t		done;
-
-	CHECK_FOR_INTERRUPTS();
-	if (file->journaled)
-		pmhash_journal_note(file, entries, n);
-	PMH_STOP_POINT("group_after_journal");
-	result = file->logged ? pmhash_insert_and_log(file, entries, n, &done) :
-		pmh_insert_group(file->table, entries, n, file->journaled, &done);
-	pmhash_count(file, PMHASH_GROUP_INSERTS, 1);
-	pmhash_count(file, PMHASH_GROUP_ENTRIES, done);
-	Assert(done <= (size_t) n);
-	queue->first += (int) done;
-	if (result == PMH_OK)
-		return true;
-	group_failed(queue, result);
-	return false;
-}
-
-/*
- * Put what a queue holds into its table.  On ERROR what is not in yet stays; so
- * it does, without one, if it will not be missed (group_failed).
+ * Put what a queue holds into its table: for each group journal records, then its
+ * entries, then a record of WAL if the file is logged.  'first' goes on by those that are
+ * in, whatever else happens.  On ERROR what is not in yet stays; so it does, without one,
+ * if it will not be missed (group_failed).
  */
 static void
 apply(InsertQueue *queue)
 {
+	PmhashFile *file = queue->file;
+
+	Assert(IsTransactionState() && CritSectionCount == 0);
+	Assert(queue->first <= queue->n && queue->n <= queue->capacity);
 	if (queue->n - queue->first >= FULL)
 		put_in_order(queue);
-	while (queue->first < queue->n && insert_group(queue))
-		;
+	while (queue->first < queue->n)
+	{
+		const PmhEntry *entries = &queue->entry[queue->first];
+		int			n = Min(GROUP_ENTRIES, queue->n - queue->first);
+		PmhResult	result;
+		size_t		done;
+
+		CHECK_FOR_INTERRUPTS();
+		if (file->journaled)
+			pmhash_journal_note(file, entries, n);
+		PMH_STOP_POINT("group_after_journal");
+		result = file->logged ? pmhash_insert_and_log(file, entries, n, &done) :
+			pmh_insert_group(file->table, entries, n, file->journaled, &done);
+		pmhash_count(file, PMHASH_GROUP_INSERTS, 1);
+		pmhash_count(file, PMHASH_GROUP_ENTRIES, done);
+		Assert(done <= (size_t) n);
+		queue->first += (int) done;
+		if (result != PMH_OK)
+		{
+			group_failed(queue, result);
+			break;
+		}
+	}
 	if (queue->first == queue->n)
 		queue->first = queue->n = 0;
 }
 
-/* The same, and give its memory back. */
+/* The same, and give its memory back; the last one gives what its context has kept, too. */
 static void
 apply_and_free(InsertQueue *queue)
 {
 	apply(queue);
-	if (queue->n == 0)
-		free_entries(queue);
-}
-
-static void
-apply_all(void)
-{
-	for (InsertQueue *queue = queues; queue != NULL; queue = queue->next)
-	{
-		if (queue->capacity > 0)
-			apply_and_free(queue);
-	}
+	if (queue->n > 0 || queue->entry == NULL)
+		return;
+	Assert(queued_bytes >= queue->capacity * sizeof(PmhEntry));
+	pfree(queue->entry);
+	pmhash_queue_closed(queue->file_id);
+	queued_bytes -= queue->capacity * sizeof(PmhEntry);
+	queue->entry = NULL;
+	queue->capacity = 0;
+	if (queued_bytes == 0)
+		MemoryContextReset(entries_context);
 }
 
 /*
@@ -460,23 +377,27 @@ pmhash_apply_inserts(const PmhashFile *file)
 
 	if (likely(queued_bytes == 0))
 		return;
-	if (file == NULL)
+	Assert(context != NULL && IsTransactionState());
+	if (file != NULL)
 	{
-		apply_all();
+		queue = hash_search(queue_of_file, &file->file_id, HASH_FIND, NULL);
+		if (queue != NULL && queue->capacity > 0)
+			apply_and_free(queue);
 		return;
 	}
-	queue = hash_search(queue_of_file, &file->file_id, HASH_FIND, NULL);
-	if (queue != NULL && queue->capacity > 0)
-		apply_and_free(queue);
+	for (queue = queues; queue != NULL; queue = queue->next)
+	{
+		if (queue->capacity > 0)
+			apply_and_free(queue);
+	}
 }
 
 /*
- * pmhash_open_for_scan
- *		pmhash_file_open_for_scan, and what this transaction has queued for the file is
- *		in it.
+ * pmhash_file_open_for_scan, and what this transaction has queued for the file is
+ * in it.
  *
  * That may turn out to be impossible, which leaves an index that is invalid: NULL.
- * The caller holds a lock on the index; errors as of that, and of inserting.
+ * Errors as of that, and of inserting.
  */
 PmhashFile *
 pmhash_open_for_scan(Relation index, Snapshot snapshot)
@@ -484,6 +405,7 @@ pmhash_open_for_scan(Relation index, Snapshot snapshot)
 	PmhashFile *file;
 	uint64		before;
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	do
 	{
 		before = left_out;
@@ -508,23 +430,6 @@ pmhash_open_for_reading(Relation index, Snapshot snapshot)
 /* ---- filling ---- */
 
 /*
- * May entries of this statement wait?  Whether it has begun already to end
- * this transaction is looked at in queue_of.
- */
-static bool
-statement_may_queue(Relation heap, Relation index, struct IndexInfo *indexInfo)
-{
-	const PmhashStatement *statement = pmhash_statement_in(indexInfo->ii_Context);
-
-	return pmhash_group_insert && !IsolationIsSerializable() &&
-		!pmhash_index_builder_runs() &&
-		!index->rd_index->indisexclusion && !index->rd_index->indisunique &&
-		pmhash_is_heap_table(heap) && statement != NULL && statement->inserts &&
-		(statement->planned == NULL || inserts_plain_rows(statement->planned)) &&
-		!subscriber_looks(heap);
-}
-
-/*
  * The queue for entries of file, which is that of an index of the table heap; NULL if
  * they are to be inserted directly: nothing can wait any more, or something waits that
  * can't be applied for the moment (group_failed).  Good as long as
@@ -537,6 +442,7 @@ queue_of(Relation heap, PmhashFile *file)
 	InsertQueue *queue;
 	bool		found;
 
+	Assert(file != NULL && level >= 1);
 	if (pmhash_transaction_is_ending)
 		return NULL;
 	if (queue_level != level)
@@ -579,19 +485,42 @@ queue_of(Relation heap, PmhashFile *file)
 
 /*
  * Add an entry.  ERROR if memory is short; and as pmhash_apply_inserts if this
- * queue is full, or if all of them take too much memory.  The entry is queued
- * then or not: its row is of a statement that has failed.
+ * queue is full, or if all of them take too much memory: more than one sort, or than a full
+ * queue twice over (it is put in order by copying).  The entry is queued then or not: its
+ * row is of a statement that has failed.
  */
 static void
 enqueue(InsertQueue *queue, const PmhEntry *entry)
 {
+	Assert(entry->value <= PMH_VALUE_MAX);
 	if (unlikely(queue->n == queue->capacity))
 	{
 		if (MemoryContextMemAllocated(entries_context, false) +
-			queue->capacity * sizeof(PmhEntry) > most_bytes())
+			queue->capacity * sizeof(PmhEntry) >
+			Max((Size) work_mem * 1024, 2 * FULL * sizeof(PmhEntry)))
 			pmhash_apply_inserts(NULL);
 		if (queue->n == queue->capacity)
-			make_room(queue);
+		{
+			/* the queue is as it was if memory is short */
+			int			capacity = queue->capacity == 0 ? FIRST_CAPACITY :
+				2 * queue->capacity;
+			PmhEntry   *array = MemoryContextAllocHuge(entries_context,
+													   capacity * sizeof(PmhEntry));
+
+			Assert(queue->entry != NULL || queue->first == 0);
+			queue->n -= queue->first;
+			if (queue->entry != NULL)
+			{
+				memcpy(array, queue->entry + queue->first, queue->n * sizeof(PmhEntry));
+				pfree(queue->entry);
+			}
+			else
+				pmhash_queue_opened(queue->file_id);
+			queue->first = 0;
+			queued_bytes += (capacity - queue->capacity) * sizeof(PmhEntry);
+			queue->entry = array;
+			queue->capacity = capacity;
+		}
 	}
 	Assert(queue->n < queue->capacity && !pmhash_transaction_is_ending);
 	queue->entry[queue->n++] = *entry;
@@ -605,6 +534,7 @@ enqueue(InsertQueue *queue, const PmhEntry *entry)
 void
 pmhash_queues_apply(int level)
 {
+	Assert(level >= 1 && IsTransactionState());
 	if (queues != NULL && queue_level == level)
 		pmhash_apply_inserts(NULL);
 }
@@ -679,6 +609,7 @@ insert_state(Relation index, IndexInfo *indexInfo)
 	if (state != NULL)
 		return state;
 
+	Assert(CheckRelationLockedByMe(index, RowExclusiveLock, true));
 	old = MemoryContextSwitchTo(indexInfo->ii_Context);
 	state = palloc0(sizeof(PmhashInsertState));
 	state->file = pmhash_file_open_or_skip(index, true);
@@ -691,25 +622,9 @@ insert_state(Relation index, IndexInfo *indexInfo)
 }
 
 /*
- * Has this transaction given the table other files since the last row?  Two loads a
- * row, as a function of the statement may do it (ALTER TABLE ALL IN TABLESPACE).
- */
-static inline void
-look_at_table(PmhashInsertState *state, Relation index, Relation heap)
-{
-	if (likely(pmhash_node_subid(heap) == state->node_subid &&
-			   pmhash_fork_subid(heap) == state->fork_subid))
-		return;
-	if (state->file != NULL && !pmhash_may_insert(heap, index, state->file))
-		state->file = NULL;
-	state->node_subid = pmhash_node_subid(heap);
-	state->fork_subid = pmhash_fork_subid(heap);
-}
-
-/*
  * The queue for the next entry of this statement, or NULL: insert it at once.
  * The statement may have begun subtransactions since its last row, and ended
- * them.
+ * them.  (Whether it has begun already to end this transaction is looked at in queue_of.)
  */
 static inline InsertQueue *
 queue_for(PmhashInsertState *state, Relation index, Relation heap,
@@ -717,8 +632,17 @@ queue_for(PmhashInsertState *state, Relation index, Relation heap,
 {
 	if (unlikely(state->inserted < QUEUE_AFTER))
 	{
-		if (++state->inserted == QUEUE_AFTER)
-			state->may_queue = statement_may_queue(heap, index, indexInfo);
+		const PmhashStatement *statement;
+
+		if (++state->inserted < QUEUE_AFTER)
+			return NULL;
+		statement = pmhash_statement_in(indexInfo->ii_Context);
+		state->may_queue = pmhash_group_insert && !IsolationIsSerializable() &&
+			!pmhash_index_builder_runs() &&
+			!index->rd_index->indisexclusion && !index->rd_index->indisunique &&
+			pmhash_is_heap_table(heap) && statement != NULL && statement->inserts &&
+			(statement->planned == NULL || inserts_plain_rows(statement->planned)) &&
+			!subscriber_looks(heap);
 		return NULL;
 	}
 	if (!state->may_queue)
@@ -729,39 +653,6 @@ queue_for(PmhashInsertState *state, Relation index, Relation heap,
 		state->generation = pmhash_queue_generation;
 	}
 	return state->queue;
-}
-
-/*
- * Make an entry durable, after its undo record if the file is journalled, and
- * before its record in WAL if it is logged.
- */
-static void
-insert_entry(Relation index, PmhashFile *file, const PmhEntry *entry)
-{
-	PmhResult	result;
-	size_t		done;
-
-	if (file->journaled)
-		pmhash_journal_note(file, entry, 1);
-
-	PMH_STOP_POINT("insert_after_journal");
-	result = file->logged ? pmhash_insert_and_log(file, entry, 1, &done) :
-		pmh_insert(file->table, entry->hash, entry->value, file->journaled);
-	pmhash_count(file, PMHASH_INSERTS, 1);
-	if (result != PMH_OK)
-		pmhash_insert_failed(index, file, result);
-}
-
-/* Is a column of the key NULL?  Such a key is equal to none. */
-static bool
-has_null(const PmhashKeys *keys, const bool *isnull)
-{
-	for (int i = 0; i < keys->ncolumns; i++)
-	{
-		if (isnull[i])
-			return true;
-	}
-	return false;
 }
 
 /*
@@ -783,8 +674,7 @@ check_conflicts(Relation index, Relation heap, const PmhashInsertState *state,
  * aminsert: index the row at tid.
  *
  * Returns what a unique index is to say (unique.c): is the key known to be there
- * once?  A key with a NULL is equal to none.  (Exclusion constraints are checked by
- * the executor afterwards.)
+ * once?  (Exclusion constraints are checked by the executor afterwards.)
  * ERROR if the file is full or can't be opened for the moment; the row is then
  * not indexed and the transaction is to abort.  Into an invalid index nothing
  * is inserted; its rebuild waits for our transaction and finds the row, which
@@ -800,8 +690,23 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 	InsertQueue *queue;
 	PmhEntry	entry;
 	uint64		hash;
+	size_t		done;
+	PmhResult	result;
 
-	look_at_table(state, index, heap);
+	Assert(IsTransactionState() && CritSectionCount == 0);
+
+	/*
+	 * Has this transaction given the table other files since the last row?  Two loads a
+	 * row, as a function of the statement may do it (ALTER TABLE ALL IN TABLESPACE).
+	 */
+	if (unlikely(pmhash_node_subid(heap) != state->node_subid ||
+				 pmhash_fork_subid(heap) != state->fork_subid))
+	{
+		if (state->file != NULL && !pmhash_may_insert(heap, index, state->file))
+			state->file = NULL;
+		state->node_subid = pmhash_node_subid(heap);
+		state->fork_subid = pmhash_fork_subid(heap);
+	}
 	if (unlikely(state->file == NULL))
 	{
 		/* Serializable readers have had their locks moved to the table. */
@@ -810,10 +715,10 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 	}
 	if (!pmhash_keys_hash(state->keys, values, isnull, &hash))
 		return true;
-
 	entry.hash = hash;
 	entry.value = pmhash_entry_value(index, tid);
-	if (checkUnique != UNIQUE_CHECK_NO && !has_null(state->keys, isnull))
+	/* a key with a NULL is equal to none */
+	if (checkUnique != UNIQUE_CHECK_NO && !memchr(isnull, true, state->keys->ncolumns))
 	{
 		bool		unique = pmhash_insert_unique(heap, index, state->file, state->keys,
 												  &entry, values, isnull, checkUnique);
@@ -828,7 +733,16 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 		enqueue(queue, &entry);
 		return true;
 	}
-	insert_entry(index, state->file, &entry);
+
+	/* durable after its undo record, and before its record in WAL */
+	if (state->file->journaled)
+		pmhash_journal_note(state->file, &entry, 1);
+	PMH_STOP_POINT("insert_after_journal");
+	result = state->file->logged ? pmhash_insert_and_log(state->file, &entry, 1, &done) :
+		pmh_insert(state->file->table, hash, entry.value, state->file->journaled);
+	pmhash_count(state->file, PMHASH_INSERTS, 1);
+	if (result != PMH_OK)
+		pmhash_insert_failed(index, state->file, result);
 	check_conflicts(index, heap, state, hash);
 	return true;
 }

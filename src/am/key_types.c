@@ -20,7 +20,6 @@
 #include "catalog/pg_range.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -63,27 +62,6 @@ typedef struct TypeWalk
 
 static bool visit_type(TypeWalk *walk, Oid type, Oid collation);
 
-/* Note that a type is visited; false if it was before. */
-static bool
-is_new(TypeWalk *walk, Oid type, Oid collation)
-{
-	Visited    *added;
-	ListCell   *lc;
-
-	foreach(lc, walk->visited)
-	{
-		const Visited *visited = lfirst(lc);
-
-		if (visited->type == type && visited->collation == collation)
-			return false;
-	}
-	added = palloc(sizeof(Visited));
-	added->type = type;
-	added->collation = collation;
-	walk->visited = lappend(walk->visited, added);
-	return true;
-}
-
 /* record_eq compares attributes under their own collations. */
 static bool
 visit_attributes(TypeWalk *walk, Oid type)
@@ -91,6 +69,7 @@ visit_attributes(TypeWalk *walk, Oid type)
 	Oid			relid = get_typ_typrelid(type);
 	bool		enough = false;
 
+	Assert(OidIsValid(relid));
 	walk->in_row = true;
 	for (AttrNumber attno = 1; !enough; attno++)
 	{
@@ -115,39 +94,40 @@ visit_bounds(TypeWalk *walk, Oid range)
 	return visit_type(walk, get_range_subtype(range), get_range_collation(range));
 }
 
-/*
- * The type beneath domains; InvalidOid if one is not there.  Notes what is in a temporary
- * schema within a row.
- */
-static Oid
-base_type(TypeWalk *walk, Oid type)
-{
-	for (;;)
-	{
-		HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-		FormData_pg_type found;
-
-		if (!HeapTupleIsValid(tuple))
-			return InvalidOid;
-		found = *(Form_pg_type) GETSTRUCT(tuple);
-		ReleaseSysCache(tuple);
-		walk->temporary |= walk->in_row && isAnyTempNamespace(found.typnamespace);
-		if (found.typtype != TYPTYPE_DOMAIN)
-			return type;
-		type = found.typbasetype;
-	}
-}
-
 static bool
 visit_type(TypeWalk *walk, Oid type, Oid collation)
 {
+	FormData_pg_type found;
+	Visited    *added;
+	ListCell   *lc;
+
+	Assert(IsTransactionState());
 	check_stack_depth();
-	type = base_type(walk, type);
-	if (!OidIsValid(type) || !is_new(walk, type, collation))
-		return false;
+	do							/* to the type beneath domains */
+	{
+		HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+
+		if (!HeapTupleIsValid(tuple))
+			return false;
+		found = *(Form_pg_type) GETSTRUCT(tuple);
+		ReleaseSysCache(tuple);
+		walk->temporary |= walk->in_row && isAnyTempNamespace(found.typnamespace);
+		type = found.typtype == TYPTYPE_DOMAIN ? found.typbasetype : type;
+	} while (found.typtype == TYPTYPE_DOMAIN);
+	foreach(lc, walk->visited)
+	{
+		const Visited *visited = lfirst(lc);
+
+		if (visited->type == type && visited->collation == collation)
+			return false;
+	}
+	added = palloc(sizeof(Visited));
+	added->type = type;
+	added->collation = collation;
+	walk->visited = lappend(walk->visited, added);
 	if (walk->visit(type, collation, walk->arg))
 		return true;
-	switch (get_typtype(type))
+	switch (found.typtype)
 	{
 		case TYPTYPE_COMPOSITE:
 			return visit_attributes(walk, type);
@@ -164,8 +144,7 @@ visit_type(TypeWalk *walk, Oid type, Oid collation)
 }
 
 /*
- * visit_types
- *		Visit a type, and all that its values are made of.
+ * Visit a type, and all that its values are made of.
  *
  * collation: under which the values are compared.  Domains are visited as the types
  * beneath them, each type once for each collation, a composite type before its
@@ -192,9 +171,8 @@ lock_row_type(Oid type, Oid collation, void *arg)
 }
 
 /*
- * pmhash_lock_row_types
- *		Keep the composite types in the keys of an index as they are until the end of
- *		the transaction.
+ * Keep the composite types in the keys of an index as they are until the end of
+ * the transaction.
  *
  * For a build: to add or drop an attribute takes an AccessExclusiveLock on the type's
  * relation (ALTER TYPE, ALTER TABLE).  So either that has been done and is seen here, or
@@ -209,6 +187,7 @@ pmhash_lock_row_types(Relation index)
 {
 	AttrNumber	temporary = 0;
 
+	Assert(CheckRelationLockedByMe(index, RowExclusiveLock, true));
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
 		TypeWalk	walk = {.visit = lock_row_type};
@@ -239,9 +218,8 @@ hash_misleads(Oid type, Oid collation, void *arg)
 }
 
 /*
- * pmhash_core_hash_misleads
- *		Are there values of an array, composite or range type that are equal under this
- *		collation, though core's hash functions give different hashes of them?
+ * Are there values of an array, composite or range type that are equal under this
+ * collation, though core's hash functions give different hashes of them?
  */
 bool
 pmhash_core_hash_misleads(Oid type, Oid collation)
@@ -288,9 +266,8 @@ order_misleads(Oid type, Oid collation, void *arg)
 }
 
 /*
- * pmhash_range_order_misleads
- *		Does a type contain ranges whose bounds are compared by another equality than
- *		the one that core's hash function goes by?
+ * Does a type contain ranges whose bounds are compared by another equality than
+ * the one that core's hash function goes by?
  */
 bool
 pmhash_range_order_misleads(Oid type)
@@ -350,24 +327,8 @@ read_column(Altered *one)
 	return true;
 }
 
-static bool
-is_noted(Oid relid, AttrNumber attno)
-{
-	ListCell   *lc;
-
-	foreach(lc, altered)
-	{
-		const Altered *one = lfirst(lc);
-
-		if (one->relid == relid && one->attno == attno)
-			return true;
-	}
-	return false;
-}
-
 /*
- * pmhash_row_types_note
- *		A column of this relation is about to be altered; 0: one is added or dropped.
+ * A column of this relation is about to be altered; 0: one is added or dropped.
  *
  * A column is altered in many ways.  This is called before the change can be seen
  * (tablecmds.c, ATExecAlterColumnType), so we note what it was.
@@ -377,9 +338,15 @@ pmhash_row_types_note(Oid relid, AttrNumber attno)
 {
 	MemoryContext old;
 	Altered    *one;
+	ListCell   *lc;
 
-	if (is_noted(relid, attno))
-		return;
+	Assert(OidIsValid(relid) && attno >= 0 && IsTransactionState());
+	foreach(lc, altered)
+	{
+		one = lfirst(lc);
+		if (one->relid == relid && one->attno == attno)
+			return;
+	}
 	old = MemoryContextSwitchTo(TopTransactionContext);
 	one = palloc0(sizeof(Altered));
 	one->level = GetCurrentTransactionNestLevel();
@@ -392,92 +359,28 @@ pmhash_row_types_note(Oid relid, AttrNumber attno)
 
 /* ---- looking for them ---- */
 
-/* Keep of the list what changes hashes. */
-static void
-forget_harmless(void)
-{
-	ListCell   *lc;
-
-	foreach(lc, altered)
-	{
-		const Altered *one = lfirst(lc);
-		Altered		now = *one;
-
-		if (one->attno != 0 &&
-			(!read_column(&now) ||
-			 (now.type == one->type && now.collation == one->collation)))
-			altered = foreach_delete_current(altered, lc);
-	}
-}
-
-/* By this statement or one within it: outer ones look for theirs when they are over. */
-static bool
-is_altered(Oid relid)
-{
-	int			level = GetCurrentTransactionNestLevel();
-	ListCell   *lc;
-
-	foreach(lc, altered)
-	{
-		const Altered *one = lfirst(lc);
-
-		if (one->relid == relid && one->level >= level)
-			return true;
-	}
-	return false;
-}
-
 /*
- * Those have been looked for.  What an outer level has noted stays: what let it pass
- * here, an index that has been dropped, may come back with a rollback to that level.
+ * A visitor of types: is it the row type of a relation that has been altered by this
+ * statement or one within it?  Outer ones look for theirs when they are over.  *arg: that
+ * relation.
  */
-static void
-forget_looked_for(void)
-{
-	int			level = GetCurrentTransactionNestLevel();
-	ListCell   *lc;
-
-	foreach(lc, altered)
-	{
-		if (((const Altered *) lfirst(lc))->level >= level)
-			altered = foreach_delete_current(altered, lc);
-	}
-}
-
-/* A visitor of types: is it the row type of an altered relation?  *arg: that relation. */
 static bool
 is_altered_type(Oid type, Oid collation, void *arg)
 {
 	Oid			relid = get_typ_typrelid(type);
+	ListCell   *lc;
 
-	if (!OidIsValid(relid) || !is_altered(relid))
-		return false;
-	*(Oid *) arg = relid;
-	return true;
-}
-
-/*
- * The altered relation whose row type is in the keys of an index, or InvalidOid.  The
- * index is not locked: it may be gone.
- */
-static Oid
-altered_in_keys(Oid index)
-{
-	Oid			relid = InvalidOid;
-
-	for (int attno = 1; !OidIsValid(relid); attno++)
+	foreach(lc, altered)
 	{
-		HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(index),
-											Int16GetDatum(attno));
-		Oid			type;
+		const Altered *one = lfirst(lc);
 
-		if (!HeapTupleIsValid(tuple))
-			break;
-		type = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
-		ReleaseSysCache(tuple);
-		(void) visit_types(type, InvalidOid, is_altered_type, &relid);
+		if (one->relid == relid && one->level >= GetCurrentTransactionNestLevel())
+		{
+			*(Oid *) arg = relid;
+			return true;
+		}
 	}
-	return relid;
+	return false;
 }
 
 /* The name of a relation with its schema, for messages. */
@@ -512,7 +415,6 @@ add_classes(List *classes, Oid method)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_opclass form = (Form_pg_opclass) GETSTRUCT(tuple);
-
 		char		kind = get_typtype(form->opcintype);
 
 		if (kind != TYPTYPE_ENUM &&
@@ -552,20 +454,34 @@ add_indexes(List *indexes, Oid opclass)
 }
 
 /*
- * ERROR if one of the altered relations is the row type of a key.  Our indexes that may
- * have one are found by indexes of catalogs: each ALTER TABLE that adds or drops a column
- * looks for them, and pg_class may be long.
+ * A statement is over: ERROR if a composite type that is in the keys of an index has
+ * been altered by it.
+ *
+ * Our indexes that may have one are found by indexes of catalogs: each ALTER TABLE that
+ * adds or drops a column looks for them, and pg_class may be long.
  */
-static void
-check_altered(void)
+void
+pmhash_row_types_check(void)
 {
+	int			level = GetCurrentTransactionNestLevel();
 	List	   *classes = NIL;
 	List	   *indexes = NIL;	/* some of them several times */
 	ListCell   *lc;
 
-	forget_harmless();
+	/* keep what changes hashes */
+	foreach(lc, altered)
+	{
+		const Altered *one = lfirst(lc);
+		Altered		now = *one;
+
+		if (one->attno != 0 &&
+			(!read_column(&now) ||
+			 (now.type == one->type && now.collation == one->collation)))
+			altered = foreach_delete_current(altered, lc);
+	}
 	if (altered == NIL)
 		return;
+	Assert(IsTransactionState());
 	foreach(lc, pmhash_access_methods())
 		classes = add_classes(classes, lfirst_oid(lc));
 	foreach(lc, classes)
@@ -573,8 +489,21 @@ check_altered(void)
 	list_free(classes);
 	foreach(lc, indexes)
 	{
-		Oid			relid = altered_in_keys(lfirst_oid(lc));
+		Oid			relid = InvalidOid;
 
+		/* its columns; it is not locked, and may be gone */
+		for (int attno = 1; !OidIsValid(relid); attno++)
+		{
+			HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(lfirst_oid(lc)),
+												Int16GetDatum(attno));
+			Oid			type;
+
+			if (!HeapTupleIsValid(tuple))
+				break;
+			type = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
+			ReleaseSysCache(tuple);
+			(void) visit_types(type, InvalidOid, is_altered_type, &relid);
+		}
 		if (OidIsValid(relid))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -584,19 +513,16 @@ check_altered(void)
 					 errhint("Drop the index, and create it again when the type has been altered.")));
 	}
 	list_free(indexes);
-	forget_looked_for();
-}
 
-/*
- * pmhash_row_types_check
- *		A statement is over: ERROR if a composite type that is in the keys of an index has
- *		been altered by it.
- */
-void
-pmhash_row_types_check(void)
-{
-	if (altered != NIL)
-		check_altered();
+	/*
+	 * Those have been looked for.  What an outer level has noted stays: what let it pass
+	 * here, an index that has been dropped, may come back with a rollback to that level.
+	 */
+	foreach(lc, altered)
+	{
+		if (((const Altered *) lfirst(lc))->level >= level)
+			altered = foreach_delete_current(altered, lc);
+	}
 }
 
 /* ---- transactions ---- */

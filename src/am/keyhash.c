@@ -66,10 +66,7 @@ unmix(uint64_t h)
 	return undo_rotations(h);
 }
 
-/*
- * pmhash_hash_flip
- *		The constant that a seed stands for: what pmhash_unhash_word needs.
- */
+/* The constant that a seed stands for: what pmhash_unhash_word needs. */
 uint64_t
 pmhash_hash_flip(uint64_t seed)
 {
@@ -77,9 +74,8 @@ pmhash_hash_flip(uint64_t seed)
 }
 
 /*
- * pmhash_unhash_word
- *		The word whose pmhash_hash_word is 'hash', where 'flip' is
- *		pmhash_hash_flip of the same seed.
+ * The word whose pmhash_hash_word is 'hash', where 'flip' is
+ * pmhash_hash_flip of the same seed.
  */
 uint64_t
 pmhash_unhash_word(uint64_t hash, uint64_t flip)
@@ -151,8 +147,7 @@ sip_take(uint64_t v[4], uint64_t word)
 }
 
 /*
- * pmhash_veil
- *		SipHash-2-4 of a message of 8 bytes, 'hash'.
+ * SipHash-2-4 of a message of 8 bytes, 'hash'.
  *
  * XXH3 would not do: its seed can be computed from what it gives.
  */

@@ -111,10 +111,10 @@ find_known_key(Oid type, Oid proc)
 }
 
 /*
- * pmhash_keys_layout
- *		By which layout are keys of (type, hash function) hashed?
+ * By which layout are keys of (type, hash function) hashed?
  *
- * InvalidOid if keys are hashed by the function.  No errors, no locks.
+ * InvalidOid if keys are hashed by the function.  Types of one operator family have to be
+ * hashed in the same way (validate.c).
  */
 Oid
 pmhash_keys_layout(Oid type, Oid proc)
@@ -124,10 +124,7 @@ pmhash_keys_layout(Oid type, Oid proc)
 	return known ? known->layout : InvalidOid;
 }
 
-/*
- * shape_kind
- *		In which of the three ways are values of this shape hashed?
- */
+/* In which of the three ways are values of this shape hashed? */
 static PmhashKeyKind
 shape_kind(PmhashShape shape)
 {
@@ -143,10 +140,7 @@ shape_kind(PmhashShape shape)
 	return PMHASH_KEY_FUNCTION;
 }
 
-/*
- * shape_can_return
- *		Can the datum be made from the word?  Zeroes have lost their sign.
- */
+/* Can the datum be made from the word?  Zeroes have lost their sign. */
 static bool
 shape_can_return(PmhashShape shape)
 {
@@ -192,31 +186,6 @@ typedef enum Obstacle
 } Obstacle;
 
 /*
- * Do not even core's functions agree with the equality of this column?  We mend those
- * of strings themselves (shape_of), but can't in what contains strings.
- */
-static Obstacle
-function_obstacle(Relation index, int attno, Oid proc)
-{
-	Oid			type = TupleDescAttr(RelationGetDescr(index), attno - 1)->atttypid;
-
-	switch (proc)
-	{
-		case F_HASH_ARRAY_EXTENDED:
-		case F_HASH_RECORD_EXTENDED:
-		case F_HASH_RANGE_EXTENDED:
-		case F_HASH_MULTIRANGE_EXTENDED:
-			if (pmhash_core_hash_misleads(type, index->rd_indcollation[attno - 1]))
-				return MISLED_FUNCTION;
-			if (pmhash_range_order_misleads(type))
-				return MISLED_BY_ORDER;
-			return NO_OBSTACLE;
-		default:
-			return NO_OBSTACLE;
-	}
-}
-
-/*
  * The shape of a column of an index, looked up in the catalogs; attno from 1.  (Not by
  * index_getprocid: the server never forgets what an operator class had when the session
  * saw it first, in relcache.c, LookupOpclassInfo; its indexes may have been dropped, and
@@ -227,9 +196,11 @@ find_column_shape(Relation index, int attno, PmhashShape *shape)
 {
 	Oid			type = index->rd_opcintype[attno - 1];
 	Oid			family = index->rd_opfamily[attno - 1];
+	Oid			collation = index->rd_indcollation[attno - 1];
 	Oid			proc = get_opfamily_proc(family, type, type, PMHASH_HASH_PROC);
 	const KnownKey *known = find_known_key(type, proc);
 
+	Assert(IsTransactionState());
 	if (!OidIsValid(proc))
 		return NO_FUNCTION;
 	if (known)
@@ -242,8 +213,22 @@ find_column_shape(Relation index, int attno, PmhashShape *shape)
 		if (get_opcode(equal) != known->equal)
 			known = NULL;
 	}
-	*shape = shape_of(known, index->rd_indcollation[attno - 1]);
-	return known ? NO_OBSTACLE : function_obstacle(index, attno, proc);
+	*shape = shape_of(known, collation);
+
+	/*
+	 * Do not even core's functions agree with the equality of this column?  We mend those
+	 * of strings themselves (shape_of), but can't in what contains strings.
+	 */
+	if (!known && (proc == F_HASH_ARRAY_EXTENDED || proc == F_HASH_RECORD_EXTENDED ||
+				   proc == F_HASH_RANGE_EXTENDED || proc == F_HASH_MULTIRANGE_EXTENDED))
+	{
+		type = TupleDescAttr(RelationGetDescr(index), attno - 1)->atttypid;
+		if (pmhash_core_hash_misleads(type, collation))
+			return MISLED_FUNCTION;
+		if (pmhash_range_order_misleads(type))
+			return MISLED_BY_ORDER;
+	}
+	return NO_OBSTACLE;
 }
 
 /* ERROR for a column whose keys can't be hashed. */
@@ -281,13 +266,11 @@ raise_obstacle(Relation index, int attno, Obstacle obstacle)
 }
 
 /*
- * column_shapes
- *		The shapes of the key columns of an index, an array in the relation cache.
+ * The shapes of the key columns of an index, an array in the relation cache.
  *
  * They can't change while there is an index (see the head of this file), and to look
  * one up takes as long as all the rest that a look-up in the index does; so the cache
  * keeps them.  If a column has none: ERROR, or NULL if obstacles are 'passed' over.
- * The caller holds a lock on the index.
  */
 static const PmhashShape *
 column_shapes(Relation index, bool passed)
@@ -295,6 +278,8 @@ column_shapes(Relation index, bool passed)
 	PmhashShape shapes[INDEX_MAX_KEYS];
 	int			ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
 
+	Assert(ncolumns >= 1 && ncolumns <= INDEX_MAX_KEYS);
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (index->rd_amcache == NULL)
 	{
 		for (int i = 0; i < ncolumns; i++)
@@ -315,8 +300,6 @@ column_shapes(Relation index, bool passed)
 }
 
 /*
- * From key values to 64-bit hashes, and back.
- *
  * There are three ways to hash a column, which its operator class decides:
  *
  * EXACT.  The type has at most 8 bytes and two values are equal if and only
@@ -384,35 +367,12 @@ hash_proc(const PmhashKeyColumn *column, Oid type)
 	return proc;
 }
 
-static void
-make_column(PmhashKeys *keys, Relation index, int attno)
-{
-	PmhashKeyColumn *column = &keys->column[attno - 1];
-	PmhashShape shape = column_shapes(index, false)[attno - 1];
-	Oid			type = index->rd_opcintype[attno - 1];
-	Oid			proc = InvalidOid;
-
-	column->kind = shape_kind(shape);
-	column->family = index->rd_opfamily[attno - 1];
-	column->collation = index->rd_indcollation[attno - 1];
-	if (column->kind == PMHASH_KEY_FUNCTION)
-		proc = hash_proc(column, type);
-	set_operand(&column->own, type, shape, proc, keys->context);
-	column->other.type = InvalidOid;
-	if (column->kind == PMHASH_KEY_FUNCTION && keys->scratch == NULL)
-		keys->scratch = AllocSetContextCreate(keys->context,
-											  "pmhash key hashing",
-											  ALLOCSET_DEFAULT_SIZES);
-}
-
 /*
- * pmhash_keys_make
- *		How the keys of 'index' are hashed under 'seed'.
+ * How the keys of 'index' are hashed under 'seed'.
  *
  * The result and all it needs are allocated in the current memory context and
  * go with it.  ERROR if an operator class has no hash function or has lost its
- * equality, or if the function does not agree with that.  The caller holds a lock on
- * the index.
+ * equality, or if the function does not agree with that.
  */
 PmhashKeys *
 pmhash_keys_make(Relation index, PmhashSeed seed)
@@ -420,7 +380,6 @@ pmhash_keys_make(Relation index, PmhashSeed seed)
 	int			ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
 	PmhashKeys *keys;
 
-	Assert(ncolumns >= 1 && ncolumns <= INDEX_MAX_KEYS);
 	keys = palloc0(offsetof(PmhashKeys, column) +
 				   ncolumns * sizeof(PmhashKeyColumn));
 	keys->ncolumns = ncolumns;
@@ -429,7 +388,23 @@ pmhash_keys_make(Relation index, PmhashSeed seed)
 	pmhash_permutation_make(&keys->permutation, seed.key);
 	keys->context = CurrentMemoryContext;
 	for (int i = 0; i < ncolumns; i++)
-		make_column(keys, index, i + 1);
+	{
+		PmhashKeyColumn *column = &keys->column[i];
+		PmhashShape shape = column_shapes(index, false)[i];
+		Oid			type = index->rd_opcintype[i];
+		Oid			proc = InvalidOid;
+
+		column->kind = shape_kind(shape);
+		column->family = index->rd_opfamily[i];
+		column->collation = index->rd_indcollation[i];
+		if (column->kind == PMHASH_KEY_FUNCTION)
+			proc = hash_proc(column, type);
+		set_operand(&column->own, type, shape, proc, keys->context);
+		if (column->kind == PMHASH_KEY_FUNCTION && keys->scratch == NULL)
+			keys->scratch = AllocSetContextCreate(keys->context,
+												  "pmhash key hashing",
+												  ALLOCSET_DEFAULT_SIZES);
+	}
 	if (ncolumns == 1)
 	{
 		keys->exact = (keys->column[0].kind == PMHASH_KEY_EXACT);
@@ -439,17 +414,16 @@ pmhash_keys_make(Relation index, PmhashSeed seed)
 }
 
 /*
- * pmhash_keys_can_return
- *		Can column 'attno' (from 1) of 'index' be computed from a hash?
+ * Can column 'attno' (from 1) of 'index' be computed from a hash?
  *
- * For amcanreturn: needs no file and no seed.  The caller holds a lock on the
- * index.
+ * For amcanreturn: needs no file and no seed.
  */
 bool
 pmhash_keys_can_return(Relation index, int attno)
 {
 	const PmhashShape *shapes;
 
+	Assert(attno >= 1);
 	if (IndexRelationGetNumberOfKeyAttributes(index) > 1)
 		return false;
 	shapes = column_shapes(index, true);
@@ -460,20 +434,13 @@ pmhash_keys_can_return(Relation index, int attno)
 
 /* n bytes as a number, least first. */
 static uint64
-word_from_bytes(const unsigned char *bytes, int n)
+word_from_bytes(Datum value, int n)
 {
 	uint64		word = 0;
 
-	for (int i = 0; i < n; i++)
-		word |= (uint64) bytes[i] << (8 * i);
-	return word;
-}
-
-static void
-word_to_bytes(uint64 word, unsigned char *bytes, int n)
-{
-	for (int i = 0; i < n; i++)
-		bytes[i] = (unsigned char) (word >> (8 * i));
+	Assert(n <= (int) sizeof(word));
+	memcpy(&word, DatumGetPointer(value), n);
+	return le64toh(word);
 }
 
 /*
@@ -491,22 +458,6 @@ word_from_float8(float8 value)
 		value = get_float8_nan();
 	memcpy(&word, &value, sizeof(word));
 	return word;
-}
-
-static uint64
-word_from_tid(ItemPointer tid)
-{
-	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
-		ItemPointerGetOffsetNumberNoCheck(tid);
-}
-
-static Datum
-tid_from_word(uint64 word)
-{
-	ItemPointer tid = palloc(sizeof(ItemPointerData));
-
-	ItemPointerSet(tid, (BlockNumber) (word >> 16), (OffsetNumber) word);
-	return PointerGetDatum(tid);
 }
 
 /* The word of a value of kind EXACT. */
@@ -528,13 +479,16 @@ exact_word(PmhashShape shape, Datum value)
 		case PMHASH_SHAPE_UINT32:
 			return DatumGetUInt32(value);
 		case PMHASH_SHAPE_MACADDR:
-			return word_from_bytes((unsigned char *) DatumGetPointer(value),
-								   sizeof(macaddr));
+			return word_from_bytes(value, sizeof(macaddr));
 		case PMHASH_SHAPE_MACADDR8:
-			return word_from_bytes((unsigned char *) DatumGetPointer(value),
-								   sizeof(macaddr8));
+			return word_from_bytes(value, sizeof(macaddr8));
 		case PMHASH_SHAPE_TID:
-			return word_from_tid((ItemPointer) DatumGetPointer(value));
+			{
+				ItemPointer tid = (ItemPointer) DatumGetPointer(value);
+
+				return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
+					ItemPointerGetOffsetNumberNoCheck(tid);
+			}
 		case PMHASH_SHAPE_FLOAT4:
 			return word_from_float8((float8) DatumGetFloat4(value));
 		case PMHASH_SHAPE_FLOAT8:
@@ -550,9 +504,10 @@ exact_word(PmhashShape shape, Datum value)
 static Datum
 bytes_from_word(uint64 word, int n)
 {
-	unsigned char *bytes = palloc(n);
+	void	   *bytes = palloc(n);
 
-	word_to_bytes(word, bytes, n);
+	word = htole64(word);
+	memcpy(bytes, &word, n);
 	return PointerGetDatum(bytes);
 }
 
@@ -579,7 +534,12 @@ exact_datum(PmhashShape shape, uint64 word)
 		case PMHASH_SHAPE_MACADDR8:
 			return bytes_from_word(word, sizeof(macaddr8));
 		case PMHASH_SHAPE_TID:
-			return tid_from_word(word);
+			{
+				ItemPointer tid = palloc(sizeof(ItemPointerData));
+
+				ItemPointerSet(tid, (BlockNumber) (word >> 16), (OffsetNumber) word);
+				return PointerGetDatum(tid);
+			}
 		case PMHASH_SHAPE_FLOAT4:
 		case PMHASH_SHAPE_FLOAT8:
 		BYTES_SHAPES:
@@ -634,17 +594,6 @@ bytes_word(PmhashShape shape, Datum value, uint64 seed)
 	wrong_shape(shape);
 }
 
-/* A bpchar as text, palloc'd, without its trailing blanks. */
-static Datum
-text_from_bpchar(Datum value)
-{
-	BpChar	   *data = DatumGetBpCharPP(value);
-	int			length = bpchartruelen(VARDATA_ANY(data),
-									   VARSIZE_ANY_EXHDR(data));
-
-	return PointerGetDatum(cstring_to_text_with_len(VARDATA_ANY(data), length));
-}
-
 /*
  * Hash of a value by the hash function.  Not all of them free what they
  * detoast and deform, and a build calls this for every row: whatever they
@@ -663,7 +612,12 @@ function_word(PmhashKeys *keys, PmhashKeyColumn *column,
 	if (operand->shape == PMHASH_SHAPE_NAME_AS_TEXT)
 		value = CStringGetTextDatum(NameStr(*DatumGetName(value)));
 	else if (operand->shape == PMHASH_SHAPE_BPCHAR_AS_TEXT)
-		value = text_from_bpchar(value);
+	{
+		BpChar	   *data = DatumGetBpCharPP(value);
+		int			length = bpchartruelen(VARDATA_ANY(data), VARSIZE_ANY_EXHDR(data));
+
+		value = PointerGetDatum(cstring_to_text_with_len(VARDATA_ANY(data), length));
+	}
 	word = DatumGetUInt64(FunctionCall2Coll(&operand->proc, column->collation,
 											value,
 											UInt64GetDatum(keys->seed)));
@@ -707,8 +661,7 @@ hash_words(PmhashKeys *keys, const uint64 *words)
 }
 
 /*
- * pmhash_keys_hash
- *		Hash of an index tuple.
+ * Hash of an index tuple.
  *
  * values, isnull: of all key columns, as from FormIndexDatum.  Returns false,
  * and no hash, if the first column is NULL: such a row cannot be found by "="
@@ -762,20 +715,8 @@ resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
 	set_operand(&column->other, type, shape, proc, keys->context);
 }
 
-/* How an argument of this type is hashed. */
-static inline PmhashOperand *
-operand_for(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
-{
-	if (!OidIsValid(type) || type == column->own.type)
-		return &column->own;
-	if (type != column->other.type)
-		resolve_other(keys, column, type);
-	return &column->other;
-}
-
 /*
- * pmhash_keys_hash_args
- *		Hash of what a scan looks for.
+ * Hash of what a scan looks for.
  *
  * values: one datum per key column, none NULL.  subtype: the type of each, a
  * member of the column's operator family; InvalidOid means its input type.
@@ -793,10 +734,9 @@ pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
 }
 
 /*
- * pmhash_keys_word, pmhash_keys_hash_words
- *		The same in two steps, for arguments that are used in many hashes: what
- *		a column's argument is hashed to, and the hash of such words, one per
- *		key column.
+ * The same in two steps, for arguments that are used in many hashes: what
+ * a column's argument is hashed to, and the hash of such words, one per
+ * key column.
  *
  * Arguments that are equal have the same word.
  */
@@ -806,7 +746,11 @@ pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value, Oid subtype)
 	PmhashKeyColumn *column = &keys->column[column_no];
 
 	Assert(column_no >= 0 && column_no < keys->ncolumns);
-	return column_word(keys, column, operand_for(keys, column, subtype), value);
+	if (!OidIsValid(subtype) || subtype == column->own.type)
+		return column_word(keys, column, &column->own, value);
+	if (subtype != column->other.type)
+		resolve_other(keys, column, subtype);
+	return column_word(keys, column, &column->other, value);
 }
 
 uint64
@@ -815,23 +759,22 @@ pmhash_keys_hash_words(PmhashKeys *keys, const uint64 *words)
 	return hash_words(keys, words);
 }
 
+/* The word of the key that has this hash. */
 uint64
 pmhash_keys_unhash_word(const PmhashKeys *keys, uint64 hash)
 {
+	Assert(keys->can_return && keys->ncolumns == 1);
 	return pmhash_unhash_word(pmhash_permute_back(&keys->permutation, hash), keys->flip);
 }
 
 /*
- * pmhash_keys_unhash
- *		The key that has this hash.
+ * The key that has this hash.
  *
- * Only if keys->can_return.  By-reference types are allocated in the current
- * memory context.
+ * By-reference types are allocated in the current memory context.
  */
 Datum
 pmhash_keys_unhash(PmhashKeys *keys, uint64 hash)
 {
-	Assert(keys->can_return);
 	return exact_datum(keys->column[0].own.shape,
 					   pmhash_keys_unhash_word(keys, hash));
 }

@@ -77,13 +77,6 @@ typedef enum PmhashShape
 	case PMHASH_SHAPE_FUNCTION: case PMHASH_SHAPE_NAME_AS_TEXT: \
 	case PMHASH_SHAPE_BPCHAR_AS_TEXT
 
-/*
- * For validate.c: types of one operator family have to be hashed in the same way.
- * Returns which way that is for keys of 'type' with hash function 'proc' (types with
- * the same result agree), InvalidOid if by calling proc.
- */
-extern Oid	pmhash_keys_layout(Oid type, Oid proc);
-
 /* How values of one type are hashed. */
 typedef struct PmhashOperand
 {
@@ -116,32 +109,16 @@ typedef struct PmhashKeys
 	PmhashKeyColumn column[FLEXIBLE_ARRAY_MEMBER];
 } PmhashKeys;
 
+extern Oid	pmhash_keys_layout(Oid type, Oid proc);
 extern PmhashKeys *pmhash_keys_make(Relation index, PmhashSeed seed);
-
-/* Can the column be computed back from the hash (amcanreturn)? */
 extern bool pmhash_keys_can_return(Relation index, int attno);
-
-/*
- * Hash of an index tuple's values.  False if the tuple is not indexed (NULL
- * in the first column).
- */
 extern bool pmhash_keys_hash(PmhashKeys *keys, const Datum *values,
 							 const bool *isnull, uint64 *hash);
-
-/*
- * Hash of scan arguments, none NULL: one datum per column, each of the type
- * 'subtype[i]' (a member of the column's operator family; InvalidOid: the
- * opclass's own).
- */
 extern uint64 pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
 									const Oid *subtype);
-
-/* The same in two steps: a word per column, and the hash of the words. */
 extern uint64 pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value,
 							   Oid subtype);
 extern uint64 pmhash_keys_hash_words(PmhashKeys *keys, const uint64 *words);
-
-/* The key of a one-column index that can_return, back from its hash; and its word. */
 extern uint64 pmhash_keys_unhash_word(const PmhashKeys *keys, uint64 hash);
 extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
 

@@ -53,25 +53,20 @@ page_of_group(const PmhashFile *file, const PmhashKeys *keys, uint64 hash)
 	return page_of(file, pmhash_keys_unhash_word(keys, hash) >> GROUP_BITS);
 }
 
-/* So many locks of the index are not replaced (core's MaxPredicateChildLocks). */
-static int
-most_locks(void)
-{
-	if (max_predicate_locks_per_relation < 0)
-		return max_predicate_locks_per_xact / -max_predicate_locks_per_relation - 1;
-	return max_predicate_locks_per_relation;
-}
-
 /*
  * Has this transaction read so many keys of the file that it locks groups?  Counts this
- * one, unless it is one of the last few.
+ * one, unless it is one of the last few.  So many locks of the index are not replaced:
+ * core's MaxPredicateChildLocks.
  */
 static bool
 has_read_many(PmhashFile *file, BlockNumber page)
 {
 	PmhashKeyLocks *locks = &file->key_locks;
-	int			most = most_locks() / 2;
+	int			most = max_predicate_locks_per_relation;
 
+	Assert(IsolationIsSerializable());
+	if (most < 0)
+		most = max_predicate_locks_per_xact / -max_predicate_locks_per_relation - 1;
 	if (locks->lxid != CURRENT_LXID)
 	{
 		memset(locks, 0, sizeof(*locks));
@@ -82,7 +77,7 @@ has_read_many(PmhashFile *file, BlockNumber page)
 		if (locks->last[i] == page)
 			return false;
 	}
-	if (locks->count >= most)
+	if (locks->count >= most / 2)
 		return true;
 	locks->last[locks->count++ % lengthof(locks->last)] = page;
 	return false;
@@ -109,16 +104,14 @@ check_still_valid(Relation index, Snapshot snapshot, const PmhashFile *file)
 			 errhint("The transaction might succeed if retried.")));
 }
 
-/*
- * pmhash_lock_keys
- *		A scan is about to look these keys up.  ERROR if it must not any more.
- */
+/* A scan is about to look these keys up.  ERROR if it must not any more. */
 void
 pmhash_lock_keys(Relation index, PmhashFile *file, const PmhashKeys *keys,
 				 const uint64 *hash, size_t n, Snapshot snapshot)
 {
 	if (likely(!IsolationIsSerializable()))
 		return;
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true) && n > 0);
 	for (size_t i = 0; i < n; i++)
 	{
 		BlockNumber page = page_of(file, hash[i]);
@@ -130,10 +123,7 @@ pmhash_lock_keys(Relation index, PmhashFile *file, const PmhashKeys *keys,
 	check_still_valid(index, snapshot, file);
 }
 
-/*
- * pmhash_lock_all_keys
- *		A scan is about to read all of the index.
- */
+/* A scan is about to read all of the index. */
 void
 pmhash_lock_all_keys(Relation index, PmhashFile *file, Snapshot snapshot)
 {
@@ -144,8 +134,7 @@ pmhash_lock_all_keys(Relation index, PmhashFile *file, Snapshot snapshot)
 }
 
 /*
- * pmhash_check_readers
- *		Has a serializable transaction read the key, of which there is an entry now?
+ * Has a serializable transaction read the key, of which there is an entry now?
  *
  * A reader locks first and reads then; a writer inserts first and looks for locks
  * then.  So one of them always sees the other: if the reader did not see the entry its

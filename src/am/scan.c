@@ -62,78 +62,9 @@ pmhash_hand_over_dead(PmhashScanDead *dead, Relation index, PmhashFile *file)
 							others);
 }
 
-/* The heap page that was visited last, still pinned, or InvalidBuffer. */
-static Buffer
-visited_heap_page(IndexScanDesc scan)
-{
-	if (scan->xs_heapfetch == NULL ||
-		!pmhash_is_heap_table(scan->heapRelation))
-		return InvalidBuffer;
-	return ((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf;
-}
-
 /*
- * The LSN of the heap page on which the current element's tuple has just been
- * judged, or InvalidXLogRecPtr if that is not at hand.  It is read with the page
- * locked: a process that changes it stores it in two halves.
- */
-static XLogRecPtr
-judged_page_lsn(IndexScanDesc scan, PmhashScan *so)
-{
-	Buffer		buffer = visited_heap_page(scan);
-	XLogRecPtr	lsn;
-
-	if (!BufferIsValid(buffer) ||
-		BufferGetBlockNumber(buffer) != pmhash_value_to_block(pmhash_scan_value(so)))
-		return InvalidXLogRecPtr;
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	lsn = BufferGetLSNAtomic(buffer);
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	return lsn;
-}
-
-/* Make room for another dead entry, up to PMHASH_DEAD_MAX. */
-static void
-reserve_dead(PmhashScanDead *dead, MemoryContext context)
-{
-	if (dead->n < dead->capacity)
-		return;
-	Assert(dead->n < PMHASH_DEAD_MAX);
-	dead->capacity = Min(Max(dead->capacity * 2, FIRST_CAPACITY), PMHASH_DEAD_MAX);
-	if (dead->entry == NULL)
-		dead->entry = MemoryContextAlloc(context, dead->capacity * sizeof(PmhEntry));
-	else
-		dead->entry = repalloc(dead->entry, dead->capacity * sizeof(PmhEntry));
-}
-
-/* Add a dead entry whose heap page has this LSN; InvalidXLogRecPtr: unknown. */
-static void
-add_dead(PmhashScanDead *dead, PmhEntry entry, XLogRecPtr lsn)
-{
-	bool		unknown = lsn == InvalidXLogRecPtr;
-
-	Assert(dead->n < dead->capacity && dead->nready <= dead->n);
-	if (dead->n == 0)
-		dead->flushed = GetFlushRecPtr(NULL);
-	if (!unknown && lsn <= dead->flushed)
-	{
-		dead->entry[dead->n++] = dead->entry[dead->nready];
-		dead->entry[dead->nready++] = entry;
-		return;
-	}
-	if (dead->n == dead->nready)	/* the first of these */
-		dead->lsn = lsn;
-	else if (unknown || dead->lsn == InvalidXLogRecPtr)
-		dead->lsn = InvalidXLogRecPtr;
-	else
-		dead->lsn = Max(dead->lsn, lsn);
-	dead->entry[dead->n++] = entry;
-}
-
-/*
- * pmhash_note_dead
- *		An entry's tuple is dead to all: collect such entries until there are
- *		enough or the epoch changes.
+ * An entry's tuple is dead to all: collect such entries until there are
+ * enough or the epoch changes.
  *
  * epoch: the removal epoch from before the entry was read.  lsn: of its heap page,
  * read under a lock, past the judgement; InvalidXLogRecPtr if not known.  context:
@@ -143,13 +74,37 @@ void
 pmhash_note_dead(PmhashScanDead *dead, MemoryContext context, Relation index,
 				 PmhashFile *file, uint64 epoch, PmhEntry entry, XLogRecPtr lsn)
 {
+	bool		unknown = lsn == InvalidXLogRecPtr;
+
 	if (dead->enough)
 		return;
 	if (dead->n > 0 && dead->epoch != epoch)
 		pmhash_hand_over_dead(dead, index, file);
-	reserve_dead(dead, context);
+	Assert(dead->n < PMHASH_DEAD_MAX && dead->nready <= dead->n);
+	if (dead->n == dead->capacity)
+	{
+		dead->capacity = Min(Max(dead->capacity * 2, FIRST_CAPACITY), PMHASH_DEAD_MAX);
+		if (dead->entry == NULL)
+			dead->entry = MemoryContextAlloc(context, dead->capacity * sizeof(PmhEntry));
+		else
+			dead->entry = repalloc(dead->entry, dead->capacity * sizeof(PmhEntry));
+	}
 	dead->epoch = epoch;
-	add_dead(dead, entry, lsn);
+	if (dead->n == 0)
+		dead->flushed = GetFlushRecPtr(NULL);
+	if (!unknown && lsn <= dead->flushed)
+	{
+		dead->entry[dead->n++] = dead->entry[dead->nready];
+		dead->entry[dead->nready++] = entry;
+	}
+	else
+	{
+		if (unknown || (dead->n > dead->nready && dead->lsn == InvalidXLogRecPtr))
+			dead->lsn = InvalidXLogRecPtr;
+		else
+			dead->lsn = dead->n > dead->nready ? Max(dead->lsn, lsn) : lsn;
+		dead->entry[dead->n++] = entry;
+	}
 	if (dead->n == PMHASH_DEAD_MAX)
 	{
 		pmhash_hand_over_dead(dead, index, file);
@@ -157,18 +112,33 @@ pmhash_note_dead(PmhashScanDead *dead, MemoryContext context, Relation index,
 	}
 }
 
-/* The current element's tuple is dead to all. */
+/*
+ * The current element's tuple, which has just been judged, is dead to all.  The LSN of its
+ * heap page is read, if that is at hand still, with the page locked: a process that
+ * changes it stores it in two halves.
+ */
 static void
 note_dead_tuple(IndexScanDesc scan, PmhashScan *so)
 {
+	Buffer		buffer = InvalidBuffer;
+	XLogRecPtr	lsn = InvalidXLogRecPtr;
 	PmhEntry	entry;
 
 	if (so->batch_hashes == NULL || so->dead.enough)
 		return;
 	entry.hash = pmhash_scan_hash(so);
 	entry.value = pmhash_scan_value(so);
+	if (scan->xs_heapfetch != NULL && pmhash_is_heap_table(scan->heapRelation))
+		buffer = ((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf;
+	if (BufferIsValid(buffer) &&
+		BufferGetBlockNumber(buffer) == pmhash_value_to_block(entry.value))
+	{
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		lsn = BufferGetLSNAtomic(buffer);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	}
 	pmhash_note_dead(&so->dead, so->context, scan->indexRelation, so->file, so->epoch,
-					 entry, judged_page_lsn(scan, so));
+					 entry, lsn);
 }
 
 /* pmhash_drop_known_dead, as a cursor calls it. */
@@ -179,9 +149,8 @@ drop_known_dead(const void *file, uint64_t *value, size_t n)
 }
 
 /*
- * pmhash_leave_out_dead
- *		Have the next step of a cursor leave out the values whose rows are known to be
- *		dead to all, if that is wanted.
+ * Have the next step of a cursor leave out the values whose rows are known to be
+ * dead to all, if that is wanted.
  */
 void
 pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted)
@@ -194,12 +163,11 @@ pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted)
 }
 
 /*
- * is_known_dead
- *		Is the row of the current element known to be dead to all?  It is to be
- *		passed over then, as if it had been visited.
+ * Is the row of the current element known to be dead to all?  It is to be passed over
+ * then, as if it had been visited.
  */
-static bool
-is_known_dead(IndexScanDesc scan, PmhashScan *so)
+static inline bool
+is_known_dead(const PmhashScan *so)
 {
 	return unlikely(so->any_known_dead) &&
 		pmhash_known_dead(so->file, pmhash_scan_value(so));
@@ -210,8 +178,8 @@ is_known_dead(IndexScanDesc scan, PmhashScan *so)
  *
  * An index-only scan returns a key without a visit to its row if the row's page
  * is all-visible.  A TID may be removed and used again by VACUUM between our
- * reading of it and that look at the visibility map, since no pin or lock holds
- * VACUUM back; the removal epoch says whether that can have happened.  See
+ * reading of it and that look at the visibility map, or the visit, since no pin or lock
+ * holds VACUUM back; the removal epoch says whether that can have happened.  See
  * src/README, "Scans and VACUUM".
  */
 
@@ -240,20 +208,30 @@ pmhash_lock_all_visible(Relation heap, BlockNumber block, Snapshot snapshot, Buf
 	return all_visible;
 }
 
-/* ---- index-only scans ---- */
-
 /*
- * Does the current element's TID, in scan->xs_heaptid, lead to a row that the
- * snapshot sees?  Notes it if it is dead to all.
+ * May the executor take the current element, whose TID is in scan->xs_heaptid, for a row if
+ * it finds its page all-visible a moment later?  Its look at the visibility map comes after
+ * VACUUM may have given the TID away, so we have to know it here: either the
+ * page is all-visible and the TID was not given away until after we looked, or
+ * the TID leads to a row that the snapshot sees.
  */
 static bool
-row_is_visible(IndexScanDesc scan, PmhashScan *so)
+may_return(IndexScanDesc scan, PmhashScan *so)
 {
+	BlockNumber block = ItemPointerGetBlockNumber(&scan->xs_heaptid);
 	ItemPointerData tid = scan->xs_heaptid; /* changed by the look-up */
 	bool		call_again = false;
 	bool		all_dead = false;
 	bool		found;
 
+	Assert(IsMVCCSnapshot(scan->xs_snapshot));
+	PMH_STOP_POINT("scan_before_visibility");
+	if (VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
+		pmhash_removal_none_since(so->file, so->epoch) &&
+		(likely(!IsolationIsSerializable()) ||
+		 pmhash_lock_all_visible(scan->heapRelation, block, scan->xs_snapshot,
+								 &so->visibility_map)))
+		return true;
 	if (so->slot == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(so->context);
@@ -268,28 +246,6 @@ row_is_visible(IndexScanDesc scan, PmhashScan *so)
 	if (all_dead && !scan->xactStartedInRecovery)
 		note_dead_tuple(scan, so);
 	return found;
-}
-
-/*
- * May the executor take the current element for a row if it finds its page
- * all-visible a moment later?  Its look at the visibility map comes after
- * VACUUM may have given the TID away, so we have to know it here: either the
- * page is all-visible and the TID was not given away until after we looked, or
- * the row itself is visible.
- */
-static bool
-may_return(IndexScanDesc scan, PmhashScan *so)
-{
-	BlockNumber block = ItemPointerGetBlockNumber(&scan->xs_heaptid);
-
-	PMH_STOP_POINT("scan_before_visibility");
-	if (VM_ALL_VISIBLE(scan->heapRelation, block, &so->visibility_map) &&
-		pmhash_removal_none_since(so->file, so->epoch) &&
-		(likely(!IsolationIsSerializable()) ||
-		 pmhash_lock_all_visible(scan->heapRelation, block, scan->xs_snapshot,
-								 &so->visibility_map)))
-		return true;
-	return row_is_visible(scan, so);
 }
 
 /*
@@ -352,12 +308,6 @@ return_key(IndexScanDesc scan, PmhashScan *so)
  *
  * Everything is allocated in a context of the scan's own and used again by
  * rescans; a probe of a nested loop allocates nothing.
- *
- * A TID may be removed and used again by VACUUM between our reading of it and
- * the visit to the heap, since no pin or lock holds VACUUM back.  The removal
- * epoch says whether that can have happened.  See src/README, "Scans and
- * VACUUM", for what it is needed for: index-only scans, and the removal
- * of entries that the executor has found dead.
  */
 
 /*
@@ -403,36 +353,27 @@ find_scan(PlanState *node, void *context)
 	return planstate_tree_walker(node, find_scan, search);
 }
 
-/* Are the rows that this scan finds passed over if they are locked? */
-static bool
-reads_queue(IndexScanDesc scan)
-{
-	PmhashScan *so = scan->opaque;
-	const PmhashStatement *statement =
-		pmhash_statement_in(MemoryContextGetParent(so->context));
-	LockSearch	search = {scan, 0};
-
-	return statement != NULL && statement->skips_locked &&
-		find_scan(statement->plan, &search) &&
-		pmhash_skips_locked(statement->planned, search.rti);
-}
-
 /*
- * start_position
- *		Where in the buffers of a long list is a scan to begin?  0: at their beginning;
- *		else it reads a queue, and this is a cursor's 'start'.
+ * Where in the buffers of a long list is a scan to begin?  0: at their beginning;
+ * else it reads a queue, and this is a cursor's 'start'.
  *
  * It is a queue if what is locked is passed over and any rows are known to be dead.
  * Each scan begins somewhere else than the one before (multiples of the golden ratio lie
  * evenly), so none of the rows that come first is left for good.
  */
 static uint32
-start_position(IndexScanDesc scan, const PmhashFile *file)
+start_position(IndexScanDesc scan, const PmhashScan *so)
 {
 	static uint32 start = 0;
+	const PmhashStatement *statement;
+	LockSearch	search = {scan, 0};
 
-	if (!scan->ignore_killed_tuples || likely(!pmhash_any_known_dead(file)) ||
-		!reads_queue(scan))
+	if (!scan->ignore_killed_tuples || likely(!pmhash_any_known_dead(so->file)))
+		return 0;
+	statement = pmhash_statement_in(MemoryContextGetParent(so->context));
+	if (statement == NULL || !statement->skips_locked ||
+		!find_scan(statement->plan, &search) ||
+		!pmhash_skips_locked(statement->planned, search.rti))
 		return 0;
 	if (start == 0)
 		start = (uint32) MyProcPid * UINT32_C(0x85ebca6b);
@@ -556,26 +497,6 @@ pmhash_scan_reserve_values(PmhashScan *so, size_t n)
 								sizeof(uint64));
 }
 
-/*
- * Open the file and prepare the key functions, once per scan.  False if the
- * index is invalid.
- */
-static bool
-open_file(IndexScanDesc scan, PmhashScan *so)
-{
-	MemoryContext old;
-
-	if (likely(so->keys != NULL))
-		return true;
-	so->file = pmhash_open_for_scan(scan->indexRelation, scan->xs_snapshot);
-	if (so->file == NULL)
-		return false;
-	old = MemoryContextSwitchTo(so->context);
-	so->keys = pmhash_keys_make(scan->indexRelation, so->file->seed);
-	MemoryContextSwitchTo(old);
-	return true;
-}
-
 /* ---- starting ---- */
 
 /*
@@ -592,14 +513,25 @@ pmhash_cursor_memory(void)
 }
 
 static void
-start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
+start_one(IndexScanDesc scan, PmhashScan *so, const PmhashBoundColumns *bound)
 {
+	Datum		value[INDEX_MAX_KEYS];
+	Oid			subtype[INDEX_MAX_KEYS];
+	uint64		hash;
+
+	Assert(!so->sweeping && bound->complete && bound->arrays == 0);
+	for (int i = 0; i < so->keys->ncolumns; i++)
+	{
+		value[i] = bound->key[i]->sk_argument;
+		subtype[i] = bound->key[i]->sk_subtype;
+	}
+	hash = pmhash_keys_hash_args(so->keys, value, subtype);
 	pmhash_lock_keys(scan->indexRelation, so->file, so->keys, &hash, 1,
 					 scan->xs_snapshot);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
 	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
 	if (!so->start_chosen)
-		so->start = start_position(scan, so->file);
+		so->start = start_position(scan, so);
 	so->start_chosen = true;
 	so->cursor.start = so->start;
 	so->cursor.memory = pmhash_cursor_memory();
@@ -607,7 +539,6 @@ start_one(IndexScanDesc scan, PmhashScan *so, uint64 hash)
 	so->want = so->start != 0 ? FIRST_OF_QUEUE : FIRST_WANT;
 	so->streaming = true;
 	so->kind = SCAN_ONE;
-	Assert(!so->sweeping);
 }
 
 /*
@@ -628,10 +559,9 @@ start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
 }
 
 /*
- * pmhash_scan_leave_file
- *		Reading the file has failed.  If it has been removed, this session has what it had
- *		mapped of it, and no more: the index is invalid, and the scan goes on as one of
- *		a plan that is older than that, by a walk through the table.
+ * Reading the file has failed.  If it has been removed, this session has what it had
+ * mapped of it, and no more: the index is invalid, and the scan goes on as one of
+ * a plan that is older than that, by a walk through the table.
  *
  * ERROR if anything else has failed, if rows have been handed out already, which the walk
  * would hand out again (to a bitmap that is all the same), or if such a scan needs the
@@ -652,6 +582,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 {
 	PmhResult	result;
 
+	Assert(!so->sweeping);
 	pmhash_lock_all_keys(scan->indexRelation, so->file, scan->xs_snapshot);
 	result = pmh_sweep_begin_reading(so->file->table, &so->sweep);
 	if (result != PMH_OK)
@@ -677,32 +608,50 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 static void
 start_scan(IndexScanDesc scan, PmhashScan *so)
 {
+	Relation	index = scan->indexRelation;
 	PmhashBoundColumns bound;
 
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
+	Assert(scan->xs_snapshot != NULL && !so->sweeping);
 	so->is_taken_as_is = pmhash_scan_is_taken_as_is(scan);
 	if (unlikely(so->is_taken_as_is && pmhash_scan_wants_table(scan)))
 	{
 		start_table(scan, so, false);
 		return;
 	}
-	if (unlikely(!open_file(scan, so)))
+	if (unlikely(so->keys == NULL)) /* once per scan */
 	{
-		start_table(scan, so, true);
-		return;
+		MemoryContext old;
+
+		so->file = pmhash_open_for_scan(index, scan->xs_snapshot);
+		if (so->file == NULL)
+		{
+			start_table(scan, so, true);
+			return;
+		}
+		old = MemoryContextSwitchTo(so->context);
+		so->keys = pmhash_keys_make(index, so->file->seed);
+		MemoryContextSwitchTo(old);
 	}
 	pmhash_apply_inserts(so->file);
-	if (unlikely(so->is_taken_as_is && pmhash_scan_misses_queued(scan, so)))
+
+	/*
+	 * May there be rows that the worker wants and whose entries are not in the file yet?
+	 * This session's own queues have been applied.  Entries of a constraint never wait.
+	 */
+	if (unlikely(so->is_taken_as_is) && pmhash_any_queue(so->file) &&
+		!index->rd_index->indisunique && !index->rd_index->indisexclusion)
 	{
 		start_table(scan, so, false);
 		return;
 	}
-	pgstat_count_index_scan(scan->indexRelation);
+	pgstat_count_index_scan(index);
 #if PG_VERSION_NUM >= 180000
 	if (scan->instrument)
 		scan->instrument->nsearches++;
 #endif
 
-	pmhash_dead_entries_settle(scan->indexRelation, so->file);
+	pmhash_dead_entries_settle(index, so->file);
 	so->recheck = !so->keys->exact || !IsMVCCSnapshot(scan->xs_snapshot);
 	if (!pmhash_scan_bind(scan, so, &bound))
 	{
@@ -713,15 +662,13 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("index \"%s\" cannot be scanned without a condition on its first column",
-						RelationGetRelationName(scan->indexRelation))));
+						RelationGetRelationName(index))));
 
 	if (!bound.complete)
 		start_all(scan, so);
 	else if (bound.arrays == 0)
-		start_one(scan, so, pmhash_scan_bound_hash(so, &bound));
-	else if (pmhash_scan_hash_arrays(scan, so, &bound))
-		pmhash_scan_array_start(so);
-	else
+		start_one(scan, so, &bound);
+	else if (!pmhash_scan_hash_arrays(scan, so, &bound))
 		start_all(scan, so);
 }
 
@@ -781,27 +728,6 @@ fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
 	return pmhash_scan_set_batch(so, so->values, so->sweep.n, 0, NULL);
 }
 
-/* The next values of the file; false at its end, or if the scan has left it. */
-static bool
-fill_from_file(IndexScanDesc scan, PmhashScan *so)
-{
-	so->epoch = pmhash_removal_epoch(so->file);
-	switch (so->kind)
-	{
-		case SCAN_ONE:
-			return so->streaming && fill_from_cursor(scan, so);
-		case SCAN_ARRAY:
-			return pmhash_scan_array_fill(scan, so);
-		case SCAN_ALL:
-			return fill_from_sweep(scan, so);
-		case SCAN_UNBOUND:
-		case SCAN_NOTHING:
-		case SCAN_TABLE:
-			break;
-	}
-	return false;
-}
-
 /*
  * Get more values, or begin with it.  False if the scan is through; else there is a new
  * batch, which may be empty.
@@ -817,10 +743,17 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 	else
 		PMH_STOP_POINT("scan_between_batches");
 	Assert(so->kind != SCAN_UNBOUND);
+	Assert(so->kind == SCAN_TABLE || (so->file != NULL && so->keys != NULL));
 
 	if (so->kind != SCAN_TABLE)
-		more = fill_from_file(scan, so);
-	if (unlikely(so->kind == SCAN_TABLE))
+		so->epoch = pmhash_removal_epoch(so->file);
+	if (so->kind == SCAN_ONE)
+		more = so->streaming && fill_from_cursor(scan, so);
+	else if (so->kind == SCAN_ARRAY)
+		more = pmhash_scan_array_fill(scan, so);
+	else if (so->kind == SCAN_ALL)
+		more = fill_from_sweep(scan, so);
+	if (unlikely(so->kind == SCAN_TABLE))	/* it may have left the file just now */
 	{
 		/* the roots of the next page of the table */
 		int			n = pmhash_table_walk_next(so->walk, so->values);
@@ -846,6 +779,7 @@ pmhash_beginscan(Relation index, int nkeys, int norderbys)
 	MemoryContext context;
 	PmhashScan *so;
 
+	Assert(nkeys >= 0 && norderbys == 0);
 	context = AllocSetContextCreate(CurrentMemoryContext, "pmhash scan",
 									ALLOCSET_SMALL_SIZES);
 	so = MemoryContextAllocZero(context, sizeof(PmhashScan));
@@ -864,6 +798,7 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 {
 	PmhashScan *so = scan->opaque;
 
+	Assert(so != NULL && nkeys == scan->numberOfKeys);
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	if (so->file != NULL)
@@ -889,7 +824,7 @@ next_tid(IndexScanDesc scan, PmhashScan *so)
 				return false;
 		}
 		so->batch_next++;
-	} while (is_known_dead(scan, so));
+	} while (is_known_dead(so));
 	pmhash_value_to_tid(pmhash_scan_value(so), &scan->xs_heaptid);
 	return true;
 }
@@ -936,7 +871,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	ItemPointerData tids[256];
 	int64		total = 0;
 
-	Assert(!scan->xs_want_itup);
+	Assert(!scan->xs_want_itup && tbm != NULL);
 	so->array.no_hurry = true;
 	so->repeats = true;
 	while (fill_batch(scan, so))
@@ -948,7 +883,7 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 			while (n < (int) lengthof(tids) && so->batch_next < so->batch_n)
 			{
 				so->batch_next++;
-				if (!is_known_dead(scan, so))
+				if (!is_known_dead(so))
 					pmhash_value_to_tid(pmhash_scan_value(so), &tids[n++]);
 			}
 			tbm_add_tuples(tbm, tids, n, so->recheck || so->is_taken_as_is);

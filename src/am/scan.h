@@ -23,6 +23,13 @@
 
 extern size_t pmhash_cursor_memory(void);
 
+/* ---- unique.c ---- */
+
+extern bool pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
+								 const PmhashKeys *keys, const PmhEntry *entry,
+								 Datum *values, bool *isnull,
+								 IndexUniqueCheck check);
+
 /* ---- predicate.c ---- */
 
 extern void pmhash_lock_keys(Relation index, PmhashFile *file, const PmhashKeys *keys,
@@ -234,7 +241,6 @@ pmhash_scan_hash(const PmhashScan *so)
 extern bool pmhash_scan_wants_table(IndexScanDesc scan);
 extern bool pmhash_scan_is_of_decoding(IndexScanDesc scan);
 extern bool pmhash_scan_is_taken_as_is(IndexScanDesc scan);
-extern bool pmhash_scan_misses_queued(IndexScanDesc scan, const PmhashScan *so);
 extern bool pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so);
 
 /* ---- scan_keys.c ---- */
@@ -249,12 +255,9 @@ typedef struct PmhashBoundColumns
 
 extern bool pmhash_scan_bind(IndexScanDesc scan, PmhashScan *so,
 							 PmhashBoundColumns *bound);
-extern uint64 pmhash_scan_bound_hash(PmhashScan *so,
-									 const PmhashBoundColumns *bound);
 extern bool pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,
 									const PmhashBoundColumns *bound);
 
-extern void pmhash_scan_array_start(PmhashScan *so);
 extern bool pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so);
 
 /* ---- scan.c ---- */

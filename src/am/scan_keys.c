@@ -19,8 +19,6 @@
 #include "engine/sort.h"
 
 /*
- * What a scan looks for: from its scan keys to hashes.
- *
  * Each column needs a key; arrays (= ANY) of several columns are multiplied.
  * The hashes of such a product are made one range of hashes after the other,
  * as many as work_mem holds, so that equal ones come together whatever
@@ -34,14 +32,6 @@
 #define PROBE_TIME		50.0
 #define HASH_TIME		5.0
 #define ROW_TIME		500.0
-
-/* One column's arguments: the elements of an array, or a single datum. */
-typedef struct ColumnArgs
-{
-	Datum	   *value;
-	int			n;
-	Datum		single;
-} ColumnArgs;
 
 /* ---- binding ---- */
 
@@ -61,6 +51,8 @@ pmhash_scan_bind(IndexScanDesc scan, PmhashScan *so, PmhashBoundColumns *bound)
 		ScanKey		key = &scan->keyData[i];
 		ScanKey    *column = &bound->key[key->sk_attno - 1];
 
+		Assert(key->sk_attno >= 1 && key->sk_attno <= ncolumns);
+		Assert(key->sk_strategy == PMHASH_EQUAL_STRATEGY);
 		if (key->sk_flags & SK_ISNULL)
 			return false;
 		if (*column != NULL)
@@ -81,52 +73,6 @@ pmhash_scan_bind(IndexScanDesc scan, PmhashScan *so, PmhashBoundColumns *bound)
 	return true;
 }
 
-/* The hash of arguments that are no arrays. */
-uint64
-pmhash_scan_bound_hash(PmhashScan *so, const PmhashBoundColumns *bound)
-{
-	Datum		value[INDEX_MAX_KEYS];
-	Oid			subtype[INDEX_MAX_KEYS];
-
-	for (int i = 0; i < so->keys->ncolumns; i++)
-	{
-		value[i] = bound->key[i]->sk_argument;
-		subtype[i] = bound->key[i]->sk_subtype;
-	}
-	return pmhash_keys_hash_args(so->keys, value, subtype);
-}
-
-/* Take a key's argument apart, into the current context; NULLs left out. */
-static void
-take_apart(ScanKey key, ColumnArgs *args)
-{
-	ArrayType  *array;
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-	bool	   *isnull;
-	int			n;
-
-	if (!(key->sk_flags & SK_SEARCHARRAY))
-	{
-		args->single = key->sk_argument;
-		args->value = &args->single;
-		args->n = 1;
-		return;
-	}
-
-	array = DatumGetArrayTypeP(key->sk_argument);
-	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
-	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
-					  &args->value, &isnull, &n);
-	args->n = 0;
-	for (int i = 0; i < n; i++)
-	{
-		if (!isnull[i])
-			args->value[args->n++] = args->value[i];
-	}
-}
-
 /* Sort numbers and drop repeats; returns how many are left. */
 static size_t
 sort_unique(uint64 *number, size_t n)
@@ -143,42 +89,42 @@ sort_unique(uint64 *number, size_t n)
 }
 
 /*
- * The words of one column's arguments.  'unique': no word twice, which is worth
- * its while where they are multiplied.  Leaks into the current context.
+ * The words of one column's arguments, NULLs left out.  'unique': no word twice, which is
+ * worth its while where they are multiplied.  Leaks into the current context.
  */
 static void
-make_words(PmhashScan *so, int column, const ScanKey key, const ColumnArgs *args,
-		   bool unique)
+make_words(PmhashScan *so, int column, const ScanKey key, bool unique)
 {
-	PmhashProduct    *product = &so->product;
-	uint64	   *word = MemoryContextAllocHuge(so->product_context,
-											  args->n * sizeof(uint64));
+	PmhashProduct *product = &so->product;
+	Datum	   *value = &key->sk_argument;
+	bool	   *isnull = NULL;
+	int			n = 1;
+	int			nwords = 0;
+	uint64	   *word;
 
-	for (int i = 0; i < args->n; i++)
+	if (key->sk_flags & SK_SEARCHARRAY)
+	{
+		ArrayType  *array = DatumGetArrayTypeP(key->sk_argument);
+		int16		typlen;
+		bool		typbyval;
+		char		typalign;
+
+		get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+		deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
+						  &value, &isnull, &n);
+	}
+	word = MemoryContextAllocHuge(so->product_context, n * sizeof(uint64));
+	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		word[i] = pmhash_keys_word(so->keys, column, args->value[i], key->sk_subtype);
+		if (isnull == NULL || !isnull[i])
+			word[nwords++] = pmhash_keys_word(so->keys, column, value[i], key->sk_subtype);
 	}
 	product->word[column] = word;
-	product->n[column] = unique ? (int) sort_unique(word, args->n) : args->n;
+	product->n[column] = unique ? (int) sort_unique(word, nwords) : nwords;
 }
 
 /* ---- the hashes of a product ---- */
-
-/* Go on to the next combination; false after the last. */
-static bool
-next_combination(const PmhashProduct *product, int ncolumns, int *at, uint64 *words)
-{
-	for (int i = ncolumns - 1; i >= 0; i--)
-	{
-		if (++at[i] == product->n[i])
-			at[i] = 0;
-		words[i] = product->word[i][at[i]];
-		if (at[i] > 0)
-			return true;
-	}
-	return false;
-}
 
 /*
  * Compute the hashes of the next range, sorted, none twice, into so->hashes.
@@ -192,26 +138,40 @@ next_hashes(PmhashScan *so)
 	int			at[INDEX_MAX_KEYS] = {0};
 	uint64		words[INDEX_MAX_KEYS];
 	size_t		n = 0;
+	int			i;
 
 	Assert(product->next_range <= product->ranges);
+	Assert(so->next_hash == so->nhashes);
 	if (product->next_range == product->ranges)
 		return false;
-	for (int i = 0; i < ncolumns; i++)
+	for (i = 0; i < ncolumns; i++)
 		words[i] = product->word[i][0];
 	do
 	{
 		uint64		hash = pmhash_keys_hash_words(so->keys, words);
 
 		CHECK_FOR_INTERRUPTS();
-		if (((hash >> 32) * product->ranges) >> 32 != product->next_range)
-			continue;
-		if (n == so->hashes_capacity)
+		if (((hash >> 32) * product->ranges) >> 32 == product->next_range)
 		{
-			so->hashes_capacity += so->hashes_capacity / 2 + 1024;
-			so->hashes = repalloc_huge(so->hashes, so->hashes_capacity * sizeof(uint64));
+			if (n == so->hashes_capacity)
+			{
+				so->hashes_capacity += so->hashes_capacity / 2 + 1024;
+				so->hashes = repalloc_huge(so->hashes,
+										   so->hashes_capacity * sizeof(uint64));
+			}
+			so->hashes[n++] = hash;
 		}
-		so->hashes[n++] = hash;
-	} while (next_combination(product, ncolumns, at, words));
+
+		/* the next combination: the last column that has one goes on, those after it begin anew */
+		for (i = ncolumns - 1; i >= 0; i--)
+		{
+			if (++at[i] == product->n[i])
+				at[i] = 0;
+			words[i] = product->word[i][at[i]];
+			if (at[i] > 0)
+				break;
+		}
+	} while (i >= 0);
 	so->nhashes = sort_unique(so->hashes, n);
 	so->next_hash = 0;
 	product->next_range++;
@@ -233,6 +193,7 @@ count_ranges(IndexScanDesc scan, PmhashScan *so, int arrays)
 	uint64_t	bytes;
 	PmhResult	result;
 
+	Assert(count > 0);
 	if (arrays <= 1 || ranges <= 1)
 		return 1;
 	result = pmh_estimate(so->file->table, &entries, &bytes);
@@ -243,51 +204,6 @@ count_ranges(IndexScanDesc scan, PmhashScan *so, int arrays)
 	elog(DEBUG1, "index \"%s\": %.0f combinations of keys, ranges of hashes: %.0f",
 		 RelationGetRelationName(scan->indexRelation), count, ranges);
 	return (uint64) ranges;
-}
-
-/*
- * Turn array arguments into so->product, and its first hashes into so->hashes.
- * False if there are too many: the caller sweeps the index instead.
- */
-bool
-pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,
-						const PmhashBoundColumns *bound)
-{
-	PmhashProduct    *product = &so->product;
-	int			ncolumns = so->keys->ncolumns;
-	MemoryContext scratch = AllocSetContextCreate(so->context,
-												  "pmhash scan arrays",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(scratch);
-	ColumnArgs	args;
-	double		most;
-
-	if (so->product_context == NULL)
-		so->product_context = AllocSetContextCreate(so->context,
-													"pmhash scan product",
-													ALLOCSET_DEFAULT_SIZES);
-	MemoryContextReset(so->product_context);
-	product->count = 1;
-	for (int i = 0; i < ncolumns; i++)
-	{
-		take_apart(bound->key[i], &args);
-		make_words(so, i, bound->key[i], &args, bound->arrays > 1);
-		product->count *= product->n[i];
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(scratch);
-
-	so->nhashes = so->next_hash = 0;
-	product->next_range = product->ranges = 0;
-	if (product->count == 0)
-		return true;
-	product->ranges = count_ranges(scan, so, bound->arrays);
-	if (product->ranges == 0)
-		return false;
-	most = Max(work_mem * 1024.0 / sizeof(uint64), product->count / product->ranges);
-	so->hashes = pmhash_reserve(so->context, so->hashes, &so->hashes_capacity,
-								(size_t) Min(product->count, most), sizeof(uint64));
-	return next_hashes(so);
 }
 
 /*
@@ -330,17 +246,53 @@ StaticAssertDecl(LEAST_ROOM / VALUES_PER_KEY <= LAST_GROUP,
 
 /* ---- groups ---- */
 
-/* Begin with the first of the scan's hashes; so->kind becomes SCAN_ARRAY. */
-void
-pmhash_scan_array_start(PmhashScan *so)
+/*
+ * Turn array arguments into so->product, and its first hashes into so->hashes; so->kind
+ * becomes SCAN_ARRAY.  False if there are too many: the caller sweeps the index instead.
+ */
+bool
+pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,
+						const PmhashBoundColumns *bound)
 {
+	PmhashProduct *product = &so->product;
 	PmhashScanArray *array = &so->array;
+	MemoryContext scratch = AllocSetContextCreate(so->context,
+												  "pmhash scan arrays",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(scratch);
+	double		most;
 
+	Assert(bound->complete && bound->arrays > 0 && !so->sweeping);
 	array->nbig = array->next_big = 0;
 	array->group = array->no_hurry ? LEAST_ROOM / VALUES_PER_KEY : FIRST_GROUP;
 	array->room = array->no_hurry ? LEAST_ROOM : FIRST_ROOM;
 	so->streaming = false;
 	so->kind = SCAN_ARRAY;
+	if (so->product_context == NULL)
+		so->product_context = AllocSetContextCreate(so->context,
+													"pmhash scan product",
+													ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(so->product_context);
+	product->count = 1;
+	for (int i = 0; i < so->keys->ncolumns; i++)
+	{
+		make_words(so, i, bound->key[i], bound->arrays > 1);
+		product->count *= product->n[i];
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(scratch);
+
+	so->nhashes = so->next_hash = 0;
+	product->next_range = product->ranges = 0;
+	if (product->count == 0)
+		return true;
+	product->ranges = count_ranges(scan, so, bound->arrays);
+	if (product->ranges == 0)
+		return false;
+	most = Max(work_mem * 1024.0 / sizeof(uint64), product->count / product->ranges);
+	so->hashes = pmhash_reserve(so->context, so->hashes, &so->hashes_capacity,
+								(size_t) Min(product->count, most), sizeof(uint64));
+	return next_hashes(so);
 }
 
 /*
@@ -385,6 +337,7 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 	PmhResult	result;
 
 	/* nothing of the batch before is needed any more */
+	Assert(!so->streaming && array->next_big == array->nbig);
 	while (so->next_hash == so->nhashes)
 	{
 		if (!next_hashes(so))
@@ -433,6 +386,7 @@ collect_from_cursor(IndexScanDesc scan, PmhashScan *so)
 	PmhValues  *batch = &so->cursor.batch;
 	PmhResult	result;
 
+	Assert(so->streaming && want > 0);
 	PMH_STOP_POINT("array_before_list");
 	result = pmh_cursor_next(so->file->table, &so->cursor, want);
 	if (result == PMH_DONE)
@@ -457,15 +411,15 @@ collect_from_cursor(IndexScanDesc scan, PmhashScan *so)
 
 /*
  * The next batch of = ANY: what is left of the keys of this group, if there are
- * any, or the next group, in TID order as far as there is room.  So the first
- * rows come soon, and many rows in the order of the heap.  False at their end, or if the
- * scan has left the file.
+ * any, or the next group, in TID order as far as there is room.  False at their end, or if
+ * the scan has left the file.
  */
 bool
 pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 {
 	PmhashScanArray *array = &so->array;
 
+	Assert(so->kind == SCAN_ARRAY && array->room > 0);
 	so->values_n = 0;
 	if (!so->streaming && array->next_big == array->nbig && !look_group_up(scan, so))
 		return false;

@@ -51,6 +51,8 @@ pmhash_row_begin(PmhashRow *row, Relation heap, Relation index)
 {
 	MemoryContext old;
 
+	Assert(CheckRelationLockedByMe(heap, AccessShareLock, true));
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	row->heap = heap;
 	row->index = index;
 	row->context = AllocSetContextCreate(CurrentMemoryContext, "pmhash row",
@@ -100,30 +102,6 @@ compute_key(PmhashRow *row, Datum *values, bool *isnull)
 
 /* ---- values that may be going away ---- */
 
-/* May the row fetched last have values in TOAST? */
-static bool
-has_external(const PmhashRow *row)
-{
-	return row->slot->tts_ops != &TTSOpsBufferHeapTuple ||
-		HeapTupleHasExternal(((BufferHeapTupleTableSlot *) row->slot)->base.tuple);
-}
-
-/* Bring the values of a key from TOAST. */
-static void
-detoast_key(PmhashRow *row, Datum *values, const bool *isnull)
-{
-	MemoryContext old = MemoryContextSwitchTo(GetPerTupleMemoryContext(row->estate));
-
-	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(row->index); i++)
-	{
-		struct varlena *value = (struct varlena *) DatumGetPointer(values[i]);
-
-		if (!isnull[i] && get_typlen(row->index->rd_opcintype[i]) == -1)
-			values[i] = PointerGetDatum(detoast_external_attr(value));
-	}
-	MemoryContextSwitchTo(old);
-}
-
 typedef struct Computing
 {
 	PmhashRow  *row;
@@ -131,13 +109,24 @@ typedef struct Computing
 	bool	   *isnull;
 } Computing;
 
+/* Compute a key, and bring its values from TOAST. */
 static void
 compute_and_detoast(void *arg)
 {
 	Computing  *computing = arg;
+	Relation	index = computing->row->index;
+	MemoryContext old;
 
 	compute_key(computing->row, computing->values, computing->isnull);
-	detoast_key(computing->row, computing->values, computing->isnull);
+	old = MemoryContextSwitchTo(GetPerTupleMemoryContext(computing->row->estate));
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		struct varlena *value = (struct varlena *) DatumGetPointer(computing->values[i]);
+
+		if (!computing->isnull[i] && get_typlen(index->rd_opcintype[i]) == -1)
+			computing->values[i] = PointerGetDatum(detoast_external_attr(value));
+	}
+	MemoryContextSwitchTo(old);
 }
 
 /* What TOAST says of a value that is not there, or not all of it. */
@@ -188,8 +177,7 @@ compute_key_if_there(PmhashRow *row, Datum *values, bool *isnull)
 /* ---- keys ---- */
 
 /*
- * pmhash_row_key
- *		The key of the row fetched last by a snapshot; good until the next one is fetched.
+ * The key of the row fetched last by a snapshot; good until the next one is fetched.
  *
  * False if a column is NULL: such a key equals none.  If the snapshot is SnapshotDirty
  * and the row is no more, as its inserter has not got to its end, all columns are NULL.
@@ -200,17 +188,15 @@ pmhash_row_key(PmhashRow *row, const SnapshotData *snapshot, Datum *values,
 			   bool *isnull)
 {
 	int			n = IndexRelationGetNumberOfKeyAttributes(row->index);
+	bool		has_external = row->slot->tts_ops != &TTSOpsBufferHeapTuple ||
+		HeapTupleHasExternal(((BufferHeapTupleTableSlot *) row->slot)->base.tuple);
 
-	if (!TransactionIdIsValid(snapshot->xmin) || !has_external(row))
+	Assert(!TTS_EMPTY(row->slot));
+	if (!TransactionIdIsValid(snapshot->xmin) || !has_external)
 		compute_key(row, values, isnull);
 	else if (!compute_key_if_there(row, values, isnull))
 		memset(isnull, true, n * sizeof(bool));
-	for (int i = 0; i < n; i++)
-	{
-		if (isnull[i])
-			return false;
-	}
-	return true;
+	return memchr(isnull, true, n) == NULL;
 }
 
 /* No more rows. */
@@ -316,6 +302,7 @@ pmhash_scan_is_taken_as_is(IndexScanDesc scan)
 bool
 pmhash_scan_wants_table(IndexScanDesc scan)
 {
+	Assert(pmhash_scan_is_taken_as_is(scan));
 	for (int i = 0; i < scan->numberOfKeys; i++)
 	{
 		if (scan->keyData[i].sk_flags & SK_SEARCHNULL)
@@ -324,40 +311,6 @@ pmhash_scan_wants_table(IndexScanDesc scan)
 	return pmhash_scan_is_of_decoding(scan) ||
 		(!scan->indexRelation->rd_index->indisvalid &&
 		 RelationGetIndexPredicate(scan->indexRelation) == NIL);
-}
-
-/*
- * May there be rows that the worker wants and whose entries are not in the file yet?
- * This session's own queues have been applied.  Entries of a constraint never wait.
- */
-bool
-pmhash_scan_misses_queued(IndexScanDesc scan, const PmhashScan *so)
-{
-	Form_pg_index index = scan->indexRelation->rd_index;
-
-	return pmhash_any_queue(so->file) && !index->indisunique && !index->indisexclusion;
-}
-
-/* Do the values of a row fit all keys of the scan? */
-static bool
-keys_fit(IndexScanDesc scan, const Datum *values, const bool *isnull)
-{
-	for (int i = 0; i < scan->numberOfKeys; i++)
-	{
-		ScanKey		key = &scan->keyData[i];
-		Datum		value = values[key->sk_attno - 1];
-
-		if (key->sk_flags & SK_SEARCHNULL)
-		{
-			if (!isnull[key->sk_attno - 1])
-				return false;
-		}
-		else if (isnull[key->sk_attno - 1] || (key->sk_flags & SK_ISNULL) ||
-				 !DatumGetBool(FunctionCall2Coll(&key->sk_func, key->sk_collation, value,
-												 key->sk_argument)))
-			return false;
-	}
-	return true;
 }
 
 /*
@@ -377,6 +330,7 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 	bool		all_dead;
 	bool		fits;
 
+	Assert(so->is_taken_as_is);
 	CHECK_FOR_INTERRUPTS();
 	if (so->row == NULL)
 	{
@@ -395,7 +349,19 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 									 &call_again, &all_dead))
 			return false;
 		(void) pmhash_row_key(so->row, &dirty, values, isnull);
-		fits = keys_fit(scan, values, isnull);
+		fits = true;
+		for (int i = 0; fits && i < scan->numberOfKeys; i++)
+		{
+			ScanKey		key = &scan->keyData[i];
+			int			column = key->sk_attno - 1;
+
+			if (key->sk_flags & SK_SEARCHNULL)
+				fits = isnull[column];
+			else
+				fits = !isnull[column] && (key->sk_flags & SK_ISNULL) == 0 &&
+					DatumGetBool(FunctionCall2Coll(&key->sk_func, key->sk_collation,
+												   values[column], key->sk_argument));
+		}
 	} while (!fits && call_again);
 	PMH_STOP_POINT("scan_row_fits");
 	return fits;
@@ -443,7 +409,6 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 struct PmhashTableWalk
 {
 	Relation	heap;
-	Snapshot	snapshot;
 	BufferAccessStrategy access;
 	BlockNumber next;
 	BlockNumber end;
@@ -451,9 +416,8 @@ struct PmhashTableWalk
 };
 
 /*
- * pmhash_table_walk
- *		Begin to walk through the table of a scan, whose index is invalid, or has
- *		no entries for what is looked for.
+ * Begin to walk through the table of a scan, whose index is invalid, or has
+ * no entries for what is looked for.
  *
  * walk is that of an earlier walk of the same scan, or NULL; context is the
  * memory of the scan; is_taken_as_is: see above.  ERROR if such a scan needs
@@ -466,6 +430,7 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 {
 	bool		partial;
 
+	Assert(invalid || is_taken_as_is);
 	if (walk == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
@@ -498,7 +463,6 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 						RelationGetRelationName(scan->indexRelation))));
 	Assert(pmhash_is_heap_table(walk->heap));
 	PredicateLockRelation(walk->heap, scan->xs_snapshot);
-	walk->snapshot = scan->xs_snapshot;
 	walk->next = 0;
 	walk->end = RelationGetNumberOfBlocks(walk->heap);
 	return walk;
@@ -516,6 +480,7 @@ pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values)
 	ItemPointerData tid;
 	int			n = 0;
 
+	Assert(CheckRelationLockedByMe(walk->heap, AccessShareLock, true));
 	if (walk->next >= walk->end)
 		return -1;
 	buffer = ReadBufferExtended(walk->heap, MAIN_FORKNUM, walk->next, RBM_NORMAL,

@@ -45,20 +45,14 @@ pmhash_compare_entries(const void *a, const void *b)
 	return (x->value > y->value) - (x->value < y->value);
 }
 
-#define ST_SORT sort_entries
+/* Sort entries by hash, then by value.  ERROR if there is an interrupt. */
+#define ST_SORT pmhash_sort_entries
 #define ST_ELEMENT_TYPE PmhEntry
 #define ST_COMPARE(a, b) pmhash_compare_entries(a, b)
-#define ST_SCOPE static
+#define ST_SCOPE extern
 #define ST_CHECK_FOR_INTERRUPTS
 #define ST_DEFINE
 #include "lib/sort_template.h"
-
-/* Sort entries by hash, then by value.  ERROR if there is an interrupt. */
-void
-pmhash_sort_entries(PmhEntry *entry, size_t n)
-{
-	sort_entries(entry, n);
-}
 
 /* Sort numbers.  ERROR if there is an interrupt. */
 void
@@ -84,24 +78,16 @@ typedef struct Chunk
 	PmhEntry	entry[FLEXIBLE_ARRAY_MEMBER];
 } Chunk;
 
-/* n entries of one partition, from a position in a file on. */
+/* n entries of one partition, from a position in a file on; also in an exported list. */
 typedef struct FilePiece
 {
 	struct FilePiece *next;		/* newer piece of the same partition */
-	BufFile    *file;
-	int			fileno;
-	off_t		offset;
-	uint64		n;
-} FilePiece;
-
-/* A piece in the list of an exported file. */
-typedef struct ListedPiece
-{
+	BufFile    *file;			/* both mean nothing in a list */
 	uint32		partition;
 	int			fileno;
 	off_t		offset;
 	uint64		n;
-} ListedPiece;
+} FilePiece;
 
 /*
  * The newest chunk's n is brought up to date before the chunk is read
@@ -169,18 +155,17 @@ pmhash_spool_outlive_transaction(PmhashSpool *spool)
 
 /* ---- to the file ---- */
 
+/* Note a piece of a file. */
 static void
-add_piece(PmhashSpoolPrivate *priv, BufFile *file, const ListedPiece *listed)
+add_piece(PmhashSpoolPrivate *priv, BufFile *file, const FilePiece *listed)
 {
 	FilePiece  *piece = MemoryContextAlloc(priv->context, sizeof(FilePiece));
 	Partition  *partition = &priv->partition[listed->partition];
 
+	Assert(listed->partition < PMHASH_SPOOL_PARTITIONS && listed->n > 0);
+	*piece = *listed;
 	piece->next = NULL;
 	piece->file = file;
-	piece->fileno = listed->fileno;
-	piece->offset = listed->offset;
-	piece->n = listed->n;
-	Assert(listed->partition < PMHASH_SPOOL_PARTITIONS && listed->n > 0);
 	if (partition->first_piece == NULL)
 		partition->first_piece = piece;
 	else
@@ -198,46 +183,10 @@ close_chunk(Partition *partition)
 	partition->next = partition->end = NULL;
 }
 
-/* Append a partition's chunks to the file as a piece, and free them. */
-static void
-write_partition(PmhashSpoolPrivate *priv, uint32 i)
-{
-	ListedPiece	listed = {.partition = i};
-	Chunk	   *chunk = priv->partition[i].oldest;
-
-	if (chunk == NULL)
-		return;
-	close_chunk(&priv->partition[i]);
-	BufFileTell(priv->file, &listed.fileno, &listed.offset);
-	while (chunk != NULL)
-	{
-		Chunk	   *next = chunk->next;
-
-		BufFileWrite(priv->file, &chunk->entry[chunk->taken],
-					 (chunk->n - chunk->taken) * sizeof(PmhEntry));
-		listed.n += chunk->n - chunk->taken;
-		pfree(chunk);
-		chunk = next;
-	}
-	priv->partition[i].oldest = priv->partition[i].newest = NULL;
-	add_piece(priv, priv->file, &listed);
-}
-
-static void
-make_file(PmhashSpoolPrivate *priv)
-{
-	MemoryContext old = MemoryContextSwitchTo(priv->context);
-
-	if (priv->files != NULL)
-		priv->file = BufFileCreateFileSet(priv->files, priv->name);
-	else
-		priv->file = BufFileCreateTemp(priv->lasting);
-	MemoryContextSwitchTo(old);
-}
-
 /*
- * Write all entries that are in memory to the file.  For a time when no
- * entries are taken: pieces are appended at its end.  ERROR if that fails.
+ * Write all entries that are in memory to the file: of each partition a piece, and free its
+ * chunks.  For a time when no entries are taken: pieces are appended at its end.  ERROR if
+ * that fails.
  */
 void
 pmhash_spool_write(PmhashSpool *spool)
@@ -247,11 +196,35 @@ pmhash_spool_write(PmhashSpool *spool)
 	if (priv->bytes == 0)
 		return;
 	if (priv->file == NULL)
-		make_file(priv);
+	{
+		MemoryContext old = MemoryContextSwitchTo(priv->context);
+
+		priv->file = priv->files == NULL ? BufFileCreateTemp(priv->lasting) :
+			BufFileCreateFileSet(priv->files, priv->name);
+		MemoryContextSwitchTo(old);
+	}
 	for (int i = 0; i < 1 << spool->partition_bits; i++)
 	{
+		FilePiece	piece = {.partition = i};
+		Chunk	   *chunk = priv->partition[i].oldest;
+
 		pmhash_give_way();
-		write_partition(priv, i);
+		if (chunk == NULL)
+			continue;
+		close_chunk(&priv->partition[i]);
+		BufFileTell(priv->file, &piece.fileno, &piece.offset);
+		while (chunk != NULL)
+		{
+			Chunk	   *next = chunk->next;
+
+			BufFileWrite(priv->file, &chunk->entry[chunk->taken],
+						 (chunk->n - chunk->taken) * sizeof(PmhEntry));
+			piece.n += chunk->n - chunk->taken;
+			pfree(chunk);
+			chunk = next;
+		}
+		priv->partition[i].oldest = priv->partition[i].newest = NULL;
+		add_piece(priv, priv->file, &piece);
 	}
 	priv->bytes = 0;
 }
@@ -295,6 +268,7 @@ pmhash_spool_add(PmhashSpool *spool, uint64 hash, uint64 value)
 	int			i = (hash << spool->bits) >> (64 - spool->partition_bits);
 	Partition  *partition = &spool->priv->partition[i];
 
+	Assert(value <= PMH_VALUE_MAX);
 	if (partition->next == partition->end)
 		add_chunk(spool, partition);
 	partition->next->hash = hash;
@@ -305,64 +279,51 @@ pmhash_spool_add(PmhashSpool *spool, uint64 hash, uint64 value)
 
 /* ---- taking ---- */
 
-/* The first n entries of a partition's oldest chunk, or as many as it has. */
-static uint64
-take_from_chunk(Partition *partition, PmhEntry *entries, uint64 n)
-{
-	Chunk	   *chunk = partition->oldest;
-
-	Assert(chunk != NULL && chunk->taken < chunk->n);
-	n = Min(n, chunk->n - chunk->taken);
-	memcpy(entries, &chunk->entry[chunk->taken], n * sizeof(PmhEntry));
-	chunk->taken += n;
-	if (chunk->taken == chunk->n)
-	{
-		partition->oldest = chunk->next;
-		if (partition->oldest == NULL)
-			partition->newest = NULL;
-		pfree(chunk);
-	}
-	return n;
-}
-
-/* The first n entries of a partition's oldest piece, or as many as it has. */
-static uint64
-take_from_piece(Partition *partition, PmhEntry *entries, uint64 n)
-{
-	FilePiece  *piece = partition->first_piece;
-
-	Assert(piece->n > 0);
-	n = Min(n, piece->n);
-	pmhash_temp_seek(piece->file, piece->fileno, piece->offset);
-	pmhash_temp_read(piece->file, entries, n * sizeof(PmhEntry));
-	BufFileTell(piece->file, &piece->fileno, &piece->offset);
-	piece->n -= n;
-	if (piece->n == 0)
-	{
-		partition->first_piece = piece->next;
-		pfree(piece);
-	}
-	return n;
-}
-
 /*
  * Take n of the entries of partition i out of the spool: those that were added
- * first.  There are so many.  ERROR if they can't be read back.
+ * first.  ERROR if they can't be read back.
  */
 void
 pmhash_spool_take(PmhashSpool *spool, int i, PmhEntry *entries, uint64 n)
 {
 	Partition  *partition = &spool->priv->partition[i];
 
-	Assert(n <= spool->partition_n[i]);
+	Assert(i >= 0 && i < 1 << spool->partition_bits && n <= spool->partition_n[i]);
 	close_chunk(partition);
 	spool->partition_n[i] -= n;
 	while (n > 0)
 	{
-		uint64		taken = partition->first_piece != NULL ?
-			take_from_piece(partition, entries, n) :
-			take_from_chunk(partition, entries, n);
+		FilePiece  *piece = partition->first_piece;
+		Chunk	   *chunk = partition->oldest;
+		uint64		taken;
 
+		Assert(piece != NULL ? piece->n > 0 : chunk->taken < chunk->n);
+		if (piece != NULL)
+		{
+			taken = Min(n, piece->n);
+			pmhash_temp_seek(piece->file, piece->fileno, piece->offset);
+			pmhash_temp_read(piece->file, entries, taken * sizeof(PmhEntry));
+			BufFileTell(piece->file, &piece->fileno, &piece->offset);
+			piece->n -= taken;
+			if (piece->n == 0)
+			{
+				partition->first_piece = piece->next;
+				pfree(piece);
+			}
+		}
+		else
+		{
+			taken = Min(n, chunk->n - chunk->taken);
+			memcpy(entries, &chunk->entry[chunk->taken], taken * sizeof(PmhEntry));
+			chunk->taken += taken;
+			if (chunk->taken == chunk->n)
+			{
+				partition->oldest = chunk->next;
+				if (partition->oldest == NULL)
+					partition->newest = NULL;
+				pfree(chunk);
+			}
+		}
 		entries += taken;
 		n -= taken;
 	}
@@ -384,29 +345,6 @@ pmhash_spool_free(PmhashSpool *spool)
 
 /* ---- from worker to leader ---- */
 
-static void
-write_pieces(PmhashSpool *spool, PmhashSpoolExport *list)
-{
-	PmhashSpoolPrivate *priv = spool->priv;
-
-	for (int i = 0; i < 1 << spool->partition_bits; i++)
-	{
-		for (FilePiece *piece = priv->partition[i].first_piece; piece != NULL;
-			 piece = piece->next)
-		{
-			ListedPiece	line = {
-				.partition = i,
-				.fileno = piece->fileno,
-				.offset = piece->offset,
-				.n = piece->n
-			};
-
-			BufFileWrite(priv->file, &line, sizeof(line));
-			list->npieces++;
-		}
-	}
-}
-
 /*
  * Leave everything in the file of the file set, closed; *list becomes
  * where in it the list of its pieces is.  The spool can only be freed after that.
@@ -422,7 +360,16 @@ pmhash_spool_export(PmhashSpool *spool, PmhashSpoolExport *list)
 	if (priv->file == NULL)
 		return;
 	BufFileTell(priv->file, &list->fileno, &list->offset);
-	write_pieces(spool, list);
+	for (int i = 0; i < 1 << spool->partition_bits; i++)
+	{
+		for (FilePiece *piece = priv->partition[i].first_piece; piece != NULL;
+			 piece = piece->next)
+		{
+			Assert(piece->file == priv->file);
+			BufFileWrite(priv->file, piece, sizeof(FilePiece));
+			list->npieces++;
+		}
+	}
 	BufFileClose(priv->file);
 	priv->file = NULL;
 }
@@ -449,9 +396,10 @@ pmhash_spool_import(PmhashSpool *spool, FileSet *files, const char *name,
 	pmhash_temp_seek(file, list->fileno, list->offset);
 	for (uint32 i = 0; i < list->npieces; i++)
 	{
-		ListedPiece	line;
+		FilePiece	line;
 
 		pmhash_temp_read(file, &line, sizeof(line));
+		Assert(line.partition < 1 << spool->partition_bits);
 		add_piece(priv, file, &line);
 		spool->partition_n[line.partition] += line.n;
 	}

@@ -22,47 +22,39 @@
 #include "cluster/wal/logged.h"
 
 static void
-transaction_begins_to_end(XactEvent event)
-{
-	Assert(IsTransactionState() && !pmhash_transaction_is_ending);
-	pmhash_transaction_is_ending = true;
-	pmhash_row_types_check();	/* the user's errors, before anything is written */
-	pmhash_apply_inserts(NULL); /* and no row inserted from here on is queued */
-	if (event == XACT_EVENT_PRE_PREPARE)
-		pmhash_logged_before_prepare();
-	else
-		pmhash_files_before_commit();	/* last: standbys rebuild if the commit fails then */
-	pmhash_forget_plans_for_now();	/* when catalogs have been read for the last time */
-}
-
-static void
-transaction_has_ended(XactEvent event)
-{
-	Assert(!IsTransactionState());
-	pmhash_row_types_forget();
-	pmhash_queues_forget();		/* they have pointers to files, which are closed last */
-	if (event == XACT_EVENT_COMMIT)
-		pmhash_logged_committed();	/* before files are removed, which may take long */
-	pmhash_logged_forget();
-	if (event == XACT_EVENT_PREPARE)
-		pmhash_files_prepared();
-	else if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
-		pmhash_files_aborted(0);
-	else
-		pmhash_files_committed();
-	pmhash_files_over();
-	pmhash_entries_at_end_of_transaction();
-	pmhash_transaction_is_ending = false;
-}
-
-static void
 transaction_callback(XactEvent event, void *arg)
 {
 	pmhash_queue_generation++;
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
-		transaction_begins_to_end(event);
+	{
+		Assert(IsTransactionState() && !pmhash_transaction_is_ending);
+		pmhash_transaction_is_ending = true;
+		pmhash_row_types_check();	/* the user's errors, before anything is written */
+		pmhash_apply_inserts(NULL); /* and no row inserted from here on is queued */
+		if (event == XACT_EVENT_PRE_PREPARE)
+			pmhash_logged_before_prepare();
+		else
+			pmhash_files_before_commit();	/* last: standbys rebuild if the commit fails then */
+		pmhash_forget_plans_for_now();	/* when catalogs have been read for the last time */
+	}
 	else if (event != XACT_EVENT_PARALLEL_PRE_COMMIT)	/* workers write nothing */
-		transaction_has_ended(event);
+	{
+		Assert(!IsTransactionState());
+		pmhash_row_types_forget();
+		pmhash_queues_forget();		/* they have pointers to files, which are closed last */
+		if (event == XACT_EVENT_COMMIT)
+			pmhash_logged_committed();	/* before files are removed, which may take long */
+		pmhash_logged_forget();
+		if (event == XACT_EVENT_PREPARE)
+			pmhash_files_prepared();
+		else if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
+			pmhash_files_aborted(0);
+		else
+			pmhash_files_committed();
+		pmhash_files_over();
+		pmhash_entries_at_end_of_transaction();
+		pmhash_transaction_is_ending = false;
+	}
 }
 
 static void
@@ -71,6 +63,7 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 {
 	int			level = GetCurrentTransactionNestLevel();
 
+	Assert(level > 1);
 	pmhash_queue_generation++;
 	if (event == SUBXACT_EVENT_PRE_COMMIT_SUB)
 		pmhash_queues_apply(level);

@@ -12,14 +12,13 @@
 #include "access/tableam.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "am/build.h"
 #include "am/scan.h"
-#include "am/unique.h"
 #include "cluster/base/heap_table.h"
 #include "cluster/base/key_lock.h"
 #include "cluster/wal/logged.h"
@@ -116,7 +115,10 @@ nothing_is_new(const UniqueInsert *insert)
 		pmhash_removal_epoch(insert->file) == insert->epoch;
 }
 
-/* Keep what is there, to look at it.  True if our own entry is among it. */
+/*
+ * What is there is to be looked at, and not needed in present[] any more.  True if our own
+ * entry is among it.
+ */
 static bool
 keep_present(UniqueInsert *insert, uint64 epoch)
 {
@@ -128,20 +130,15 @@ keep_present(UniqueInsert *insert, uint64 epoch)
 	insert->nothers = 0;
 	for (size_t i = 0; i < present.n; i++)
 	{
+		Assert(i == 0 || present.value[i] > present.value[i - 1]);
 		if (present.value[i] == insert->entry.value)
 			found = true;
 		else
 			insert->others[insert->nothers++] = present.value[i];
 	}
-	return found;
-}
-
-/* What is there has been dealt with. */
-static void
-forget_present(void)
-{
 	if (present.capacity > PRESENT_KEPT)
 		pmh_values_free(&present);
+	return found;
 }
 
 /*
@@ -179,32 +176,8 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 		pmhash_insert_failed(insert->index, file, result);
 	if (inserted)
 		pmhash_count(file, PMHASH_INSERTS, 1);
-	else
-		(void) keep_present(insert, epoch);
-	forget_present();
+	(void) keep_present(insert, epoch);
 	return inserted;
-}
-
-/* For UNIQUE_CHECK_EXISTING: what is there beside our entry, which has to be. */
-static void
-find_existing(UniqueInsert *insert)
-{
-	uint64		epoch = pmhash_removal_epoch(insert->file);
-	PmhResult	result = pmh_lookup(insert->file->table, insert->entry.hash, &present);
-	bool		found;
-
-	if (result != PMH_OK)
-		pmhash_engine_error(insert->index, insert->file, result);
-	found = keep_present(insert, epoch);
-	forget_present();
-	if (!found)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("failed to re-find tuple within index \"%s\"",
-						RelationGetRelationName(insert->index)),
-				 errhint("This may be because of a non-immutable index expression."),
-				 errtableconstraint(insert->heap,
-									RelationGetRelationName(insert->index))));
 }
 
 /* ---- look ---- */
@@ -252,6 +225,7 @@ look_at_others(UniqueInsert *insert)
 
 	if (insert->nothers == 0)
 		return FREE;
+	Assert(!LWLockHeldByMe(pmhash_key_lock(insert->file, insert->entry.hash)));
 	PMH_STOP_POINT("unique_before_look");
 	pmhash_dead_entries_settle(insert->index, insert->file);
 	pmhash_row_begin(&row, insert->heap, insert->index);
@@ -260,23 +234,6 @@ look_at_others(UniqueInsert *insert)
 	pmhash_hand_over_dead(&dead, insert->index, insert->file);
 	pmhash_row_end(&row);
 	return verdict;
-}
-
-pg_noreturn static void
-duplicate_key(UniqueInsert *insert)
-{
-	Relation	index = insert->index;
-	char	   *key;
-
-	/* a conflict of serializable transactions is the better error */
-	pmhash_check_readers(index, insert->file, insert->keys, insert->entry.hash);
-	key = BuildIndexValueDescription(index, insert->values, insert->isnull);
-	ereport(ERROR,
-			(errcode(ERRCODE_UNIQUE_VIOLATION),
-			 errmsg("duplicate key value violates unique constraint \"%s\"",
-					RelationGetRelationName(index)),
-			 key ? errdetail("Key %s already exists.", key) : 0,
-			 errtableconstraint(insert->heap, RelationGetRelationName(index))));
 }
 
 /* ---- the whole ---- */
@@ -288,8 +245,10 @@ duplicate_key(UniqueInsert *insert)
 static bool
 taken(UniqueInsert *insert)
 {
+	Relation	index = insert->index;
 	ItemPointerData tid = insert->tid;	/* changed by the look-up */
 
+	Assert(insert->check != UNIQUE_CHECK_PARTIAL);
 	if (pmhash_removal_epoch(insert->file) != insert->epoch)
 		return false;			/* was that the row that the entry is of? */
 
@@ -298,7 +257,19 @@ taken(UniqueInsert *insert)
 	 * meanwhile, so that another one has the key: validate_index.
 	 */
 	if (table_index_fetch_tuple_check(insert->heap, &tid, SnapshotSelf, NULL))
-		duplicate_key(insert);
+	{
+		char	   *key;
+
+		/* a conflict of serializable transactions is the better error */
+		pmhash_check_readers(index, insert->file, insert->keys, insert->entry.hash);
+		key = BuildIndexValueDescription(index, insert->values, insert->isnull);
+		ereport(ERROR,
+				(errcode(ERRCODE_UNIQUE_VIOLATION),
+				 errmsg("duplicate key value violates unique constraint \"%s\"",
+						RelationGetRelationName(index)),
+				 key ? errdetail("Key %s already exists.", key) : 0,
+				 errtableconstraint(insert->heap, RelationGetRelationName(index))));
+	}
 	if (insert->check == UNIQUE_CHECK_YES)
 	{
 		insert->check = UNIQUE_CHECK_PARTIAL;
@@ -307,21 +278,41 @@ taken(UniqueInsert *insert)
 	return true;
 }
 
-/* UNIQUE_CHECK_YES and UNIQUE_CHECK_EXISTING. */
+/*
+ * UNIQUE_CHECK_YES and UNIQUE_CHECK_EXISTING.  For that our entry has to be there, and what
+ * is beside it is looked at.
+ */
 static void
 check_and_insert(UniqueInsert *insert)
 {
+	bool		existing = insert->check == UNIQUE_CHECK_EXISTING;
+
 	for (;;)
 	{
-		if (insert->check == UNIQUE_CHECK_EXISTING)
-			find_existing(insert);
-		else if (insert_unless_new(insert, false))
+		if (!existing && insert_unless_new(insert, false))
 			return;
+		if (existing)
+		{
+			uint64		epoch = pmhash_removal_epoch(insert->file);
+			PmhResult	result = pmh_lookup(insert->file->table, insert->entry.hash,
+											&present);
+
+			if (result != PMH_OK)
+				pmhash_engine_error(insert->index, insert->file, result);
+			if (!keep_present(insert, epoch))
+				ereport(ERROR,
+						(errcode(ERRCODE_INTERNAL_ERROR),
+						 errmsg("failed to re-find tuple within index \"%s\"",
+								RelationGetRelationName(insert->index)),
+						 errhint("This may be because of a non-immutable index expression."),
+						 errtableconstraint(insert->heap,
+											RelationGetRelationName(insert->index))));
+		}
 		switch (look_at_others(insert))
 		{
 			case FREE:
 				PMH_STOP_POINT("unique_looked");
-				if (insert->check == UNIQUE_CHECK_EXISTING)
+				if (existing)
 					return;
 				break;
 			case TAKEN:
@@ -367,34 +358,14 @@ conflict_kills_row(const UniqueInsert *insert)
 }
 
 /*
- * UNIQUE_CHECK_PARTIAL: no session is waited for.  False if a row may be in the way.
- *
- * As soon as the entry is in others may wait for us, and core goes on to other unique
- * indexes, where we may wait for them.  So a row that has to go gets none.
- */
-static bool
-look_and_insert(UniqueInsert *insert)
-{
-	while (!insert_unless_new(insert, false))
-	{
-		if (look_at_others(insert) == FREE)
-			continue;
-		if (!conflict_kills_row(insert))
-			(void) insert_unless_new(insert, true);
-		return false;
-	}
-	return true;
-}
-
-/*
- * pmhash_insert_unique
- *		Insert an entry of a row, whose key has no NULLs, into a unique index.
+ * Insert an entry of a row, whose key has no NULLs, into a unique index.
  *
  * check says what else: as for aminsert.  values and isnull: the key.  Returns what
  * aminsert does: true if the key is known to be there once.  ERROR for a duplicate
  * (23505) and as pmhash_insert.  Waits for transactions that have inserted or
- * deleted a row of this key, unless check is UNIQUE_CHECK_PARTIAL.  No lock may be
- * held.
+ * deleted a row of this key, unless check is UNIQUE_CHECK_PARTIAL: false if a row may be in
+ * the way.  As soon as the entry is in others may wait for us, and core goes on to other
+ * unique indexes, where we may wait for them.  So a row that has to go gets none.
  */
 bool
 pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
@@ -414,12 +385,18 @@ pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 	};
 	bool		unique = true;
 
-	Assert(check != UNIQUE_CHECK_NO);
+	Assert(check != UNIQUE_CHECK_NO && index->rd_index->indisunique);
+	Assert(memchr(isnull, true, keys->ncolumns) == NULL);
 	pmhash_value_to_tid(entry->value, &insert.tid);
-	if (check == UNIQUE_CHECK_PARTIAL)
-		unique = look_and_insert(&insert);
-	else
+	if (check != UNIQUE_CHECK_PARTIAL)
 		check_and_insert(&insert);
+	else
+	{
+		while (unique && !insert_unless_new(&insert, false))
+			unique = look_at_others(&insert) == FREE;
+		if (!unique && !conflict_kills_row(&insert))
+			(void) insert_unless_new(&insert, true);
+	}
 	if (insert.others != NULL)
 		pfree(insert.others);
 	return unique;
@@ -457,25 +434,11 @@ pmhash_build_unique_make(MemoryContext context, Relation heap, Relation index)
 	PmhashBuildUnique *unique = MemoryContextAllocZero(context,
 													   sizeof(PmhashBuildUnique));
 
+	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true));
 	unique->context = context;
 	unique->heap = heap;
 	unique->index = index;
 	return unique;
-}
-
-pg_noreturn static void
-key_is_duplicated(PmhashBuildUnique *unique, Datum *values, bool *isnull)
-{
-	char	   *key = BuildIndexValueDescription(unique->index, values, isnull);
-
-	ereport(ERROR,
-			(errcode(ERRCODE_UNIQUE_VIOLATION),
-			 errmsg("could not create unique index \"%s\"",
-					RelationGetRelationName(unique->index)),
-			 key ? errdetail("Key %s is duplicated.", key) :
-			 errdetail("Duplicate keys exist."),
-			 errtableconstraint(unique->heap,
-								RelationGetRelationName(unique->index))));
 }
 
 /* Does the row at a TID count, that is, is it alive, without NULLs in its key? */
@@ -491,71 +454,50 @@ row_counts(PmhashRow *row, uint64 value, Datum *values, bool *isnull)
 		pmhash_row_key(row, &dirty, values, isnull);
 }
 
-/* ERROR if two of the rows at value[0 .. n) have one key; others are rare. */
+/*
+ * ERROR if two of the rows at value[0 .. n), which are of one hash, have one key; others
+ * are rare.
+ */
 static void
-compare_rows(PmhashBuildUnique *unique, PmhashRow *row, PmhashRow *other,
-			 const uint64 *value, size_t n)
+check_rows(PmhashBuildUnique *unique, const uint64 *value, size_t n)
 {
 	Datum		a[INDEX_MAX_KEYS];
 	Datum		b[INDEX_MAX_KEYS];
 	bool		a_isnull[INDEX_MAX_KEYS];
 	bool		b_isnull[INDEX_MAX_KEYS];
+	PmhashRow	row;
+	PmhashRow	other;
+	char	   *key;
 
+	if (n < 2)
+		return;
+	pmhash_row_begin(&row, unique->heap, unique->index);
+	pmhash_row_begin(&other, unique->heap, unique->index);
 	for (size_t i = 0; i + 1 < n; i++)
 	{
-		if (!row_counts(row, value[i], a, a_isnull))
+		if (!row_counts(&row, value[i], a, a_isnull))
 			continue;
 		for (size_t j = i + 1; j < n; j++)
 		{
-			if (row_counts(other, value[j], b, b_isnull) &&
-				pmhash_keys_equal(unique->index, a, b))
-				key_is_duplicated(unique, a, a_isnull);
+			if (!row_counts(&other, value[j], b, b_isnull) ||
+				!pmhash_keys_equal(unique->index, a, b))
+				continue;
+			key = BuildIndexValueDescription(unique->index, a, a_isnull);
+			ereport(ERROR,
+					(errcode(ERRCODE_UNIQUE_VIOLATION),
+					 errmsg("could not create unique index \"%s\"",
+							RelationGetRelationName(unique->index)),
+					 key ? errdetail("Key %s is duplicated.", key) :
+					 errdetail("Duplicate keys exist."),
+					 errtableconstraint(unique->heap,
+										RelationGetRelationName(unique->index))));
 		}
 	}
-}
-
-/* Look at the rows of one hash.  Overwrites value[]. */
-static void
-check_rows(PmhashBuildUnique *unique, uint64 *value, size_t n)
-{
-	Datum		values[INDEX_MAX_KEYS];
-	bool		isnull[INDEX_MAX_KEYS];
-	size_t		left = 0;
-	PmhashRow	row;
-	PmhashRow	other;
-
-	pmhash_row_begin(&row, unique->heap, unique->index);
-	for (size_t i = 0; i < n; i++)
-	{
-		if (row_counts(&row, value[i], values, isnull))
-			value[left++] = value[i];
-	}
-	if (left > 1)
-	{
-		pmhash_row_begin(&other, unique->heap, unique->index);
-		compare_rows(unique, &row, &other, value, left);
-		pmhash_row_end(&other);
-	}
+	pmhash_row_end(&other);
 	pmhash_row_end(&row);
 }
 
 /* ---- a partition ---- */
-
-/* Sort numbers; leave those that come more than once, each once. */
-static size_t
-leave_repeated(uint64 *number, size_t n)
-{
-	size_t		left = 0;
-
-	pmhash_sort_numbers(number, n);
-	for (size_t i = 1; i < n; i++)
-	{
-		if (number[i] == number[i - 1] &&
-			(left == 0 || number[left - 1] != number[i]))
-			number[left++] = number[i];
-	}
-	return left;
-}
 
 static int
 compare_numbers(const void *a, const void *b)
@@ -574,6 +516,7 @@ entries_of_hashes(const uint64 *hash, size_t nrepeated, const PmhEntry *entries,
 	size_t		capacity = 2 * nrepeated;
 	PmhEntry   *found = MemoryContextAllocHuge(context, capacity * sizeof(PmhEntry));
 
+	Assert(nrepeated > 0 && 2 * nrepeated <= n);
 	*nfound = 0;
 	for (size_t i = 0; i < n; i++)
 	{
@@ -591,25 +534,6 @@ entries_of_hashes(const uint64 *hash, size_t nrepeated, const PmhEntry *entries,
 	return found;
 }
 
-/* Check the rows of entries sorted by hash, those of each hash together. */
-static void
-check_sorted(PmhashBuildUnique *unique, const PmhEntry *entries, size_t n,
-			 MemoryContext context)
-{
-	uint64	   *value = MemoryContextAllocHuge(context, n * sizeof(uint64));
-	size_t		same = 0;
-
-	for (size_t i = 0; i < n; i++)
-	{
-		value[same++] = entries[i].value;
-		if (i + 1 == n || entries[i + 1].hash != entries[i].hash)
-		{
-			check_rows(unique, value, same);
-			same = 0;
-		}
-	}
-}
-
 /*
  * Check the entries of all rows whose hashes are in one range, in any order.  ERROR
  * (23505) if two of the rows have one key.
@@ -617,25 +541,43 @@ check_sorted(PmhashBuildUnique *unique, const PmhEntry *entries, size_t n,
 void
 pmhash_build_unique_check(PmhashBuildUnique *unique, const PmhEntry *entries, size_t n)
 {
-	size_t		nrepeated;
+	uint64	   *hash = pmhash_reserve(unique->context, unique->hash, &unique->capacity, n,
+									  sizeof(uint64));
+	size_t		nrepeated = 0;
+	MemoryContext context;
+	size_t		nfound;
+	PmhEntry   *found;
+	uint64	   *value;
+	size_t		same = 0;
 
-	unique->hash = pmhash_reserve(unique->context, unique->hash, &unique->capacity, n,
-								  sizeof(uint64));
+	unique->hash = hash;
 	for (size_t i = 0; i < n; i++)
-		unique->hash[i] = entries[i].hash;
-	nrepeated = leave_repeated(unique->hash, n);
-	if (nrepeated > 0)
+		hash[i] = entries[i].hash;
+	pmhash_sort_numbers(hash, n);
+	for (size_t i = 1; i < n; i++)
 	{
-		MemoryContext context = AllocSetContextCreate(unique->context,
-													  "pmhash repeated hashes",
-													  ALLOCSET_DEFAULT_SIZES);
-		size_t		nfound;
-		PmhEntry   *found = entries_of_hashes(unique->hash, nrepeated, entries, n,
-											  context, &nfound);
-
-		check_sorted(unique, found, nfound, context);
-		MemoryContextDelete(context);
+		if (hash[i] == hash[i - 1] && (nrepeated == 0 || hash[nrepeated - 1] != hash[i]))
+			hash[nrepeated++] = hash[i];
 	}
+	if (nrepeated == 0)
+		return;
+
+	/* the rows of each of these hashes together */
+	context = AllocSetContextCreate(unique->context, "pmhash repeated hashes",
+									ALLOCSET_DEFAULT_SIZES);
+	found = entries_of_hashes(hash, nrepeated, entries, n, context, &nfound);
+	value = MemoryContextAllocHuge(context, nfound * sizeof(uint64));
+	for (size_t i = 0; i < nfound; i++)
+	{
+		value[same++] = found[i].value;
+		if (i + 1 == nfound || found[i + 1].hash != found[i].hash)
+		{
+			Assert(same > 1);
+			check_rows(unique, value, same);
+			same = 0;
+		}
+	}
+	MemoryContextDelete(context);
 }
 
 /* ---- what does not fit in memory ---- */
@@ -663,43 +605,31 @@ pmhash_build_unique_remember(PmhashBuildUnique *unique, const PmhEntry *entries,
 		(void) hash_search(unique->remembered, &entries[i].hash, HASH_ENTER, NULL);
 }
 
-/* The rows of a hash in the file. */
-static void
-check_hash(PmhashBuildUnique *unique, PmhashFile *file, uint64 hash)
-{
-	PmhValues	found = {0};
-	PmhResult	result = pmh_lookup(file->table, hash, &found);
-	size_t		n = found.n;
-	uint64	   *value = NULL;
-
-	if (result == PMH_OK && n >= 2)
-		value = MemoryContextAllocExtended(unique->context, n * sizeof(uint64),
-										   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
-	if (value != NULL)
-		memcpy(value, found.value, n * sizeof(uint64));
-	pmh_values_free(&found);
-	if (result != PMH_OK)
-		pmhash_engine_error(unique->index, file, result);
-	if (n < 2)
-		return;
-	if (value == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
-	check_rows(unique, value, n);
-	pfree(value);
-}
-
 /* Check what has been remembered; ERROR as pmhash_build_unique_check. */
 void
 pmhash_build_unique_check_remembered(PmhashBuildUnique *unique, PmhashFile *file)
 {
 	HASH_SEQ_STATUS sequence;
 	uint64	   *hash;
+	PmhValues	found = {0};
 
 	if (unique->remembered == NULL)
 		return;
 	hash_seq_init(&sequence, unique->remembered);
-	while ((hash = hash_seq_search(&sequence)) != NULL)
-		check_hash(unique, file, *hash);
+	PG_TRY();
+	{
+		while ((hash = hash_seq_search(&sequence)) != NULL)
+		{
+			PmhResult	result = pmh_lookup(file->table, *hash, &found);
+
+			if (result != PMH_OK)
+				pmhash_engine_error(unique->index, file, result);
+			check_rows(unique, found.value, found.n);
+		}
+	}
+	PG_FINALLY();
+	{
+		pmh_values_free(&found);
+	}
+	PG_END_TRY();
 }

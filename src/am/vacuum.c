@@ -71,31 +71,6 @@ typedef struct PmhashDeadTids
 	uint64		ndead;
 } PmhashDeadTids;
 
-/*
- * An empty set.  NULL if there can't be one: the table is not a heap, or the bitmap
- * would take more than half of maintenance_work_mem.  The caller of bulk delete holds a
- * lock on the table.
- */
-static PmhashDeadTids *
-make_set(Relation index)
-{
-	Relation	heap = relation_open(IndexGetRelation(RelationGetRelid(index), false),
-									 NoLock);
-	bool		is_heap = pmhash_is_heap_table(heap);
-	BlockNumber nblocks = is_heap ? RelationGetNumberOfBlocks(heap) : 0;
-	Size		bitmap = (Size) nblocks * BLOCK_BYTES;
-	PmhashDeadTids *set;
-
-	relation_close(heap, NoLock);
-	if (!is_heap || bitmap > (Size) maintenance_work_mem * 1024 / 2)
-		return NULL;
-	set = palloc0(sizeof(PmhashDeadTids));
-	set->nblocks = nblocks;
-	set->tids = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
-										   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	return set;
-}
-
 /* Does the bitmap have a bit for a TID? */
 static inline bool
 has_bit(const PmhashDeadTids *set, BlockNumber block, OffsetNumber offset)
@@ -115,6 +90,10 @@ byte_of(BlockNumber block, OffsetNumber offset)
 /*
  * The dead TIDs, none, of a call of bulk delete that we have made only to see
  * which callback comes with it: the probe.  It is known by their address.
+ *
+ * VACUUM's callback has no name outside of vacuum.c; but vac_bulkdel_one_index, by which
+ * VACUUM calls bulk delete, is exported, and calls us back with it.  Besides that it only
+ * makes a message of the number of dead TIDs (vacuum.c).
  */
 #if PG_VERSION_NUM >= 170000
 static VacDeadItemsInfo nothing_dead;
@@ -129,22 +108,6 @@ static VacDeadItems nothing_dead;
 #endif
 
 static IndexBulkDeleteCallback vacuum_callback = NULL;	/* vac_tid_reaped */
-
-/*
- * Find out VACUUM's callback.  It has no name outside of vacuum.c; but
- * vac_bulkdel_one_index, by which VACUUM calls bulk delete, is exported, and
- * calls us back with it.  Besides that it only makes a message of the number of
- * dead TIDs (vacuum.c).
- */
-static void
-find_callback(const IndexVacuumInfo *info)
-{
-	IndexVacuumInfo probe = *info;
-
-	probe.message_level = DEBUG5;
-	(void) bulkdel_of_vacuum(&probe);
-	Assert(vacuum_callback != NULL);
-}
 
 /* Note that VACUUM has found a TID dead. */
 static inline void
@@ -216,7 +179,8 @@ add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 /*
  * If it is VACUUM that wants entries deleted: its dead TIDs.
  *
- * NULL if it is another caller (validate_index), or if there can't be a set.  Memory
+ * NULL if it is another caller (validate_index), or if there can't be a set: the table is
+ * not a heap, or the bitmap would take more than half of maintenance_work_mem.  Memory
  * comes from the current context.
  */
 static PmhashDeadTids *
@@ -224,29 +188,38 @@ dead_tids_of_vacuum(const IndexVacuumInfo *info,
 					IndexBulkDeleteCallback callback, void *callback_state)
 {
 	PmhashDeadTids *set;
+	Relation	heap;
+	bool		is_heap;
+	BlockNumber nblocks = 0;
+	Size		bitmap;
 
 	if (vacuum_callback == NULL)
-		find_callback(info);
+	{
+		IndexVacuumInfo probe = *info;
+
+		probe.message_level = DEBUG5;
+		(void) bulkdel_of_vacuum(&probe);
+		Assert(vacuum_callback != NULL);
+	}
 	if (callback != vacuum_callback)
 		return NULL;
-	set = make_set(info->index);
-	if (set == NULL)
+	heap = relation_open(IndexGetRelation(RelationGetRelid(info->index), false), NoLock);
+	Assert(CheckRelationLockedByMe(heap, AccessShareLock, true));
+	is_heap = pmhash_is_heap_table(heap);
+	if (is_heap)
+		nblocks = RelationGetNumberOfBlocks(heap);
+	relation_close(heap, NoLock);
+	bitmap = (Size) nblocks * BLOCK_BYTES;
+	if (!is_heap || bitmap > (Size) maintenance_work_mem * 1024 / 2)
 		return NULL;
+	set = palloc0(sizeof(PmhashDeadTids));
+	set->nblocks = nblocks;
+	set->tids = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
+										   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	add_dead_of_vacuum(set, callback_state);
 	elog(DEBUG1, "index \"%s\": took over " UINT64_FORMAT " dead TIDs from VACUUM",
 		 RelationGetRelationName(info->index), set->ndead);
 	return set;
-}
-
-/* Does a value name a dead TID? */
-static bool
-tid_is_dead(const PmhashDeadTids *set, uint64 value)
-{
-	BlockNumber block = pmhash_value_to_block(value);
-	OffsetNumber offset = pmhash_value_to_offset(value);
-
-	return has_bit(set, block, offset) &&
-		(set->tids[byte_of(block, offset)] & (1 << (offset % 8))) != 0;
 }
 
 /*
@@ -307,6 +280,7 @@ remove_batch(VacuumState *state)
 	PmhResult	result;
 
 	Assert(state->nbatch > 0 && state->nbatch <= BATCH_ENTRIES);
+	Assert(!RecoveryInProgress());
 	if (state->file->logged)
 		pmhash_log_dead(state->file, state->batch, state->nbatch);
 	else if (!state->barrier_passed && state->file->journaled)
@@ -343,22 +317,22 @@ remove_batch(VacuumState *state)
 static size_t
 judge_step(VacuumState *state, const PmhSweep *sweep)
 {
+	const PmhashDeadTids *set = state->dead_tids;
 	size_t		dead = 0;
 
-	if (sweep->n > state->dead_capacity)
-	{
-		if (state->dead != NULL)
-			pfree(state->dead);
-		state->dead = MemoryContextAllocHuge(CurrentMemoryContext, sweep->n);
-		state->dead_capacity = sweep->n;
-	}
+	Assert(set != NULL || state->callback != NULL);
+	state->dead = pmhash_reserve(CurrentMemoryContext, state->dead, &state->dead_capacity,
+								 sweep->n, sizeof(uint8));
 	for (size_t i = 0; i < sweep->n; i++)
 	{
 		uint64		value = sweep->entries[i].value;
+		BlockNumber block = pmhash_value_to_block(value);
+		OffsetNumber offset = pmhash_value_to_offset(value);
 		ItemPointerData tid;
 
-		if (state->dead_tids != NULL)
-			state->dead[i] = tid_is_dead(state->dead_tids, value);
+		if (set != NULL)
+			state->dead[i] = has_bit(set, block, offset) &&
+				(set->tids[byte_of(block, offset)] & (1 << (offset % 8))) != 0;
 		else
 		{
 			pmhash_value_to_tid(value, &tid);
@@ -369,38 +343,13 @@ judge_step(VacuumState *state, const PmhSweep *sweep)
 	return dead;
 }
 
-/* The dead entries of a step are to be removed. */
-static void
-add_to_batch(VacuumState *state, const PmhSweep *sweep)
-{
-	if (state->batch == NULL)
-		state->batch = palloc(BATCH_ENTRIES * sizeof(PmhEntry));
-	for (size_t i = 0; i < sweep->n; i++)
-	{
-		if (!state->dead[i])
-			continue;
-		state->batch[state->nbatch++] = sweep->entries[i];
-		if (state->nbatch == BATCH_ENTRIES)
-			remove_batch(state);
-	}
-}
-
 /*
- * Let vacuum_cost_delay count a step.  Our pages do not come through shared
+ * Sweep the whole table.  No engine lock is held whenever we come back here.
+ *
+ * vacuum_cost_delay counts each step.  Our pages do not come through shared
  * buffers, so we do the arithmetic of bufmgr.c ourselves: a step costs the
  * pages that its entries fill.
  */
-static void
-charge_step(const PmhSweep *sweep, bool changed)
-{
-	int			pages = 1 + sweep->n * sizeof(PmhEntry) / BLCKSZ;
-
-	if (VacuumCostActive)
-		VacuumCostBalance += pages * (changed ? VacuumCostPageDirty :
-									  VacuumCostPageHit);
-}
-
-/* Sweep the whole table.  No engine lock is held whenever we come back here. */
 static void
 sweep_steps(VacuumState *state, PmhSweep *sweep, bool removes)
 {
@@ -409,6 +358,7 @@ sweep_steps(VacuumState *state, PmhSweep *sweep, bool removes)
 	for (;;)
 	{
 		size_t		dead = 0;
+		int			pages;
 
 		delay_point();
 		result = pmh_sweep_next(state->file->table, sweep);
@@ -418,9 +368,20 @@ sweep_steps(VacuumState *state, PmhSweep *sweep, bool removes)
 		if (removes)
 			dead = judge_step(state, sweep);
 		state->seen += sweep->n;
-		if (dead > 0)
-			add_to_batch(state, sweep);
-		charge_step(sweep, dead > 0);
+		if (dead > 0 && state->batch == NULL)
+			state->batch = palloc(BATCH_ENTRIES * sizeof(PmhEntry));
+		for (size_t i = 0; dead > 0 && i < sweep->n; i++)
+		{
+			if (!state->dead[i])
+				continue;
+			state->batch[state->nbatch++] = sweep->entries[i];
+			if (state->nbatch == BATCH_ENTRIES)
+				remove_batch(state);
+		}
+		pages = 1 + sweep->n * sizeof(PmhEntry) / BLCKSZ;
+		if (VacuumCostActive)
+			VacuumCostBalance += pages * (dead > 0 ? VacuumCostPageDirty :
+										  VacuumCostPageHit);
 	}
 }
 
@@ -458,35 +419,12 @@ sweep_table(VacuumState *state, bool removes)
  * cancels work as in sweeps.  What the steps look at costs as pages that are written.
  */
 static void
-shrink_steps(Relation index, PmhashFile *file, PmhShrink *shrink)
-{
-	uint64		pages = 0;			/* that have been charged */
-	PmhResult	result;
-
-	for (;;)
-	{
-		uint64		seen;
-
-		delay_point();
-		result = pmh_shrink_step(file->table, shrink);
-		if (result == PMH_DONE)
-			break;
-		if (result != PMH_OK)
-			pmhash_engine_error(index, file, result);
-		seen = shrink->bytes_seen / BLCKSZ;
-		if (VacuumCostActive)
-			VacuumCostBalance += (int) (seen - pages) * VacuumCostPageDirty;
-		pages = seen;
-	}
-}
-
-static void
 shrink_file(Relation index, PmhashFile *file)
 {
 	PmhShrink	shrink;
-	PmhResult	result;
+	PmhResult	result = pmh_shrink_begin(file->table, pmhash_fillfactor(index), &shrink);
+	uint64		pages = 0;			/* that have been charged */
 
-	result = pmh_shrink_begin(file->table, pmhash_fillfactor(index), &shrink);
 	if (result == PMH_DONE)
 		return;
 	if (result != PMH_OK)
@@ -496,7 +434,17 @@ shrink_file(Relation index, PmhashFile *file)
 
 	PG_TRY();
 	{
-		shrink_steps(index, file, &shrink);
+		while (result == PMH_OK)
+		{
+			delay_point();
+			result = pmh_shrink_step(file->table, &shrink);
+			if (VacuumCostActive)
+				VacuumCostBalance += (int) (shrink.bytes_seen / BLCKSZ - pages) *
+					VacuumCostPageDirty;
+			pages = shrink.bytes_seen / BLCKSZ;
+		}
+		if (result != PMH_DONE)
+			pmhash_engine_error(index, file, result);
 	}
 	PG_FINALLY();
 	{
@@ -507,23 +455,6 @@ shrink_file(Relation index, PmhashFile *file)
 		 RelationGetRelationName(index), shrink.bytes_before, shrink.bytes_after);
 }
 
-/*
- * Find out what is free among the value buffers, if that is not known: a restart has
- * it forgotten (src/README, "Space"), and a table whose rows are never updated or
- * deleted has no bulk delete, whose sweep finds it.
- */
-static void
-find_free_space(Relation index, PmhashFile *file)
-{
-	VacuumState state = {.index = index,.file = file};
-
-	if (pmh_value_space_is_known(file->table))
-		return;
-	elog(DEBUG1, "looking for free space in index \"%s\"",
-		 RelationGetRelationName(index));
-	sweep_table(&state, false);
-}
-
 /* The index's size in pages of PostgreSQL's, for VACUUM VERBOSE and pg_class */
 static BlockNumber
 size_in_pages(Relation index)
@@ -531,6 +462,7 @@ size_in_pages(Relation index)
 	int64		bytes;
 
 	(void) pmhash_file_size(index, &bytes);
+	Assert(bytes >= 0);
 	return (BlockNumber) Min((bytes + BLCKSZ - 1) / BLCKSZ, MaxBlockNumber);
 }
 
@@ -548,9 +480,10 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 {
 	VacuumState state = {0};
 
+	Assert(CheckRelationLockedByMe(info->index, AccessShareLock, true));
 	if (callback_state == &nothing_dead)
 	{
-		vacuum_callback = callback; /* it is our own probe: find_callback */
+		vacuum_callback = callback; /* it is our own probe */
 		return stats;
 	}
 	state.index = info->index;
@@ -592,7 +525,9 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 
 /*
  * amvacuumcleanup: shrink the file if that is wanted and pays, and know what is free
- * in it (a shrink finds that out as well).  If there was no bulk delete, return the
+ * in it (a shrink finds that out as well): a restart has it forgotten (src/README,
+ * "Space"), and a table whose rows are never updated or deleted has no bulk delete, whose
+ * sweep finds it.  If there was no bulk delete, return the
  * number of entries as the engine estimates it; NULL for an invalid index.  Nothing is
  * done for ANALYZE.
  */
@@ -611,7 +546,14 @@ pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 		return stats;
 	if (pmhash_vacuum_shrink)
 		shrink_file(info->index, file);
-	find_free_space(info->index, file);
+	if (!pmh_value_space_is_known(file->table))
+	{
+		VacuumState state = {.index = info->index, .file = file};
+
+		elog(DEBUG1, "looking for free space in index \"%s\"",
+			 RelationGetRelationName(info->index));
+		sweep_table(&state, false);
+	}
 	if (stats == NULL)
 	{
 		result = pmh_estimate(file->table, &entries, &bytes);

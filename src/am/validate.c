@@ -31,7 +31,6 @@
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "parser/parse_coerce.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/lsyscache.h"
@@ -167,6 +166,7 @@ read_family(Oid family)
 	HeapTuple	tuple = SearchSysCache1(OPFAMILYOID, ObjectIdGetDatum(family));
 	FormData_pg_opfamily form;
 
+	Assert(IsTransactionState());
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for operator family %u", family);
 	form = *(Form_pg_opfamily) GETSTRUCT(tuple);
@@ -184,8 +184,7 @@ pmhash_opfamily_name(Oid family)
 }
 
 /*
- * pmhash_validate
- *		Check an operator class and its family, for amvalidate.
+ * Check an operator class and its family, for amvalidate.
  *
  * Complains with INFO messages about each thing that is wrong and returns
  * false if there was any.
@@ -237,6 +236,7 @@ check_hashed_alike(Oid family, HashedType a, HashedType b)
 	Oid			layout_b = pmhash_keys_layout(b.type, b.proc);
 	HashedType	bitwise = OidIsValid(layout_a) ? a : b;
 
+	Assert(OidIsValid(a.proc) && OidIsValid(b.proc));
 	if (layout_a == layout_b)
 		return;
 	ereport(ERROR,
@@ -277,21 +277,6 @@ check_functions_alike(Oid family, List *functions)
 		}
 	}
 	ReleaseCatCacheList(present);
-}
-
-/* Refuse a hash function that can't be called for the type, or does not return a hash. */
-static void
-check_function_form(const OpFamilyMember *member)
-{
-	if (hash_function_is_good(member->object, member->lefttype))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-			 errmsg("function %s cannot be the hash function of type %s for access method %s",
-					format_procedure(member->object),
-					format_type_be(member->lefttype), "pmhash"),
-			 errhint("Operator classes for access method pmhash need support function %d, hash(type, bigint) returning bigint.",
-					 PMHASH_HASH_PROC)));
 }
 
 /* Do indexes use operator classes of a family for a type, but for one being created? */
@@ -336,58 +321,45 @@ is_in_use(Oid family, Oid type, Oid created)
 }
 
 /*
- * Refuse what decides which way keys of a type are hashed where there are indexes: they
- * were made with one that the family has lost, and it is not known whether that was the
- * same.  If the family has one the server refuses it.
+ * Refuse what decides which way keys of a type are hashed where there are indexes: a hash
+ * function, and an equality of a type whose hash depends on it (keys.c).  They were made
+ * with one that the family has lost, and it is not known whether that was the same.  If
+ * the family has one the server refuses it.
  */
 static void
-check_is_first(Oid family, Oid created, Oid type, bool is_operator)
-{
-	if (!is_in_use(family, type, created))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_IN_USE),
-			 is_operator ?
-			 errmsg("operator family \"%s\" of access method %s cannot get another equality operator for type %s",
-					pmhash_opfamily_name(family), "pmhash", format_type_be(type)) :
-			 errmsg("operator family \"%s\" of access method %s cannot get another hash function for type %s",
-					pmhash_opfamily_name(family), "pmhash", format_type_be(type)),
-			 is_operator ?
-			 errdetail("Indexes that use an operator class of the family were made with an operator that has been dropped.") :
-			 errdetail("Indexes that use an operator class of the family were made with a function that has been dropped."),
-			 is_operator ?
-			 errhint("Drop these indexes, and create them again when the operator has been added.") :
-			 errhint("Drop these indexes, and create them again when the function has been added.")));
-}
-
-/* An equality: only of a type whose hash depends on it (keys.c). */
-static void
-check_equality_is_first(Oid family, Oid created, const OpFamilyMember *member)
+check_is_first(Oid family, Oid created, const OpFamilyMember *member, bool is_operator)
 {
 	Oid			type = member->lefttype;
 	Oid			proc = get_opfamily_proc(family, type, type, PMHASH_HASH_PROC);
 
-	if (member->number == PMHASH_EQUAL_STRATEGY && type == member->righttype &&
-		(!OidIsValid(proc) || OidIsValid(pmhash_keys_layout(type, proc))) &&
-		!OidIsValid(get_opfamily_member(family, type, type, PMHASH_EQUAL_STRATEGY)))
-		check_is_first(family, created, type, true);
-}
-
-static void
-check_function_is_first(Oid family, Oid created, const OpFamilyMember *member)
-{
-	Oid			type = member->lefttype;
-
-	if (type == member->righttype &&
-		!OidIsValid(get_opfamily_proc(family, type, type, PMHASH_HASH_PROC)))
-		check_is_first(family, created, type, false);
+	Assert(member->is_func == !is_operator);
+	if (type != member->righttype)
+		return;
+	if (!is_operator && OidIsValid(proc))
+		return;
+	if (is_operator &&
+		(member->number != PMHASH_EQUAL_STRATEGY ||
+		 (OidIsValid(proc) && !OidIsValid(pmhash_keys_layout(type, proc))) ||
+		 OidIsValid(get_opfamily_member(family, type, type, PMHASH_EQUAL_STRATEGY))))
+		return;
+	if (!is_in_use(family, type, created))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg(is_operator ?
+					"operator family \"%s\" of access method %s cannot get another equality operator for type %s" :
+					"operator family \"%s\" of access method %s cannot get another hash function for type %s",
+					pmhash_opfamily_name(family), "pmhash", format_type_be(type)),
+			 errdetail("Indexes that use an operator class of the family were made with %s that has been dropped.",
+					   is_operator ? "an operator" : "a function"),
+			 errhint("Drop these indexes, and create them again when the %s has been added.",
+					 is_operator ? "operator" : "function")));
 }
 
 /*
- * pmhash_adjustmembers
- *		Look at members that are to be added to an operator family, for
- *		amadjustmembers: refuse what could not work and say what they depend
- *		on (as hashadjustmembers does; its comments say why).
+ * Look at members that are to be added to an operator family, for
+ * amadjustmembers: refuse what could not work and say what they depend
+ * on (as hashadjustmembers does; its comments say why).
  *
  * opclassoid is the class being created, or InvalidOid.
  */
@@ -410,14 +382,21 @@ pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 	method = read_family(opfamilyoid).opfmethod;
 	foreach(lc, functions)
 	{
-		check_function_form((const OpFamilyMember *) lfirst(lc));
-		check_function_is_first(opfamilyoid, opclassoid,
-								(const OpFamilyMember *) lfirst(lc));
+		const OpFamilyMember *member = lfirst(lc);
+
+		if (!hash_function_is_good(member->object, member->lefttype))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+					 errmsg("function %s cannot be the hash function of type %s for access method %s",
+							format_procedure(member->object),
+							format_type_be(member->lefttype), "pmhash"),
+					 errhint("Operator classes for access method pmhash need support function %d, hash(type, bigint) returning bigint.",
+							 PMHASH_HASH_PROC)));
+		check_is_first(opfamilyoid, opclassoid, member, false);
 	}
 	check_functions_alike(opfamilyoid, functions);
 	foreach(lc, operators)
-		check_equality_is_first(opfamilyoid, opclassoid,
-								(const OpFamilyMember *) lfirst(lc));
+		check_is_first(opfamilyoid, opclassoid, lfirst(lc), true);
 	foreach(lc, list_concat_copy(operators, functions))
 	{
 		OpFamilyMember *member = (OpFamilyMember *) lfirst(lc);
@@ -437,46 +416,30 @@ pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 }
 
 /*
- * A build warns of columns that the server indexes by the equality of another type.
- */
-
-/*
- * Is a column indexed by the class of a type that its own can be taken for (citext by
- * that of text), though its own equality is another one?  So it is if its own type
- * has no class, and no class was named.
- */
-static bool
-has_foreign_equality(Relation index, int attno, Oid type)
-{
-	Oid			equal = lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr;
-	Oid			opclass;
-
-	if (type == index->rd_opcintype[attno - 1] || !OidIsValid(equal) ||
-		op_in_opfamily(equal, index->rd_opfamily[attno - 1]))
-		return false;
-	opclass = GetDefaultOpClass(type, index->rd_rel->relam);
-	return OidIsValid(opclass) &&
-		get_opclass_family(opclass) == index->rd_opfamily[attno - 1] &&
-		get_opclass_input_type(opclass) == index->rd_opcintype[attno - 1];
-}
-
-/*
- * pmhash_warn_of_equality
- *		WARNING for each column of a new index whose type has another equality than
- *		the operator class that the server has taken for it.
+ * WARNING for each column of a new index whose type has another equality than
+ * the operator class that the server has taken for it.
  *
- * The caller holds a lock on the index.
+ * So it is if its own type has no class, and none was named, and it can be taken for one
+ * that has (citext for text).
  */
 void
 pmhash_warn_of_equality(Relation index)
 {
+	Assert(CheckRelationLockedByMe(index, RowExclusiveLock, true));
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
-		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(index), i);
-		Oid			type = getBaseType(att->atttypid);
+		Oid			type = getBaseType(TupleDescAttr(RelationGetDescr(index), i)->atttypid);
+		Oid			equal = lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr;
 		char	   *shown = format_type_be_qualified(type);
+		Oid			opclass;
 
-		if (!has_foreign_equality(index, i + 1, type))
+		if (type == index->rd_opcintype[i] || !OidIsValid(equal) ||
+			op_in_opfamily(equal, index->rd_opfamily[i]))
+			continue;
+		opclass = GetDefaultOpClass(type, index->rd_rel->relam);
+		if (!OidIsValid(opclass) ||
+			get_opclass_family(opclass) != index->rd_opfamily[i] ||
+			get_opclass_input_type(opclass) != index->rd_opcintype[i])
 			continue;
 		ereport(WARNING,
 				(errmsg("column %d of pmhash index \"%s\" is not indexed by the equality of its type %s",

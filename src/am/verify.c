@@ -57,7 +57,7 @@
  * of a row's HOT chain have to be read with care: see below.
  *
  * All this is true of the file that the index has.  It may get another one meanwhile,
- * so before anything is reported we look whether it has (require_same_file).
+ * so before anything is reported we look whether it has (report_disagreement).
  *
  *-------------------------------------------------------------------------
  */
@@ -176,6 +176,7 @@ classify(CheckState *state, Buffer buffer, BlockNumber block, OffsetNumber offse
 {
 	HeapTupleData tuple;
 
+	Assert(BufferGetBlockNumber(buffer) == block);
 	pmhash_tuple_on_page(state->heap, BufferGetPage(buffer), block, offset, &tuple);
 	switch (HeapTupleSatisfiesVacuum(&tuple, state->snapshot->xmin, buffer))
 	{
@@ -206,6 +207,7 @@ check_read_page(CheckState *state, const PmhEntry *entry, size_t n)
 	OffsetNumber member[MaxHeapTuplesPerPage];
 	Buffer		buffer;
 
+	Assert(n > 0);
 	buffer = ReadBufferExtended(state->heap, MAIN_FORKNUM, block, RBM_NORMAL,
 								state->access);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -335,25 +337,19 @@ list_findings(CheckState *state)
 }
 
 /*
- * Has the index the file still that is checked?  If it was marked, or a standby has given
- * it up, no entry is put in or removed any more, and line pointers are freed all the
- * same: what was found may come from that.  ERROR if it has not.
+ * ERROR for what has been found, if the index has the file still that is checked.  If it
+ * was marked, or a standby has given it up, no entry is put in or removed any more, and
+ * line pointers are freed all the same: what was found may come from that.
  */
-static void
-require_same_file(CheckState *state)
-{
-	if (pmhash_open_for_reading(state->index, NULL) == state->file)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("index \"%s\" has got another file while it was checked",
-					RelationGetRelationName(state->index))));
-}
-
-static void
+pg_noreturn static void
 report_disagreement(CheckState *state)
 {
-	require_same_file(state);
+	Assert(state->findings > 0 && state->findings <= MAX_FINDINGS);
+	if (pmhash_open_for_reading(state->index, NULL) != state->file)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("index \"%s\" has got another file while it was checked",
+						RelationGetRelationName(state->index))));
 	/* not an error of this transaction: the index must not be used any more */
 	pmhash_index_invalidate(state->index, state->file, PMHASH_REASON_DAMAGED);
 	ereport(ERROR,
@@ -383,13 +379,11 @@ note_structure(void *arg, uint64_t offset, const char *finding)
 static void
 note_row(CheckState *state, const char *format, uint64 hash, uint64 value)
 {
-	ItemPointerData tid;
 	char		row[64];
 
-	pmhash_value_to_tid(value, &tid);
-	snprintf(row, sizeof(row), "(%u,%u)",
-			 ItemPointerGetBlockNumberNoCheck(&tid),
-			 ItemPointerGetOffsetNumberNoCheck(&tid));
+	Assert(state->findings < MAX_FINDINGS && value <= PMH_VALUE_MAX);
+	snprintf(row, sizeof(row), "(%u,%u)", pmhash_value_to_block(value),
+			 pmhash_value_to_offset(value));
 	snprintf(state->finding[state->findings], FINDING_SIZE, format, row,
 			 (unsigned long long) hash);
 	if (++state->findings == MAX_FINDINGS)
@@ -471,28 +465,6 @@ typedef struct KeyPairs
 	uint64		greatest;
 } KeyPairs;
 
-/* Mark a value if it is there. */
-static void
-mark_value(const KeyPairs *key, uint64 value)
-{
-	PmhEntry   *pair = key->pair;
-	size_t		low = 0;
-	size_t		high = key->n;
-
-	while (low < high)
-	{
-		size_t		middle = low + (high - low) / 2;
-
-		if ((pair[middle].value & PMH_VALUE_MAX) < value)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low < key->n && (pair[low].value & PMH_VALUE_MAX) == value)
-		pair[low].value |= (pair[low].value & MARK_FOUND) ?
-			MARK_REPEATED : MARK_FOUND;
-}
-
 static void
 take_marks_off(void *arg)
 {
@@ -502,15 +474,32 @@ take_marks_off(void *arg)
 		key->pair[i].value &= PMH_VALUE_MAX;
 }
 
+/* Mark those of the values of a key that are there. */
 static void
 mark_values(void *arg, const uint64_t *value, size_t n)
 {
 	const KeyPairs *key = arg;
+	PmhEntry   *pair = key->pair;
 
 	for (size_t i = 0; i < n; i++)
 	{
-		if (value[i] >= key->least && value[i] <= key->greatest)
-			mark_value(key, value[i]);
+		size_t		low = 0;
+		size_t		high = key->n;
+
+		if (value[i] < key->least || value[i] > key->greatest)
+			continue;
+		while (low < high)
+		{
+			size_t		middle = low + (high - low) / 2;
+
+			if ((pair[middle].value & PMH_VALUE_MAX) < value[i])
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		if (low < key->n && (pair[low].value & PMH_VALUE_MAX) == value[i])
+			pair[low].value |= (pair[low].value & MARK_FOUND) ?
+				MARK_REPEATED : MARK_FOUND;
 	}
 }
 
@@ -533,6 +522,8 @@ mark_batch(CheckState *state)
 				break;
 		}
 		key.n = next - first;
+		Assert(state->batch[first].value <= state->batch[next - 1].value);
+		Assert(state->batch[next - 1].value <= PMH_VALUE_MAX);
 		key.least = state->batch[first].value;
 		key.greatest = state->batch[next - 1].value;
 		look_up(state, state->batch[first].hash, &pieces);
@@ -577,132 +568,74 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 		check_rows(state);
 }
 
-/*
- * Scan the table as the first scan of CREATE INDEX CONCURRENTLY does, but with
- * our snapshot and without waiting for writers (compare verify_nbtree.c).
- */
-static void
-check_all_rows(CheckState *state)
-{
-	IndexInfo  *indexInfo = BuildIndexInfo(state->index);
-	TableScanDesc scan;
-
-	indexInfo->ii_Concurrent = true;
-	indexInfo->ii_Unique = false;
-	indexInfo->ii_ExclusionOps = NULL;
-	indexInfo->ii_ExclusionProcs = NULL;
-	indexInfo->ii_ExclusionStrats = NULL;
-
-	scan = table_beginscan_strat(state->heap, state->snapshot, 0, NULL, true,
-								 true);
-	table_index_build_scan(state->heap, state->index, indexInfo, true, false,
-						   take_row, state, scan);
-	check_rows(state);
-}
-
 /* ---- every entry has a row ---- */
 
 /*
- * Judge an entry with its page locked: none if it is not in the index any
- * more.  The end of a table that we have locked only moves on, so beyond it
- * there is no page to lock and no need to.
+ * The batch holds suspect entries: report those that are really wrong.  Each is judged with
+ * its page locked: it is not if it is not in the index any more.  The end of a table that
+ * we have locked only moves on, so beyond it there is no page to lock and no need to.
  */
-static EntryCheck
-judge_finally(CheckState *state, const PmhEntry *entry)
-{
-	Buffer		buffer;
-	uint64		count;
-
-	if (pmhash_value_to_block(entry->value) >= RelationGetNumberOfBlocks(state->heap))
-		return ENTRY_BEYOND_END;
-	buffer = check_read_page(state, entry, 1);
-	count = count_entry(state, entry->hash, entry->value);
-	UnlockReleaseBuffer(buffer);
-	return count == 0 ? ENTRY_FITS : check_entry(state, entry);
-}
-
-static void
-note_verdict(CheckState *state, const PmhEntry *entry, EntryCheck verdict)
-{
-	const char *format = NULL;
-
-	switch (verdict)
-	{
-		case ENTRY_FITS:
-			return;
-		case ENTRY_BEYOND_END:
-			format = "There is an entry for row %s, which is beyond the end of the table (hash %016llx).";
-			break;
-		case ENTRY_WITHOUT_ROW:
-			format = "There is an entry for row %s, which does not exist (hash %016llx).";
-			break;
-		case ENTRY_HEAP_ONLY:
-			format = "There is an entry for row %s, which is a heap-only tuple (hash %016llx).";
-			break;
-		case ENTRY_OTHER_KEY:
-			format = "There is an entry for row %s, whose key is another one or not to be indexed (hash %016llx).";
-			break;
-	}
-	note_row(state, format, entry->hash, entry->value);
-}
-
-/* The batch holds suspect entries: report those that are really wrong. */
 static void
 check_suspects(CheckState *state)
 {
+	static const char *const format[] = {
+		[ENTRY_BEYOND_END] = "There is an entry for row %s, which is beyond the end of the table (hash %016llx).",
+		[ENTRY_WITHOUT_ROW] = "There is an entry for row %s, which does not exist (hash %016llx).",
+		[ENTRY_HEAP_ONLY] = "There is an entry for row %s, which is a heap-only tuple (hash %016llx).",
+		[ENTRY_OTHER_KEY] = "There is an entry for row %s, whose key is another one or not to be indexed (hash %016llx)."
+	};
+
 	mark_batch(state);
 	for (size_t i = 0; i < state->n; i++)
 	{
 		PmhEntry	entry = state->batch[i];
+		EntryCheck	verdict = ENTRY_BEYOND_END;
 
 		CHECK_FOR_INTERRUPTS();
 		if ((entry.value & MARK_FOUND) == 0)
 			continue;
 		entry.value &= PMH_VALUE_MAX;
-		note_verdict(state, &entry, judge_finally(state, &entry));
+		if (pmhash_value_to_block(entry.value) < RelationGetNumberOfBlocks(state->heap))
+		{
+			Buffer		buffer = check_read_page(state, &entry, 1);
+			uint64		count = count_entry(state, entry.hash, entry.value);
+
+			UnlockReleaseBuffer(buffer);
+			verdict = count == 0 ? ENTRY_FITS : check_entry(state, &entry);
+		}
+		if (verdict != ENTRY_FITS)
+			note_row(state, format[verdict], entry.hash, entry.value);
 	}
 	state->n = 0;
 }
 
-/* Compare n entries that name one page with it; the suspect ones go to dst. */
-static size_t
-judge_page(CheckState *state, const PmhEntry *entry, size_t n,
-		   BlockNumber blocks, PmhEntry *dst)
-{
-	size_t		suspects = 0;
-	bool		beyond = pmhash_value_to_block(entry->value) >= blocks;
-
-	if (!beyond)
-		UnlockReleaseBuffer(check_read_page(state, entry, n));
-	for (size_t i = 0; i < n; i++)
-	{
-		if (beyond || check_entry(state, &entry[i]) != ENTRY_FITS)
-			dst[suspects++] = entry[i];
-	}
-	return suspects;
-}
-
-/* Compare the entries of the batch with their rows, and empty it. */
+/* Compare the entries of the batch with their rows, a page at a time, and empty it. */
 static void
 check_entries(CheckState *state)
 {
 	BlockNumber blocks = RelationGetNumberOfBlocks(state->heap);
+	PmhEntry   *entry = state->batch;
 	size_t		suspects = 0;
 	size_t		next;
 
-	sort_by_value(state->batch, state->n);
+	sort_by_value(entry, state->n);
 	for (size_t first = 0; first < state->n; first = next)
 	{
-		BlockNumber block = pmhash_value_to_block(state->batch[first].value);
+		BlockNumber block = pmhash_value_to_block(entry[first].value);
 
 		CHECK_FOR_INTERRUPTS();
 		for (next = first + 1; next < state->n; next++)
 		{
-			if (pmhash_value_to_block(state->batch[next].value) != block)
+			if (pmhash_value_to_block(entry[next].value) != block)
 				break;
 		}
-		suspects += judge_page(state, state->batch + first, next - first,
-							   blocks, state->batch + suspects);
+		if (block < blocks)
+			UnlockReleaseBuffer(check_read_page(state, &entry[first], next - first));
+		for (size_t i = first; i < next; i++)
+		{
+			if (block >= blocks || check_entry(state, &entry[i]) != ENTRY_FITS)
+				entry[suspects++] = entry[i];
+		}
 	}
 	state->n = suspects;
 	check_suspects(state);
@@ -714,6 +647,7 @@ check_all_entries(CheckState *state)
 	PmhSweep   *sweep = &state->sweep;
 	PmhResult	result = pmh_sweep_begin_reading(state->file->table, sweep);
 
+	Assert(state->n == 0 && !state->sweeping);
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 	state->sweeping = true;
@@ -801,6 +735,7 @@ take_snapshot(CheckState *state)
 	Relation	index = state->index;
 	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
 
+	Assert(IsMVCCSnapshot(snapshot));
 	if (!IsolationUsesXactSnapshot())
 		return snapshot;
 	if (index->rd_index->indcheckxmin &&
@@ -812,10 +747,25 @@ take_snapshot(CheckState *state)
 	return snapshot;
 }
 
-/* Compare index and table, in both directions. */
+/*
+ * Compare index and table, in both directions.
+ *
+ * The table is scanned as the first scan of CREATE INDEX CONCURRENTLY does, but with
+ * our snapshot and without waiting for writers (compare verify_nbtree.c).
+ */
 static void
 check_against_table(CheckState *state)
 {
+	const char *table = RelationGetRelationName(state->heap);
+	const char *index = RelationGetRelationName(state->index);
+	IndexInfo  *indexInfo = BuildIndexInfo(state->index);
+	TableScanDesc scan;
+
+	indexInfo->ii_Concurrent = true;
+	indexInfo->ii_Unique = false;
+	indexInfo->ii_ExclusionOps = NULL;
+	indexInfo->ii_ExclusionProcs = NULL;
+	indexInfo->ii_ExclusionStrats = NULL;
 	state->limit = Max((size_t) maintenance_work_mem * 1024 / sizeof(PmhEntry),
 					   FIRST_BATCH);
 	state->capacity = FIRST_BATCH;
@@ -825,14 +775,13 @@ check_against_table(CheckState *state)
 
 	PG_TRY();
 	{
-		elog(DEBUG1, "checking that rows of table \"%s\" are in index \"%s\"",
-			 RelationGetRelationName(state->heap),
-			 RelationGetRelationName(state->index));
-		check_all_rows(state);
+		elog(DEBUG1, "checking that rows of table \"%s\" are in index \"%s\"", table, index);
+		scan = table_beginscan_strat(state->heap, state->snapshot, 0, NULL, true, true);
+		table_index_build_scan(state->heap, state->index, indexInfo, true, false,
+							   take_row, state, scan);
+		check_rows(state);
 		PMH_STOP_POINT("check_before_entries");
-		elog(DEBUG1, "checking that entries of index \"%s\" are in table \"%s\"",
-			 RelationGetRelationName(state->index),
-			 RelationGetRelationName(state->heap));
+		elog(DEBUG1, "checking that entries of index \"%s\" are in table \"%s\"", index, table);
 		check_all_entries(state);
 	}
 	PG_FINALLY();
@@ -845,28 +794,6 @@ check_against_table(CheckState *state)
 	if (state->findings > 0)
 		report_disagreement(state);
 	UnregisterSnapshot(state->snapshot);
-}
-
-/* The check of an index that we can check, in memory of its own. */
-static void
-check_index(Relation heap, Relation index, bool heapallindexed)
-{
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
-												  "pmhash check",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
-	CheckState *state = palloc0(sizeof(CheckState));
-
-	state->heap = heap;
-	state->index = index;
-	state->file = pmhash_open_for_reading(index, NULL);
-	elog(DEBUG1, "checking file \"%s\" of index \"%s\"", state->file->path,
-		 RelationGetRelationName(index));
-	check_structure(state);
-	if (heapallindexed)
-		check_against_table(state);
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(context);
 }
 
 /*
@@ -890,6 +817,9 @@ pmhash_check(PG_FUNCTION_ARGS)
 	Relation	heap = NULL;
 	Relation	index;
 	PmhashCaller caller;
+	MemoryContext context;
+	MemoryContext old;
+	CheckState *state;
 
 	if (OidIsValid(heapOid))
 	{
@@ -918,7 +848,22 @@ pmhash_check(PG_FUNCTION_ARGS)
 						RelationGetRelationName(heap)),
 				 errdetail("Its table access method is not heap."),
 				 errhint("Use pmhash.check(index, false) to check the file alone.")));
-	check_index(heap, index, heapallindexed);
+
+	/* in memory of its own */
+	context = AllocSetContextCreate(CurrentMemoryContext, "pmhash check",
+									ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+	state = palloc0(sizeof(CheckState));
+	state->heap = heap;
+	state->index = index;
+	state->file = pmhash_open_for_reading(index, NULL);
+	elog(DEBUG1, "checking file \"%s\" of index \"%s\"", state->file->path,
+		 RelationGetRelationName(index));
+	check_structure(state);
+	if (heapallindexed)
+		check_against_table(state);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
 
 	pmhash_be_caller(&caller);
 	relation_close(index, AccessShareLock);

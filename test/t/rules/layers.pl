@@ -327,7 +327,7 @@ cmp_ok(scalar(split ' ', slurp_file("$top/src/README")), '<=', 12_000, 'src/READ
 
 # Lines that each layer may have.  A budget follows the code down and is never raised:
 # what has to come in finds what can go.
-my %budget = (engine => 18_576, cluster => 22_179, am => 13_220, join => 2_277);
+my %budget = (engine => 18_576, cluster => 22_179, am => 12_263, join => 2_277);
 my %size;
 $size{ $_ =~ s{/.*}{}r } += @{ $lines{$_} } foreach keys %lines;
 foreach my $layer (sort keys %budget)
