@@ -590,7 +590,7 @@ pmhash_build_beside_writers(Relation heap, Relation index,
 {
 	BuildState	build;
 
-	Assert(file != NULL && !index->rd_index->indisunique);
+	Assert(file != NULL);
 	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true));
 	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	init_build(&build, index);

@@ -26,6 +26,13 @@ extern bool pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file
 								 Datum *values, bool *isnull,
 								 IndexUniqueCheck check);
 
+/* ---- unique.c ---- */
+
+extern bool pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
+								 const PmhashKeys *keys, const PmhEntry *entry,
+								 Datum *values, bool *isnull,
+								 IndexUniqueCheck check);
+
 /* ---- predicate.c ---- */
 
 extern void pmhash_lock_keys(Relation index, PmhashFile *file, const PmhashKeys *keys,
