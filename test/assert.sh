@@ -35,7 +35,7 @@ FORGETFUL="-DRELCACHE_FORCE_RELEASE -DCATCACHE_FORCE_RELEASE -DCOPY_PARSE_PLAN_T
 # What forgets each catalog entry at once takes a hundred times as long, or more: files with
 # many kinds of statements and few rows.  valgrind takes forty times as long, and does not
 # know how a mapping is made longer: files whose indexes stay small.
-SOME="privileges refused counters stats candidates"
+SOME="privileges refused stats candidates"
 FEW="boolean two_phase held_cursors exclusion partition join_cases candidates vacuum"
 
 keep=false
