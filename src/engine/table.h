@@ -482,7 +482,7 @@ extern void pmh_shrink_end(PmhShrink *shrink);
 /* ---- bulk load ---- */
 
 /*
- * Fill a fresh, empty, private table.  The caller tells the number of entries
+ * Fill a fresh, empty, private table.  The caller tells the number of keys that
  * it expects and the load wanted (percent of slots); the engine answers with
  * the number of top hash bits that make one segment range (*depth), of which
  * the caller takes any prefix for its partitions.  Partitions are then handed
