@@ -159,7 +159,7 @@ sub value_line
 			my $word = get($file, 'Q<', $bucket + $word[$slot]);
 
 			# after a header, which is a line as well
-			push @lines, (($word & VALUE_MASK) >> 5) * 16 + 32 if $word & POINTER;
+			push @lines, (($word & VALUE_MASK) >> 7) * 16 + 32 if $word & POINTER;
 		}
 	}
 	die 'not one list' if @lines != 1;
