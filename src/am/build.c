@@ -28,7 +28,6 @@
 #include "utils/backend_progress.h"
 #include "utils/memutils.h"
 
-#include "am/am.h"
 #include "am/build.h"
 #include "cluster/base/counters.h"
 #include "cluster/queue/queue.h"

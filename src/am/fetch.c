@@ -32,16 +32,12 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port/pg_bitutils.h"
 #include "storage/buf_internals.h"
-#include "storage/bufmgr.h"
-#include "utils/rel.h"
 #include "utils/spccache.h"
 
-#include "am/am.h"
 #include "am/fetch.h"
 #include "am/scan.h"
 #include "cluster/base/relations.h"

@@ -12,7 +12,6 @@
 
 #include "access/reloptions.h"
 #include "commands/vacuum.h"
-#include "fmgr.h"
 #include "nodes/nodes.h"
 #include "utils/rel.h"
 

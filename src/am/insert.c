@@ -9,7 +9,6 @@
 
 #include "access/relation.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/partition.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
@@ -18,15 +17,11 @@
 #include "utils/catcache.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/syscache.h"
 #if PG_VERSION_NUM >= 180000
 #include "replication/logicalrelation.h"
 #endif
 
-#include "am/am.h"
-#include "am/keys.h"
 #include "am/scan.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/tools.h"

@@ -9,9 +9,7 @@
 
 #include <math.h>
 
-#include "access/genam.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/float.h"

@@ -12,7 +12,6 @@
 
 #include "access/relscan.h"
 #include "executor/tuptable.h"
-#include "storage/buf.h"
 #include "utils/snapmgr.h"
 
 #include "am/am.h"

@@ -18,26 +18,21 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
-#include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "am/am.h"
 #include "am/build.h"
 #include "am/fetch.h"
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/tools.h"
 #include "cluster/queue/queue.h"
-#include "cluster/replay/replay.h"
 
 /*
  * The scan of a table from which a standby builds the file of an index.

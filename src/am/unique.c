@@ -7,15 +7,10 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
-#include "access/tableam.h"
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "am/build.h"
 #include "am/scan.h"

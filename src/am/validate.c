@@ -18,10 +18,8 @@
 #include "postgres.h"
 
 #include "access/amvalidate.h"
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/pg_amop.h"
 #include "catalog/pg_amproc.h"
 #include "catalog/pg_index.h"

@@ -7,10 +7,7 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/sysattr.h"
 #include "access/visibilitymap.h"
-#include "access/xact.h"
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
@@ -19,18 +16,15 @@
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "pgstat.h"
-#include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/ruleutils.h"
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
 #include "commands/explain_state.h"
 #endif
 
-#include "am/scan.h"
 #include "join/join.h"
 
 /*

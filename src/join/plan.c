@@ -11,9 +11,7 @@
 #include <math.h>
 
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/sysattr.h"
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
@@ -27,9 +25,7 @@
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/selfuncs.h"
-#include "utils/snapmgr.h"
 #include "utils/spccache.h"
 
 #include "cluster/base/relations.h"
