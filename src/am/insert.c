@@ -231,10 +231,7 @@ static uint64 left_out = 0;		/* how often entries have not gone in, for good */
 
 /* ---- applying ---- */
 
-/*
- * Put the entries of a full queue in the order of ranges of their hash, if there
- * is memory for a copy.
- */
+/* Put the entries of a full queue in the order of ranges of their hash, if memory allows. */
 static void
 put_in_order(InsertQueue *queue)
 {

@@ -166,8 +166,6 @@ compute_key_if_there(PmhashRow *row, Datum *values, bool *isnull)
 	return false;
 }
 
-/* ---- keys ---- */
-
 /*
  * The key of the row fetched last by a snapshot; good until the next one is fetched.
  *
