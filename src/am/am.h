@@ -97,8 +97,6 @@ extern void pmhash_sort_numbers(uint64 *number, size_t n);
 /* ---- standby_fill.c ---- */
 extern const PmhashFiller pmhash_filler;
 
-/* ---- vacuum.c ---- */
-
 /*
  * Make an array large enough for n elements of so many bytes; what was in it is lost.
  * *capacity: for how many it is, 0 if it is NULL.

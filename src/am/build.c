@@ -28,7 +28,6 @@
 #include "utils/backend_progress.h"
 #include "utils/memutils.h"
 
-#include "am/am.h"
 #include "am/build.h"
 #include "cluster/base/counters.h"
 #include "cluster/queue/queue.h"
@@ -66,7 +65,6 @@ typedef struct BuildState
 
 /* ---- loading ---- */
 
-/* ERROR: the engine has failed. */
 pg_noreturn static void
 load_failed(BuildState *build, PmhResult result)
 {
@@ -102,31 +100,6 @@ load_limit(const BuildState *build)
 	return build->memory / sizeof(PmhEntry);
 }
 
-/* Put what is left of a partition aside.  Overwrites load[]. */
-static void
-keep_rest(BuildState *build, PmhashSpool *spool, int i)
-{
-	if (build->rest == NULL && spool->partition_n[i] > 0)
-	{
-		MemoryContext old = MemoryContextSwitchTo(build->context);
-
-		build->rest = BufFileCreateTemp(false);
-		MemoryContextSwitchTo(old);
-	}
-	reserve_load(build, REST_ENTRIES);
-	while (spool->partition_n[i] > 0)
-	{
-		uint64		n = Min(spool->partition_n[i], REST_ENTRIES);
-
-		pmhash_give_way();
-		pmhash_spool_take(spool, i, build->load, n);
-		BufFileWrite(build->rest, build->load, n * sizeof(PmhEntry));
-		if (build->unique != NULL)
-			pmhash_build_unique_remember(build->unique, build->load, n);
-		build->rest_n += n;
-	}
-}
-
 /*
  * Load a range made of 'count' partitions: as much of it as fits in memory.  What does
  * not, though the engine would have the range no smaller, is kept for later.
@@ -158,8 +131,32 @@ load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uin
 	if (result != PMH_OK)
 		load_failed(build, result);
 	count_loaded(build, most);
-	for (int i = first; i < first + count && most < n; i++)
-		keep_rest(build, spool, i);
+	if (most == n)
+		return;
+
+	/* put what is left aside */
+	if (build->rest == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(build->context);
+
+		build->rest = BufFileCreateTemp(false);
+		MemoryContextSwitchTo(old);
+	}
+	reserve_load(build, REST_ENTRIES);
+	for (int i = first; i < first + count; i++)
+	{
+		while (spool->partition_n[i] > 0)
+		{
+			uint64		here = Min(spool->partition_n[i], REST_ENTRIES);
+
+			pmhash_give_way();
+			pmhash_spool_take(spool, i, build->load, here);
+			BufFileWrite(build->rest, build->load, here * sizeof(PmhEntry));
+			if (build->unique != NULL)
+				pmhash_build_unique_remember(build->unique, build->load, here);
+			build->rest_n += here;
+		}
+	}
 }
 
 /*
@@ -270,8 +267,6 @@ load_table(BuildState *build)
 	if (result != PMH_OK)
 		load_failed(build, result);
 }
-
-/* ---- callbacks ---- */
 
 /* ambuildphasename: names of the subphases, for pg_stat_progress_create_index */
 char *

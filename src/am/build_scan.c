@@ -15,11 +15,8 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/parallel.h"
 #include "access/table.h"
-#include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/index.h"
 #include "commands/progress.h"
 #include "executor/instrument.h"
@@ -27,13 +24,11 @@
 #include "nodes/execnodes.h"
 #include "optimizer/optimizer.h"
 #include "pgstat.h"
-#include "storage/bufmgr.h"
 #include "storage/sharedfileset.h"
 #include "tcop/tcopprot.h"
 #include "utils/backend_progress.h"
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "am/build.h"
@@ -113,51 +108,10 @@ can_scan_pages(Relation heap, IndexInfo *indexInfo)
 		indexInfo->ii_Predicate == NIL;
 }
 
-/* All blocks that heap has now. */
-static void
-block_range_init(BlockRange *range, Relation heap)
-{
-	range->nblocks = RelationGetNumberOfBlocks(heap);
-	pg_atomic_init_u64(&range->next, 0);
-}
-
-/* ---- one page ---- */
-
 static inline HeapTupleHeader
 tuple_at(Page page, OffsetNumber offset)
 {
 	return (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, offset));
-}
-
-/*
- * List the tuples of a page, whose buffer is locked.  False if the page is not
- * quiet.
- */
-static bool
-list_tuples(QuietPage *quiet)
-{
-	Page		page = quiet->page;
-	OffsetNumber last = PageGetMaxOffsetNumber(page);
-	bool		all_visible = PageIsAllVisible(page);
-
-	quiet->n = 0;
-	quiet->roots_known = false;
-	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
-	{
-		if (!ItemIdIsNormal(PageGetItemId(page, offset)))
-			continue;
-		if (!all_visible)
-		{
-			HeapTupleHeader tuple = tuple_at(page, offset);
-
-			/* do the hint bits alone say that it is alive? */
-			if (!HeapTupleHeaderXminCommitted(tuple) ||
-				(tuple->t_infomask & HEAP_XMAX_INVALID) == 0)
-				return false;
-		}
-		quiet->offset[quiet->n++] = offset;
-	}
-	return true;
 }
 
 /* Hand a tuple's columns to the callback, with the root of its HOT chain. */
@@ -198,13 +152,32 @@ static bool
 scan_quiet_page(PageScan *scan, BlockNumber block)
 {
 	QuietPage	quiet;
-	bool		is_quiet;
+	OffsetNumber last;
+	bool		all_visible;
+	bool		is_quiet = true;
 
 	quiet.buffer = ReadBufferExtended(scan->heap, MAIN_FORKNUM, block,
 									  RBM_NORMAL, scan->access);
 	quiet.page = BufferGetPage(quiet.buffer);
+	quiet.n = 0;
+	quiet.roots_known = false;
 	LockBuffer(quiet.buffer, BUFFER_LOCK_SHARE);
-	is_quiet = list_tuples(&quiet);
+	last = PageGetMaxOffsetNumber(quiet.page);
+	all_visible = PageIsAllVisible(quiet.page);
+	for (OffsetNumber offset = FirstOffsetNumber; is_quiet && offset <= last; offset++)
+	{
+		if (!ItemIdIsNormal(PageGetItemId(quiet.page, offset)))
+			continue;
+		if (!all_visible)
+		{
+			HeapTupleHeader tuple = tuple_at(quiet.page, offset);
+
+			/* do the hint bits alone say that it is alive? */
+			is_quiet = HeapTupleHeaderXminCommitted(tuple) &&
+				(tuple->t_infomask & HEAP_XMAX_INVALID) != 0;
+		}
+		quiet.offset[quiet.n++] = offset;
+	}
 	LockBuffer(quiet.buffer, BUFFER_LOCK_UNLOCK);
 	for (int i = 0; is_quiet && i < quiet.n; i++)
 	{
@@ -296,6 +269,9 @@ scan_blocks(Relation heap, Relation index, IndexInfo *indexInfo,
 #define KEY_WAL_USAGE		UINT64CONST(0x706d680000000004)
 #define KEY_BUFFER_USAGE	UINT64CONST(0x706d680000000005)
 
+/* The file of a worker's spool. */
+#define SPOOL_NAME		"spool.%d"
+
 /* What a worker leaves for the leader. */
 typedef struct WorkerResult
 {
@@ -331,8 +307,6 @@ typedef struct PmhashParallelScan
 } PmhashParallelScan;
 
 PGDLLEXPORT void pmhash_build_worker(dsm_segment *segment, shm_toc *toc);
-
-/* ---- in each process ---- */
 
 /*
  * Get a scan ready whose entries go to spool.  Memory is taken from the
@@ -371,12 +345,12 @@ double
 pmhash_build_scan(Relation heap, Relation index, IndexInfo *indexInfo,
 				  PmhashBuildScan *scan)
 {
-	BlockRange range;
+	BlockRange	range = {.nblocks = RelationGetNumberOfBlocks(heap)};
 
 	if (!can_scan_pages(heap, indexInfo))
 		return table_index_build_scan(heap, index, indexInfo, true, true,
 									  pmhash_spool_row, scan, NULL);
-	block_range_init(&range, heap);
+	pg_atomic_init_u64(&range.next, 0);
 	return scan_blocks(heap, index, indexInfo, &range, true,
 							 pmhash_spool_row, scan);
 }
@@ -396,14 +370,6 @@ scan_part(Relation heap, Relation index, IndexInfo *indexInfo, Shared *shared,
 								  pmhash_spool_row, scan,
 								  pmhash_beginscan_parallel(heap, table_scan));
 }
-
-static void
-worker_file_name(char name[NAMEDATALEN], int worker)
-{
-	snprintf(name, NAMEDATALEN, "spool.%d", worker);
-}
-
-/* ---- worker ---- */
 
 /*
  * Main function of a worker: scan a part of the table and leave the result where the leader
@@ -433,7 +399,7 @@ pmhash_build_worker(dsm_segment *segment, shm_toc *toc)
 	index = index_open(shared->index, AccessShareLock);
 	indexInfo = BuildIndexInfo(index);
 	indexInfo->ii_Concurrent = shared->concurrent;
-	worker_file_name(name, ParallelWorkerNumber);
+	snprintf(name, sizeof(name), SPOOL_NAME, ParallelWorkerNumber);
 
 	InstrStartParallelQuery();
 	pmhash_build_scan_init(&scan, index, shared->seed,
@@ -490,7 +456,8 @@ fill_shared(PmhashParallelScan *parallel, Relation heap, Relation index,
 	shared->memory = memory / (workers + 1);
 	shared->gives_way = pmhash_gives_way();
 	shared->by_page = can_scan_pages(heap, indexInfo);
-	block_range_init(&shared->range, heap);
+	shared->range.nblocks = RelationGetNumberOfBlocks(heap);
+	pg_atomic_init_u64(&shared->range.next, 0);
 	SharedFileSetInit(&shared->files, context->seg);
 	parallel->shared = shared;
 	parallel->table_scan = share(context, KEY_TABLE_SCAN,
@@ -593,7 +560,7 @@ pmhash_parallel_scan(PmhashParallelScan *parallel, Relation heap,
 
 		InstrAccumParallelQuery(&parallel->buffer_usage[i],
 								&parallel->wal_usage[i]);
-		worker_file_name(name, i);
+		snprintf(name, sizeof(name), SPOOL_NAME, i);
 		pmhash_spool_import(scan->spool, &shared->files.fs, name, &result->spool);
 		scan->entries += result->entries;
 		for (int r = 0; r < DISTINCT_REGISTERS; r++)

@@ -57,7 +57,6 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_am.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_statistic.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
@@ -174,24 +173,6 @@ has_rival(const IndexOptInfo *index, Oid method)
 }
 
 /*
- * What is charged, in a nested loop, for a probe that finds so many rows.  A btree charges
- * for a descent (selfuncs.c, btcostestimate), here with pages of 366 entries.
- */
-static Cost
-loop_cost(const IndexOptInfo *index, double rows, bool index_only)
-{
-	Cost		cost = LOOP_PROBE_COST + (index_only ? 0 : rows * LOOP_ROW_COST);
-	double		entries = Max(index->rel->tuples, 2);
-	double		levels = ceil(log(entries) / log(366));
-	Cost		of_btree = (ceil(log(entries) / log(2)) + 50 * levels) * cpu_operator_cost +
-		rows * (cpu_index_tuple_cost + cpu_operator_cost - TUPLE_COST);
-
-	if (has_rival(index, HASH_AM_OID))
-		return 0;
-	return has_rival(index, BTREE_AM_OID) ? Min(cost, of_btree) : cost;
-}
-
-/*
  * Of a scan that is run once: have pages that are in shared buffers left out.
  *
  * cost_index charges max_IO + correlation^2 * (min_IO - max_IO), and where all is
@@ -252,9 +233,21 @@ pmhash_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	tuples = *selectivity * index->rel->tuples;
 	*total = *startup + probes * PROBE_COST + tuples * TUPLE_COST +
 		probes * pmhash_unread_part(root, index) * random_page_cost;
-	if (loop_count > 1)
-		*total += loop_cost(index, tuples, path->path.pathtype == T_IndexOnlyScan);
-	else if (tuples > FEW_ROWS && enable_indexscan && path->path.pathtype == T_IndexScan)
+	if (loop_count > 1 && !has_rival(index, HASH_AM_OID))
+	{
+		/* a btree charges for a descent (btcostestimate), here with pages of 366 entries */
+		double		entries = Max(index->rel->tuples, 2);
+		double		levels = ceil(log(entries) / log(366));
+		Cost		of_btree = (ceil(log(entries) / log(2)) + 50 * levels) *
+			cpu_operator_cost +
+			tuples * (cpu_index_tuple_cost + cpu_operator_cost - TUPLE_COST);
+		Cost		probe = LOOP_PROBE_COST +
+			(path->path.pathtype == T_IndexOnlyScan ? 0 : tuples * LOOP_ROW_COST);
+
+		*total += has_rival(index, BTREE_AM_OID) ? Min(probe, of_btree) : probe;
+	}
+	else if (loop_count <= 1 && tuples > FEW_ROWS && enable_indexscan &&
+			 path->path.pathtype == T_IndexScan)
 		leave_out_cached(root, index, tuples, correlation, total);
 
 	/* is every key column bound?  All our operators are equality: any clause will do */

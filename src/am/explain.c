@@ -10,11 +10,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/index.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/extensible.h"
@@ -107,31 +105,6 @@ serves_column(ColumnSearch *search, Node *clause)
 	return true;
 }
 
-/* Why the clauses do not bind the column; NULL if they do. */
-static char *
-why_not_bound(Relation index, int column, Node *key, List *clauses)
-{
-	ColumnSearch search = {.index = index, .column = column, .key = key};
-	char	   *name = NameStr(TupleDescAttr(RelationGetDescr(index), column)->attname);
-	ListCell   *lc;
-
-	Assert(column >= 0 && column < IndexRelationGetNumberOfKeyAttributes(index));
-	foreach(lc, clauses)
-	{
-		if (serves_column(&search, lfirst(lc)))
-			return NULL;
-	}
-	if (search.other_collation)
-		return psprintf("column \"%s\" is compared under another collation than that of the index", name);
-	if (OidIsValid(search.other_operator))
-		return psprintf("column \"%s\" is compared by operator %s, which operator family \"%s\" does not have",
-						name, format_operator(search.other_operator),
-						pmhash_opfamily_name(index->rd_opfamily[column]));
-	if (search.inside)
-		return psprintf("column \"%s\" is not compared itself, but an expression of it, or not by \"=\", or only under OR", name);
-	return psprintf("column \"%s\" is not compared", name);
-}
-
 /* Why the index cannot serve a query, as far as its WHERE clause says. */
 static char *
 why_not_served(Relation index, const Query *query)
@@ -140,6 +113,7 @@ why_not_served(Relation index, const Query *query)
 	List	   *clauses = make_ands_implicit((Expr *) canonicalize_qual((Expr *) quals, false));
 	List	   *expressions = RelationGetIndexExpressions(index);
 	int			nth = 0;
+	ListCell   *lc;
 
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
@@ -147,17 +121,28 @@ why_not_served(Relation index, const Query *query)
 		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(index), i);
 		Node	   *key = attno == 0 ? list_nth(expressions, nth++) :
 			(Node *) makeVar(1, attno, att->atttypid, att->atttypmod, att->attcollation, 0);
-		char	   *why = why_not_bound(index, i, key, clauses);
+		ColumnSearch search = {.index = index, .column = i, .key = key};
+		char	   *name = NameStr(att->attname);
+		bool		bound = false;
 
-		if (why != NULL)
-			return why;
+		foreach(lc, clauses)
+			bound = bound || serves_column(&search, lfirst(lc));
+		if (bound)
+			continue;
+		if (search.other_collation)
+			return psprintf("column \"%s\" is compared under another collation than that of the index", name);
+		if (OidIsValid(search.other_operator))
+			return psprintf("column \"%s\" is compared by operator %s, which operator family \"%s\" does not have",
+							name, format_operator(search.other_operator),
+							pmhash_opfamily_name(index->rd_opfamily[i]));
+		if (search.inside)
+			return psprintf("column \"%s\" is not compared itself, but an expression of it, or not by \"=\", or only under OR", name);
+		return psprintf("column \"%s\" is not compared", name);
 	}
 	return pstrdup(RelationGetIndexPredicate(index) != NIL ?
 				   "the condition does not imply the predicate of the index" :
 				   "the planner makes no plan of it for this condition");
 }
-
-/* ---- plans ---- */
 
 /* Number of conditions on the index in the plan; -1: it does not have the index. */
 static int

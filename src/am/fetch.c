@@ -32,16 +32,12 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port/pg_bitutils.h"
 #include "storage/buf_internals.h"
-#include "storage/bufmgr.h"
-#include "utils/rel.h"
 #include "utils/spccache.h"
 
-#include "am/am.h"
 #include "am/fetch.h"
 #include "am/scan.h"
 #include "cluster/base/relations.h"
@@ -168,39 +164,31 @@ seems_to_be(const PmhashFetch *fetch, Buffer hint, BlockNumber block)
 }
 
 /*
- * Tables are mostly read into buffers that follow each other as their blocks do: a
- * block is as far from its buffer as the last one that was found.  Returns that buffer
- * if it seems so, else InvalidBuffer.  After wrong guesses there are fewer and fewer.
- */
-static Buffer
-guess_buffer(PmhashFetch *fetch, BlockNumber block)
-{
-	int64		guess = block + fetch->distance;
-
-	if (fetch->no_guess > 0)
-	{
-		fetch->no_guess--;
-		return InvalidBuffer;
-	}
-	if (guess > 0 && guess <= NBuffers && seems_to_be(fetch, (Buffer) guess, block))
-	{
-		fetch->wrong = 0;
-		return (Buffer) guess;
-	}
-	fetch->wrong = Min(fetch->wrong * 2 + 1, MOST_NOT_GUESSED);
-	fetch->no_guess = fetch->wrong;
-	return InvalidBuffer;
-}
-
-/*
  * Find out where a block is; have it read in the background if it is nowhere.
  * Returns its buffer or InvalidBuffer.
+ *
+ * Tables are mostly read into buffers that follow each other as their blocks do: so it is
+ * guessed that a block is as far from its buffer as the last one that was found.  After
+ * wrong guesses there are fewer and fewer.
  */
 static pg_noinline Buffer
 look_for_block(PmhashFetch *fetch, BlockNumber block)
 {
-	Buffer		buffer = guess_buffer(fetch, block);
+	int64		guess = block + fetch->distance;
+	Buffer		buffer = InvalidBuffer;
 
+	if (fetch->no_guess > 0)
+		fetch->no_guess--;
+	else if (guess > 0 && guess <= NBuffers && seems_to_be(fetch, (Buffer) guess, block))
+	{
+		fetch->wrong = 0;
+		buffer = (Buffer) guess;
+	}
+	else
+	{
+		fetch->wrong = Min(fetch->wrong * 2 + 1, MOST_NOT_GUESSED);
+		fetch->no_guess = fetch->wrong;
+	}
 	if (buffer == InvalidBuffer && fetch->reads_ahead)
 	{
 		buffer = PrefetchBuffer(fetch->heap, MAIN_FORKNUM, block).recent_buffer;
@@ -305,8 +293,6 @@ pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe)
 	}
 }
 
-/* ---- the visit ---- */
-
 /* Pin a block of the table. */
 static Buffer
 read_block(PmhashFetch *fetch, BlockNumber block)
@@ -349,52 +335,10 @@ read_block(PmhashFetch *fetch, BlockNumber block)
 	return buffer;
 }
 
-/*
- * Remove what is dead from a page that is pinned, if it is full and no other process has
- * it pinned.  From PostgreSQL 19 on that may mark it as all-visible, for a statement that
- * does not change the table; then whoever changes a row next has to undo that.  We do not
- * say that of any statement: pages become all-visible by VACUUM, and by core's own scans.
- */
-static void
-prune_page(Relation heap, Buffer buffer)
-{
-#if PG_VERSION_NUM >= 190000
-	Buffer		map = InvalidBuffer;
-
-	heap_page_prune_opt(heap, buffer, &map, false);
-	if (BufferIsValid(map))
-		ReleaseBuffer(map);
-#else
-	heap_page_prune_opt(heap, buffer);
-#endif
-}
-
-/* ---- the rows of a page ---- */
-
 static inline BlockNumber
 block_of(const PmhashPipe *pipe, size_t at)
 {
 	return pmhash_value_to_block(pipe->value[at] >> pipe->shift);
-}
-
-/*
- * The row that a line pointer leads to, on a page all of whose rows every snapshot
- * sees, or InvalidOffsetNumber if heap_hot_search_buffer is to find out.  There a chain
- * has one row.
- */
-static inline OffsetNumber
-find_visible_to_all(Page page, OffsetNumber offset)
-{
-	ItemId		lp;
-
-	if (offset > PageGetMaxOffsetNumber(page))
-		return InvalidOffsetNumber;
-	lp = PageGetItemId(page, offset);
-	/* a row in the middle of a chain is not the one that the entry was made for */
-	if (!ItemIdIsNormal(lp) ||
-		HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, lp)))
-		return InvalidOffsetNumber;
-	return offset;
 }
 
 /*
@@ -417,18 +361,27 @@ find_rows(PmhashFetch *fetch, const PmhashPipe *pipe, size_t from, size_t to,
 	for (size_t i = from; i < to; i++)
 	{
 		uint64		value = pipe->value[i] >> pipe->shift;
-		OffsetNumber found = InvalidOffsetNumber;
+		OffsetNumber offset = pmhash_value_to_offset(value);
 		ItemPointerData tid;
 		bool		dead;
 
 		if (unlikely(fetch->dead_in != NULL) && pmhash_known_dead(fetch->dead_in, value))
 			continue;
-		if (likely(all_visible))
-			found = find_visible_to_all(page, pmhash_value_to_offset(value));
-		if (likely(found != InvalidOffsetNumber))
+
+		/*
+		 * Where every snapshot sees all rows a chain has one.  A row in the middle of a
+		 * chain is not the one that the entry was made for.
+		 */
+		if (likely(all_visible) && likely(offset <= PageGetMaxOffsetNumber(page)))
 		{
-			rows->offset[rows->n++] = found;
-			continue;
+			ItemId		lp = PageGetItemId(page, offset);
+
+			if (likely(ItemIdIsNormal(lp)) &&
+				!HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, lp)))
+			{
+				rows->offset[rows->n++] = offset;
+				continue;
+			}
 		}
 		pmhash_value_to_tid(value, &tid);
 		if (heap_hot_search_buffer(&tid, fetch->heap, fetch->buffer, fetch->snapshot,
@@ -486,6 +439,9 @@ Buffer
 pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value)
 {
 	BlockNumber block = pmhash_value_to_block(value);
+#if PG_VERSION_NUM >= 190000
+	Buffer		map = InvalidBuffer;
+#endif
 
 	Assert(CritSectionCount == 0);
 	if (BufferIsValid(pinned))
@@ -495,7 +451,20 @@ pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value)
 		ReleaseBuffer(pinned);
 	}
 	pinned = read_block(fetch, block);
-	prune_page(fetch->heap, pinned);
+
+	/*
+	 * Remove what is dead, if the page is full and no other process has it pinned.  From
+	 * PostgreSQL 19 on that may mark it as all-visible, for a statement that does not
+	 * change the table; then whoever changes a row next has to undo that.  We do not say
+	 * that of any statement: pages become so by VACUUM, and by core's own scans.
+	 */
+#if PG_VERSION_NUM >= 190000
+	heap_page_prune_opt(fetch->heap, pinned, &map, false);
+	if (BufferIsValid(map))
+		ReleaseBuffer(map);
+#else
+	heap_page_prune_opt(fetch->heap, pinned);
+#endif
 	return pinned;
 }
 

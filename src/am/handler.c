@@ -12,7 +12,6 @@
 
 #include "access/reloptions.h"
 #include "commands/vacuum.h"
-#include "fmgr.h"
 #include "nodes/nodes.h"
 #include "utils/rel.h"
 
@@ -48,12 +47,20 @@ static relopt_enum_elt_def wal_values[] = {
 };
 
 /*
- * The kind under which our parameters are registered in this backend.  Done at
- * first use: there is no other user of it than this file.
+ * Parse WITH (...) of an index, for amoptions.
+ *
+ * ERROR for an unknown parameter or a value out of range, if validate.  Our parameters are
+ * registered in this backend at first use: nothing else needs them.
  */
-static relopt_kind
-options_kind(void)
+static bytea *
+parse_options(Datum reloptions, bool validate)
 {
+	static const relopt_parse_elt parameters[] = {
+		{.optname = "fillfactor", .opttype = RELOPT_TYPE_INT,
+		.offset = offsetof(PmhashOptions, fillfactor)},
+		{.optname = "wal", .opttype = RELOPT_TYPE_ENUM,
+		.offset = offsetof(PmhashOptions, wal)}
+	};
 	static relopt_kind kind = 0;
 
 	if (kind == 0)
@@ -72,26 +79,7 @@ options_kind(void)
 						   ShareUpdateExclusiveLock);
 		kind = fresh;
 	}
-	return kind;
-}
-
-/*
- * Parse WITH (...) of an index, for amoptions.
- *
- * ERROR for an unknown parameter or a value out of range, if validate.
- */
-static bytea *
-parse_options(Datum reloptions, bool validate)
-{
-	static const relopt_parse_elt parameters[] = {
-		{.optname = "fillfactor", .opttype = RELOPT_TYPE_INT,
-		.offset = offsetof(PmhashOptions, fillfactor)},
-		{.optname = "wal", .opttype = RELOPT_TYPE_ENUM,
-		.offset = offsetof(PmhashOptions, wal)}
-	};
-
-	return (bytea *) build_reloptions(reloptions, validate, options_kind(),
-									  sizeof(PmhashOptions),
+	return (bytea *) build_reloptions(reloptions, validate, kind, sizeof(PmhashOptions),
 									  parameters, lengthof(parameters));
 }
 

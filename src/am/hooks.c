@@ -131,8 +131,7 @@ pmhash_index_builder_runs(void)
 }
 
 /*
- * What pmhash takes note of when objects are made, altered and dropped, and does
- * before and after utility statements.
+ * What pmhash takes note of when objects are made, altered and dropped.
  *
  * The server calls the hook for each object that a statement makes, alters or drops,
  * before the change can be seen.  What is noted is looked at when the statement or the
@@ -226,7 +225,6 @@ utility_begins(const Node *utility, PmhashStatement *statement)
 	statements = statement;
 }
 
-/* Execute the statement. */
 static void
 execute(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		ProcessUtilityContext context, ParamListInfo params,
@@ -287,10 +285,6 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		tell_of_parameters((const AlterTableStmt *) utility);
 	pmhash_row_types_check();
 }
-
-/*
- * What pmhash does when plans are started and run.
- */
 
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;

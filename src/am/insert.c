@@ -9,7 +9,6 @@
 
 #include "access/relation.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/partition.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
@@ -18,15 +17,11 @@
 #include "utils/catcache.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/syscache.h"
 #if PG_VERSION_NUM >= 180000
 #include "replication/logicalrelation.h"
 #endif
 
-#include "am/am.h"
-#include "am/keys.h"
 #include "am/scan.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/tools.h"
@@ -236,10 +231,7 @@ static uint64 left_out = 0;		/* how often entries have not gone in, for good */
 
 /* ---- applying ---- */
 
-/*
- * Put the entries of a full queue in the order of ranges of their hash, if there
- * is memory for a copy.
- */
+/* Put the entries of a full queue in the order of ranges of their hash, if memory allows. */
 static void
 put_in_order(InsertQueue *queue)
 {

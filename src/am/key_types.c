@@ -7,11 +7,9 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -357,8 +355,6 @@ pmhash_row_types_note(Oid relid, AttrNumber attno)
 	MemoryContextSwitchTo(old);
 }
 
-/* ---- looking for them ---- */
-
 /*
  * A visitor of types: is it the row type of a relation that has been altered by this
  * statement or one within it?  Outer ones look for theirs when they are over.  *arg: that
@@ -394,8 +390,6 @@ shown_name(Oid relid)
 		return psprintf("%u", relid);
 	return quote_qualified_identifier(schema, name);
 }
-
-/* ---- indexes whose keys may have such types ---- */
 
 /*
  * The operator classes of an access method in whose keys there may be a composite type,
@@ -524,8 +518,6 @@ pmhash_row_types_check(void)
 			altered = foreach_delete_current(altered, lc);
 	}
 }
-
-/* ---- transactions ---- */
 
 /* The transaction has ended. */
 void

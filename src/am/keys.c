@@ -9,9 +9,7 @@
 
 #include <math.h>
 
-#include "access/genam.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/float.h"
@@ -329,14 +327,6 @@ column_shapes(Relation index, bool passed)
 /* Bytes of a timetz that count: 8 of time, 4 of zone, no padding between. */
 #define TIMETZ_BYTES	(sizeof(TimeADT) + sizeof(int32))
 
-/* A value is hashed in another way than its shape allows: a bug. */
-pg_noreturn static void
-wrong_shape(PmhashShape shape)
-{
-	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
-	pg_unreachable();
-}
-
 /* Fill in an operand that is hashed by calling proc, if it is. */
 static void
 set_operand(PmhashOperand *operand, Oid type, PmhashShape shape, Oid proc,
@@ -460,46 +450,6 @@ word_from_float8(float8 value)
 	return word;
 }
 
-/* The word of a value of kind EXACT. */
-static uint64
-exact_word(PmhashShape shape, Datum value)
-{
-	switch (shape)
-	{
-		case PMHASH_SHAPE_BOOL:
-			return DatumGetBool(value);
-		case PMHASH_SHAPE_CHAR:
-			return (unsigned char) DatumGetChar(value);
-		case PMHASH_SHAPE_INT16:
-			return (uint64) (int64) DatumGetInt16(value);
-		case PMHASH_SHAPE_INT32:
-			return (uint64) (int64) DatumGetInt32(value);
-		case PMHASH_SHAPE_INT64:
-			return (uint64) DatumGetInt64(value);
-		case PMHASH_SHAPE_UINT32:
-			return DatumGetUInt32(value);
-		case PMHASH_SHAPE_MACADDR:
-			return word_from_bytes(value, sizeof(macaddr));
-		case PMHASH_SHAPE_MACADDR8:
-			return word_from_bytes(value, sizeof(macaddr8));
-		case PMHASH_SHAPE_TID:
-			{
-				ItemPointer tid = (ItemPointer) DatumGetPointer(value);
-
-				return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
-					ItemPointerGetOffsetNumberNoCheck(tid);
-			}
-		case PMHASH_SHAPE_FLOAT4:
-			return word_from_float8((float8) DatumGetFloat4(value));
-		case PMHASH_SHAPE_FLOAT8:
-			return word_from_float8(DatumGetFloat8(value));
-		BYTES_SHAPES:
-		FUNCTION_SHAPES:
-			break;
-	}
-	wrong_shape(shape);
-}
-
 /* A fresh macaddr or macaddr8. */
 static Datum
 bytes_from_word(uint64 word, int n)
@@ -546,10 +496,9 @@ exact_datum(PmhashShape shape, uint64 word)
 		FUNCTION_SHAPES:
 			break;
 	}
-	wrong_shape(shape);
+	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
+	pg_unreachable();
 }
-
-/* ---- hashes of long values ---- */
 
 /* XXH3 over the data of a varlena, without the trailing blanks of a bpchar. */
 static uint64
@@ -566,32 +515,6 @@ varlena_word(Datum value, bool blank_padded, uint64 seed)
 	if ((Pointer) data != DatumGetPointer(value))
 		pfree(data);
 	return word;
-}
-
-/* Hash of a value of kind BYTES. */
-static uint64
-bytes_word(PmhashShape shape, Datum value, uint64 seed)
-{
-	switch (shape)
-	{
-		case PMHASH_SHAPE_VARLENA:
-			return varlena_word(value, false, seed);
-		case PMHASH_SHAPE_BPCHAR:
-			return varlena_word(value, true, seed);
-		case PMHASH_SHAPE_NAME:
-			return pmhash_hash_bytes(DatumGetPointer(value),
-									 strlen(NameStr(*DatumGetName(value))),
-									 seed);
-		case PMHASH_SHAPE_UUID:
-			return pmhash_hash_bytes(DatumGetPointer(value), UUID_LEN, seed);
-		case PMHASH_SHAPE_TIMETZ:
-			return pmhash_hash_bytes(DatumGetPointer(value), TIMETZ_BYTES,
-									 seed);
-		EXACT_SHAPES:
-		FUNCTION_SHAPES:
-			break;
-	}
-	wrong_shape(shape);
 }
 
 /*
@@ -633,13 +556,52 @@ static inline uint64
 column_word(PmhashKeys *keys, PmhashKeyColumn *column, PmhashOperand *operand,
 			Datum value)
 {
-	switch (column->kind)
+	uint64		seed = keys->seed;
+
+	switch (operand->shape)
 	{
-		case PMHASH_KEY_EXACT:
-			return exact_word(operand->shape, value);
-		case PMHASH_KEY_BYTES:
-			return bytes_word(operand->shape, value, keys->seed);
-		case PMHASH_KEY_FUNCTION:
+			/* EXACT: the value, widened */
+		case PMHASH_SHAPE_BOOL:
+			return DatumGetBool(value);
+		case PMHASH_SHAPE_CHAR:
+			return (unsigned char) DatumGetChar(value);
+		case PMHASH_SHAPE_INT16:
+			return (uint64) (int64) DatumGetInt16(value);
+		case PMHASH_SHAPE_INT32:
+			return (uint64) (int64) DatumGetInt32(value);
+		case PMHASH_SHAPE_INT64:
+			return (uint64) DatumGetInt64(value);
+		case PMHASH_SHAPE_UINT32:
+			return DatumGetUInt32(value);
+		case PMHASH_SHAPE_MACADDR:
+			return word_from_bytes(value, sizeof(macaddr));
+		case PMHASH_SHAPE_MACADDR8:
+			return word_from_bytes(value, sizeof(macaddr8));
+		case PMHASH_SHAPE_TID:
+			{
+				ItemPointer tid = (ItemPointer) DatumGetPointer(value);
+
+				return (uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
+					ItemPointerGetOffsetNumberNoCheck(tid);
+			}
+		case PMHASH_SHAPE_FLOAT4:
+			return word_from_float8((float8) DatumGetFloat4(value));
+		case PMHASH_SHAPE_FLOAT8:
+			return word_from_float8(DatumGetFloat8(value));
+
+			/* BYTES: their hash */
+		case PMHASH_SHAPE_VARLENA:
+			return varlena_word(value, false, seed);
+		case PMHASH_SHAPE_BPCHAR:
+			return varlena_word(value, true, seed);
+		case PMHASH_SHAPE_NAME:
+			return pmhash_hash_bytes(DatumGetPointer(value),
+									 strlen(NameStr(*DatumGetName(value))), seed);
+		case PMHASH_SHAPE_UUID:
+			return pmhash_hash_bytes(DatumGetPointer(value), UUID_LEN, seed);
+		case PMHASH_SHAPE_TIMETZ:
+			return pmhash_hash_bytes(DatumGetPointer(value), TIMETZ_BYTES, seed);
+		FUNCTION_SHAPES:
 			break;
 	}
 	return function_word(keys, column, operand, value);
@@ -691,31 +653,6 @@ pmhash_keys_hash(PmhashKeys *keys, const Datum *values, const bool *isnull,
 }
 
 /*
- * How an argument of another type of the family is hashed, looked up and kept
- * in column->other.  The types of a family agree about the kind; if this one
- * does not, it has not come in by ALTER OPERATOR FAMILY.
- */
-static void
-resolve_other(PmhashKeys *keys, PmhashKeyColumn *column, Oid type)
-{
-	Oid			proc = hash_proc(column, type);
-	PmhashShape shape;
-
-	shape = shape_of(find_known_key(type, proc), column->collation);
-	if (column->kind == PMHASH_KEY_FUNCTION &&
-		shape_kind(shape) != PMHASH_KEY_FUNCTION)
-		shape = PMHASH_SHAPE_FUNCTION;
-	if (shape_kind(shape) != column->kind)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-				 errmsg("operator family \"%s\" of access method %s does not hash types %s and %s alike",
-						pmhash_opfamily_name(column->family), "pmhash",
-						format_type_be(column->own.type),
-						format_type_be(type))));
-	set_operand(&column->other, type, shape, proc, keys->context);
-}
-
-/*
  * Hash of what a scan looks for.
  *
  * values: one datum per key column, none NULL.  subtype: the type of each, a
@@ -738,7 +675,9 @@ pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
  * a column's argument is hashed to, and the hash of such words, one per
  * key column.
  *
- * Arguments that are equal have the same word.
+ * Arguments that are equal have the same word.  How one of another type of the family is
+ * hashed is looked up and kept in column->other.  The types of a family agree about the
+ * kind; if this one does not, it has not come in by ALTER OPERATOR FAMILY.
  */
 uint64
 pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value, Oid subtype)
@@ -748,8 +687,23 @@ pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value, Oid subtype)
 	Assert(column_no >= 0 && column_no < keys->ncolumns);
 	if (!OidIsValid(subtype) || subtype == column->own.type)
 		return column_word(keys, column, &column->own, value);
-	if (subtype != column->other.type)
-		resolve_other(keys, column, subtype);
+	if (unlikely(subtype != column->other.type))
+	{
+		Oid			proc = hash_proc(column, subtype);
+		PmhashShape shape = shape_of(find_known_key(subtype, proc), column->collation);
+
+		if (column->kind == PMHASH_KEY_FUNCTION &&
+			shape_kind(shape) != PMHASH_KEY_FUNCTION)
+			shape = PMHASH_SHAPE_FUNCTION;
+		if (shape_kind(shape) != column->kind)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+					 errmsg("operator family \"%s\" of access method %s does not hash types %s and %s alike",
+							pmhash_opfamily_name(column->family), "pmhash",
+							format_type_be(column->own.type),
+							format_type_be(subtype))));
+		set_operand(&column->other, subtype, shape, proc, keys->context);
+	}
 	return column_word(keys, column, &column->other, value);
 }
 

@@ -16,12 +16,9 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
-#include "utils/rel.h"
 
-#include "am/keyhash.h"
 #include "am/scan.h"
 
 /* Keys of a group: those with the same word but for these bits. */

@@ -11,22 +11,16 @@
 #include "access/itup.h"
 #include "access/tupmacs.h"
 #include "access/visibilitymap.h"
-#include "access/xact.h"
 #include "access/xlog.h"
-#include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
-#include "storage/bufmgr.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 
-#include "am/am.h"
 #include "am/scan.h"
 #include "cluster/base/relations.h"
 #include "engine/sort.h"
@@ -286,8 +280,6 @@ return_key(IndexScanDesc scan, PmhashScan *so)
 }
 
 /*
- * Plain, index-only and bitmap index scans.
- *
  * A scan is one of five kinds, found out when its first tuple is wanted:
  *
  *	nothing	 some argument is NULL
@@ -464,11 +456,8 @@ fetch_ahead(IndexScanDesc scan, PmhashScan *so)
 #define FIRST_WANT		32
 #define FIRST_OF_QUEUE	16
 
-/* ---- memory ---- */
-
-/* End a sweep if there is one; table NULL as in pmh_sweep_end. */
 static void
-end_sweep(PmhashScan *so, PmhTable *table)
+end_sweep(PmhashScan *so)
 {
 	if (so->sweeping)
 	{
@@ -486,7 +475,7 @@ free_engine_memory(void *arg)
 {
 	PmhashScan *so = arg;
 
-	end_sweep(so, NULL);
+	end_sweep(so);
 	pmh_cursor_free(&so->cursor);
 }
 
@@ -559,7 +548,7 @@ pmhash_scan_leave_file(IndexScanDesc scan, PmhashScan *so, PmhResult result)
 	if (result != PMH_ERR_NO_FILE || (so->handing_out && !so->repeats))
 		pmhash_engine_error(scan->indexRelation, so->file, result);
 	pmhash_index_lost_file(scan->indexRelation, so->file);
-	end_sweep(so, so->file->table);
+	end_sweep(so);
 	start_table(scan, so, true);
 }
 
@@ -656,8 +645,6 @@ start_scan(IndexScanDesc scan, PmhashScan *so)
 		start_all(scan, so);
 }
 
-/* ---- filling the batch ---- */
-
 /*
  * The next values of the key being streamed; false at its end.  In a queue those that
  * are known to be dead come first, by the hundred: the cursor leaves them out.
@@ -685,33 +672,6 @@ fill_from_cursor(IndexScanDesc scan, PmhashScan *so)
 								 &so->cursor.hash);
 }
 
-/* The next step of a sweep; false at its end. */
-static bool
-fill_from_sweep(IndexScanDesc scan, PmhashScan *so)
-{
-	PmhResult	result;
-
-	if (!so->sweeping)
-		return false;
-	result = pmh_sweep_next(so->file->table, &so->sweep);
-	if (result == PMH_DONE)
-	{
-		end_sweep(so, so->file->table);
-		return false;
-	}
-	if (result != PMH_OK)
-	{
-		pmhash_scan_leave_file(scan, so, result);
-		return false;
-	}
-
-	pmhash_scan_reserve_values(so, so->sweep.n);
-	for (size_t i = 0; i < so->sweep.n; i++)
-		so->values[i] = so->sweep.entries[i].value;
-	pmh_sort_numbers(so->values, so->sweep.n);
-	return pmhash_scan_set_batch(so, so->values, so->sweep.n, 0, NULL);
-}
-
 /*
  * Get more values, or begin with it.  False if the scan is through; else there is a new
  * batch, which may be empty.
@@ -735,8 +695,23 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 		more = so->streaming && fill_from_cursor(scan, so);
 	else if (so->kind == SCAN_ARRAY)
 		more = pmhash_scan_array_fill(scan, so);
-	else if (so->kind == SCAN_ALL)
-		more = fill_from_sweep(scan, so);
+	else if (so->kind == SCAN_ALL && so->sweeping)
+	{
+		PmhResult	result = pmh_sweep_next(so->file->table, &so->sweep);
+
+		if (result == PMH_DONE)
+			end_sweep(so);
+		else if (result != PMH_OK)
+			pmhash_scan_leave_file(scan, so, result);
+		else
+		{
+			pmhash_scan_reserve_values(so, so->sweep.n);
+			for (size_t i = 0; i < so->sweep.n; i++)
+				so->values[i] = so->sweep.entries[i].value;
+			pmh_sort_numbers(so->values, so->sweep.n);
+			more = pmhash_scan_set_batch(so, so->values, so->sweep.n, 0, NULL);
+		}
+	}
 	if (unlikely(so->kind == SCAN_TABLE))	/* it may have left the file just now */
 	{
 		/* the roots of the next page of the table */
@@ -753,9 +728,7 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 
 /* ---- callbacks ---- */
 
-/*
- * ambeginscan.  Touches no file yet: a plan may open more scans than it runs.
- */
+/* ambeginscan.  Touches no file yet: a plan may open more scans than it runs. */
 IndexScanDesc
 pmhash_beginscan(Relation index, int nkeys, int norderbys)
 {
@@ -785,32 +758,13 @@ pmhash_rescan(IndexScanDesc scan, ScanKey keys, int nkeys,
 	Assert(so != NULL && nkeys == scan->numberOfKeys);
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
-	if (so->file != NULL)
-		end_sweep(so, so->file->table);
+	end_sweep(so);
 	so->kind = SCAN_UNBOUND;
 	so->handing_out = false;
 	so->dead.enough = false;
 	so->batch_n = so->batch_next = 0;
 	so->any_known_dead = false;
 	so->rows_ahead = 0;
-}
-
-/* The next element, its TID into scan->xs_heaptid.  False if there is none. */
-static bool
-next_tid(IndexScanDesc scan, PmhashScan *so)
-{
-	do
-	{
-		while (so->batch_next >= so->batch_n)
-		{
-			so->batch_n = so->batch_next = 0;
-			if (!fill_batch(scan, so))
-				return false;
-		}
-		so->batch_next++;
-	} while (is_known_dead(so));
-	pmhash_value_to_tid(pmhash_scan_value(so), &scan->xs_heaptid);
-	return true;
 }
 
 /*
@@ -825,8 +779,19 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 	Assert(ScanDirectionIsForward(dir));	/* amcanbackward is false */
 	if (scan->kill_prior_tuple)
 		note_dead_tuple(scan, so);
-	while (next_tid(scan, so))
+	for (;;)
 	{
+		do
+		{
+			while (so->batch_next >= so->batch_n)
+			{
+				so->batch_n = so->batch_next = 0;
+				if (!fill_batch(scan, so))
+					return false;
+			}
+			so->batch_next++;
+		} while (is_known_dead(so));
+		pmhash_value_to_tid(pmhash_scan_value(so), &scan->xs_heaptid);
 		if (unlikely(so->is_taken_as_is) && !pmhash_scan_row_fits(scan, so))
 			continue;
 		scan->xs_recheck = so->recheck;
@@ -841,7 +806,6 @@ pmhash_gettuple(IndexScanDesc scan, ScanDirection dir)
 			return true;
 		}
 	}
-	return false;
 }
 
 /*
@@ -877,14 +841,12 @@ pmhash_getbitmap(IndexScanDesc scan, TIDBitmap *tbm)
 	return total;
 }
 
-/* amendscan */
 void
 pmhash_endscan(IndexScanDesc scan)
 {
 	PmhashScan *so = scan->opaque;
 
-	if (so->file != NULL)
-		end_sweep(so, so->file->table);
+	end_sweep(so);
 	pmhash_hand_over_dead(&so->dead, scan->indexRelation, so->file);
 	if (BufferIsValid(so->visibility_map))
 		ReleaseBuffer(so->visibility_map);

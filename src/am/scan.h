@@ -12,7 +12,6 @@
 
 #include "access/relscan.h"
 #include "executor/tuptable.h"
-#include "storage/buf.h"
 #include "utils/snapmgr.h"
 
 #include "am/am.h"
@@ -71,6 +70,12 @@ extern PmhashTableWalk *pmhash_table_walk(IndexScanDesc scan,
 										  MemoryContext context);
 extern int	pmhash_table_walk_next(PmhashTableWalk *walk, uint64 *values);
 extern void pmhash_table_walk_end(PmhashTableWalk *walk);
+
+struct PmhashScan;
+extern bool pmhash_scan_wants_table(IndexScanDesc scan);
+extern bool pmhash_scan_is_of_decoding(IndexScanDesc scan);
+extern bool pmhash_scan_is_taken_as_is(IndexScanDesc scan);
+extern bool pmhash_scan_row_fits(IndexScanDesc scan, struct PmhashScan *so);
 
 /* ---- the state of a scan ---- */
 
@@ -207,6 +212,14 @@ typedef struct PmhashScan
 extern void pmhash_scan_reserve_values(PmhashScan *so, size_t n);
 extern void pmhash_scan_leave_file(IndexScanDesc scan, PmhashScan *so,
 								   PmhResult result);
+extern void pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted);
+extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
+							 Relation index, PmhashFile *file, uint64 epoch,
+							 PmhEntry entry, XLogRecPtr lsn);
+extern void pmhash_hand_over_dead(PmhashScanDead *dead, Relation index,
+								  PmhashFile *file);
+extern bool pmhash_lock_all_visible(Relation heap, BlockNumber block,
+									Snapshot snapshot, Buffer *map);
 
 /* Hand out n elements that stand at v; shift and hashes as in PmhashScan. */
 static inline bool
@@ -240,12 +253,6 @@ pmhash_scan_hash(const PmhashScan *so)
 	return so->batch_hashes[so->batch[so->batch_next - 1] & mask];
 }
 
-/* ---- scan_table.c ---- */
-extern bool pmhash_scan_wants_table(IndexScanDesc scan);
-extern bool pmhash_scan_is_of_decoding(IndexScanDesc scan);
-extern bool pmhash_scan_is_taken_as_is(IndexScanDesc scan);
-extern bool pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so);
-
 /* ---- scan_keys.c ---- */
 
 /* The scan key that binds each column, or NULL. */
@@ -262,16 +269,5 @@ extern bool pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,
 									const PmhashBoundColumns *bound);
 
 extern bool pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so);
-
-/* ---- scan.c ---- */
-
-extern void pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted);
-extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
-							 Relation index, PmhashFile *file, uint64 epoch,
-							 PmhEntry entry, XLogRecPtr lsn);
-extern void pmhash_hand_over_dead(PmhashScanDead *dead, Relation index,
-								  PmhashFile *file);
-extern bool pmhash_lock_all_visible(Relation heap, BlockNumber block,
-									Snapshot snapshot, Buffer *map);
 
 #endif							/* PMHASH_SCAN_H */

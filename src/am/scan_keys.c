@@ -33,8 +33,6 @@
 #define HASH_TIME		5.0
 #define ROW_TIME		500.0
 
-/* ---- binding ---- */
-
 /*
  * Find a key for each column.  False if some argument is NULL: = is strict,
  * so nothing can match.  Sets so->recheck if there are keys that the hash
@@ -244,8 +242,6 @@ StaticAssertDecl(PMH_VALUE_BITS + GROUP_BITS <= 64,
 StaticAssertDecl(LEAST_ROOM / VALUES_PER_KEY <= LAST_GROUP,
 				 "a scan in no hurry begins with a group that is allowed");
 
-/* ---- groups ---- */
-
 /*
  * Turn array arguments into so->product, and its first hashes into so->hashes; so->kind
  * becomes SCAN_ARRAY.  False if there are too many: the caller sweeps the index instead.
@@ -373,43 +369,6 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 }
 
 /*
- * Values of the key being streamed, as many as there is room for, into values[].
- * Bounded work, since it can't be cancelled meanwhile.  False if the scan has left the
- * file.
- */
-static bool
-collect_from_cursor(IndexScanDesc scan, PmhashScan *so)
-{
-	PmhashScanArray *array = &so->array;
-	uint64		key = array->big[array->next_big - 1];
-	size_t		want = Min(array->room - so->values_n, PMHASH_CURSOR_VALUES);
-	PmhValues  *batch = &so->cursor.batch;
-	PmhResult	result;
-
-	Assert(so->streaming && want > 0);
-	PMH_STOP_POINT("array_before_list");
-	result = pmh_cursor_next(so->file->table, &so->cursor, want);
-	if (result == PMH_DONE)
-	{
-		so->streaming = false;
-		return true;
-	}
-	if (result != PMH_OK)
-	{
-		pmhash_scan_leave_file(scan, so, result);
-		return false;
-	}
-	if (so->values_n + batch->n > so->values_capacity)
-	{
-		so->values = repalloc_huge(so->values, (so->values_n + batch->n) * sizeof(uint64));
-		so->values_capacity = so->values_n + batch->n;
-	}
-	for (size_t i = 0; i < batch->n; i++)
-		so->values[so->values_n++] = batch->value[i] << GROUP_BITS | key;
-	return true;
-}
-
-/*
  * The next batch of = ANY: what is left of the keys of this group, if there are
  * any, or the next group, in TID order as far as there is room.  False at their end, or if
  * the scan has left the file.
@@ -418,6 +377,7 @@ bool
 pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 {
 	PmhashScanArray *array = &so->array;
+	PmhValues  *batch = &so->cursor.batch;
 
 	Assert(so->kind == SCAN_ARRAY && array->room > 0);
 	so->values_n = 0;
@@ -425,6 +385,10 @@ pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 		return false;
 	while (so->values_n < array->room && (so->streaming || array->next_big < array->nbig))
 	{
+		/* bounded work, since it can't be cancelled meanwhile */
+		size_t		want = Min(array->room - so->values_n, PMHASH_CURSOR_VALUES);
+		PmhResult	result;
+
 		CHECK_FOR_INTERRUPTS();
 		if (!so->streaming)
 		{
@@ -432,8 +396,27 @@ pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 							array->group_hashes[array->big[array->next_big++]]);
 			so->streaming = true;
 		}
-		if (!collect_from_cursor(scan, so))
+		PMH_STOP_POINT("array_before_list");
+		result = pmh_cursor_next(so->file->table, &so->cursor, want);
+		if (result == PMH_DONE)
+		{
+			so->streaming = false;
+			continue;
+		}
+		if (result != PMH_OK)
+		{
+			pmhash_scan_leave_file(scan, so, result);
 			return false;
+		}
+		if (so->values_n + batch->n > so->values_capacity)
+		{
+			so->values = repalloc_huge(so->values,
+									   (so->values_n + batch->n) * sizeof(uint64));
+			so->values_capacity = so->values_n + batch->n;
+		}
+		for (size_t i = 0; i < batch->n; i++)
+			so->values[so->values_n++] =
+				batch->value[i] << GROUP_BITS | array->big[array->next_big - 1];
 	}
 	array->room = Max(array->room, Min(array->room * 2, LEAST_ROOM));
 	pmh_sort_numbers(so->values, so->values_n);

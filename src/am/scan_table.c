@@ -10,25 +10,17 @@
 
 #include "access/detoast.h"
 #include "access/heapam.h"
-#include "access/htup_details.h"
-#include "access/relscan.h"
 #include "access/skey.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
-#include "storage/bufmgr.h"
 #include "storage/predicate.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
-#include "am/keys.h"
 #include "am/scan.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/tools.h"
@@ -173,8 +165,6 @@ compute_key_if_there(PmhashRow *row, Datum *values, bool *isnull)
 	FreeErrorData(error);
 	return false;
 }
-
-/* ---- keys ---- */
 
 /*
  * The key of the row fetched last by a snapshot; good until the next one is fetched.

@@ -153,8 +153,6 @@ pmhash_spool_outlive_transaction(PmhashSpool *spool)
 	spool->priv->lasting = true;
 }
 
-/* ---- to the file ---- */
-
 /* Note a piece of a file. */
 static void
 add_piece(PmhashSpoolPrivate *priv, BufFile *file, const FilePiece *listed)
@@ -229,8 +227,6 @@ pmhash_spool_write(PmhashSpool *spool)
 	priv->bytes = 0;
 }
 
-/* ---- adding ---- */
-
 /* Give a partition a new chunk, writing the spool out first if memory is full. */
 static void
 add_chunk(PmhashSpool *spool, Partition *partition)
@@ -276,8 +272,6 @@ pmhash_spool_add(PmhashSpool *spool, uint64 hash, uint64 value)
 	partition->next++;
 	spool->partition_n[i]++;
 }
-
-/* ---- taking ---- */
 
 /*
  * Take n of the entries of partition i out of the spool: those that were added

@@ -18,26 +18,21 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
-#include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "am/am.h"
 #include "am/build.h"
 #include "am/fetch.h"
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/tools.h"
 #include "cluster/queue/queue.h"
-#include "cluster/replay/replay.h"
 
 /*
  * The scan of a table from which a standby builds the file of an index.
@@ -105,7 +100,6 @@ typedef struct PmhashStandbyFill
 	PmhashSpool *delta;			/* values with PMHASH_DELTA_DELETE */
 	PmhashSpool *folded;
 	uint64		folded_n;
-	uint64		operations;		/* of the delta that have been folded */
 } PmhashStandbyFill;
 
 /* A chain that is taken. */
@@ -182,53 +176,6 @@ judge_chain(Slice *slice, Buffer buffer, Chain *chain)
 	return alive;
 }
 
-/* Is a root that is no redirect one whose entry is to be found here? */
-static bool
-is_old_root(Slice *slice, Buffer buffer, OffsetNumber offset)
-{
-	HeapTupleData tuple;
-	TransactionId xmin;
-	TransactionId deleter;
-
-	pmhash_tuple_on_page(slice->heap, BufferGetPage(buffer), slice->block, offset, &tuple);
-	xmin = HeapTupleHeaderGetXmin(tuple.t_data);
-	if (TransactionIdIsNormal(xmin) &&
-		TransactionIdFollowsOrEquals(xmin, slice->fill->n0))
-		return false;
-	return HeapTupleSatisfiesVacuumHorizon(&tuple, buffer, &deleter) != HEAPTUPLE_DEAD;
-}
-
-/* List the chains of a page, and copy it. */
-static void
-read_page(Slice *slice, BlockNumber block)
-{
-	Buffer		buffer = ReadBufferExtended(slice->heap, MAIN_FORKNUM, block,
-											RBM_NORMAL, slice->strategy);
-	Page		page = BufferGetPage(buffer);
-
-	slice->block = block;
-	slice->n = 0;
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	for (OffsetNumber offset = FirstOffsetNumber; offset <= PageGetMaxOffsetNumber(page);
-		 offset++)
-	{
-		Chain	   *chain = &slice->chain[slice->n];
-
-		if (!pmhash_is_root(page, offset) ||
-			(ItemIdIsNormal(PageGetItemId(page, offset)) &&
-			 !is_old_root(slice, buffer, offset)))
-			continue;
-		chain->root = offset;
-		if (judge_chain(slice, buffer, chain))
-			slice->n++;
-	}
-	if (slice->n > 0)
-		memcpy(slice->copy.data, page, BLCKSZ);
-	UnlockReleaseBuffer(buffer);
-}
-
-/* ---- their keys ---- */
-
 /* Spool a chain, in the memory of a tuple. */
 static void
 spool_chain(Slice *slice, const Chain *chain)
@@ -254,11 +201,48 @@ spool_chain(Slice *slice, const Chain *chain)
 					 &slice->fill->rows);
 }
 
+/* List the chains of a page, copy it, and spool them. */
 static void
 scan_page(Slice *slice, BlockNumber block)
 {
+	Buffer		buffer;
+	Page		page;
+
 	PushActiveSnapshot(GetLatestSnapshot());
-	read_page(slice, block);
+	buffer = ReadBufferExtended(slice->heap, MAIN_FORKNUM, block, RBM_NORMAL,
+								slice->strategy);
+	page = BufferGetPage(buffer);
+	slice->block = block;
+	slice->n = 0;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	for (OffsetNumber offset = FirstOffsetNumber; offset <= PageGetMaxOffsetNumber(page);
+		 offset++)
+	{
+		Chain	   *chain = &slice->chain[slice->n];
+
+		if (!pmhash_is_root(page, offset))
+			continue;
+		/* is a root that is no redirect one whose entry is to be found here? */
+		if (ItemIdIsNormal(PageGetItemId(page, offset)))
+		{
+			HeapTupleData tuple;
+			TransactionId xmin;
+			TransactionId deleter;
+
+			pmhash_tuple_on_page(slice->heap, page, block, offset, &tuple);
+			xmin = HeapTupleHeaderGetXmin(tuple.t_data);
+			if ((TransactionIdIsNormal(xmin) &&
+				 TransactionIdFollowsOrEquals(xmin, slice->fill->n0)) ||
+				HeapTupleSatisfiesVacuumHorizon(&tuple, buffer, &deleter) == HEAPTUPLE_DEAD)
+				continue;
+		}
+		chain->root = offset;
+		if (judge_chain(slice, buffer, chain))
+			slice->n++;
+	}
+	if (slice->n > 0)
+		memcpy(slice->copy.data, page, BLCKSZ);
+	UnlockReleaseBuffer(buffer);
 	for (int i = 0; i < slice->n; i++)
 	{
 		MemoryContext row = GetPerTupleMemoryContext(slice->estate);
@@ -407,30 +391,6 @@ compare_to_entry(const void *key, const void *element)
 	return pmhash_compare_entries(key, &((const Last *) element)->entry);
 }
 
-/* Read the delta, as long as it is now. */
-static void
-spool_delta(PmhashStandbyFill *fill)
-{
-	PmhashDeltaOp *ops = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhashDeltaOp));
-	uint64		length = pmhash_standby_delta_length(fill->build);
-	char		reason[PMHASH_REASON_SIZE];
-
-	while (fill->operations < length)
-	{
-		size_t		n = Min(BATCH, length - fill->operations);
-
-		pmhash_give_way();
-		if (!pmhash_standby_read_delta(fill->build, fill->operations, ops, n, reason))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("could not read the delta of a build: %s", reason)));
-		for (size_t i = 0; i < n; i++)
-			pmhash_spool_add(fill->delta, ops[i].hash, ops[i].value);
-		fill->operations += n;
-	}
-	pfree(ops);
-}
-
 /* Sort, and leave the last operation on each entry; returns how many there are. */
 static size_t
 keep_last(Last *last, size_t n)
@@ -533,17 +493,36 @@ fold_partition(PmhashStandbyFill *fill, int partition)
 		pfree(last);
 }
 
-/* Make one spool of both, and fill the file of that. */
+/*
+ * Make one spool of both, and fill the file of that.  Returns how many operations of the
+ * delta are in it.
+ */
 static uint64
 load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 {
+	PmhashDeltaOp *ops = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhashDeltaOp));
+	uint64		length = pmhash_standby_delta_length(fill->build);	/* as it is now */
+	uint64		operations = 0;
+	char		reason[PMHASH_REASON_SIZE];
 	PmhashBuildScan rows;
-	uint64		operations;
 
 	Assert(IsTransactionState() && !ActiveSnapshotSet());
 	Assert(fill->next >= fill->end && fill->delta == NULL);
 	fill->delta = make_spool(fill);
-	spool_delta(fill);
+	while (operations < length)
+	{
+		size_t		n = Min(BATCH, length - operations);
+
+		pmhash_give_way();
+		if (!pmhash_standby_read_delta(fill->build, operations, ops, n, reason))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("could not read the delta of a build: %s", reason)));
+		for (size_t i = 0; i < n; i++)
+			pmhash_spool_add(fill->delta, ops[i].hash, ops[i].value);
+		operations += n;
+	}
+	pfree(ops);
 	fill->folded = make_spool(fill);
 	for (int i = 0; i < PMHASH_SPOOL_PARTITIONS; i++)
 	{
@@ -558,7 +537,6 @@ load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 	rows.entries = fill->folded_n;
 	pmhash_build_load(file, fill->fillfactor, &rows);	/* frees that spool */
 	*usable_xmin = fill->usable_xmin;
-	operations = fill->operations;
 	MemoryContextDelete(fill->context);
 	return operations;
 }

@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "utils/inval.h"
 
 #include "am/am.h"

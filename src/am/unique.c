@@ -7,15 +7,10 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
-#include "access/tableam.h"
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "am/build.h"
 #include "am/scan.h"
@@ -93,8 +88,6 @@ static PmhValues present;
 
 /* Values that memory is kept for. */
 #define PRESENT_KEPT	4096
-
-/* ---- insert ---- */
 
 /* Has everything been looked at that is there, and is it what it was then? */
 static bool
@@ -180,8 +173,6 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 	return inserted;
 }
 
-/* ---- look ---- */
-
 /* Is the row at this TID in the way? */
 static Verdict
 look_at(UniqueInsert *insert, PmhashRow *row, PmhashScanDead *dead, uint64 value)
@@ -235,8 +226,6 @@ look_at_others(UniqueInsert *insert)
 	pmhash_row_end(&row);
 	return verdict;
 }
-
-/* ---- the whole ---- */
 
 /*
  * A row has our key.  True if that is no error as ours has gone; its entry is made
@@ -336,28 +325,6 @@ check_and_insert(UniqueInsert *insert)
 }
 
 /*
- * Is our row one that core kills if we say that another may be in the way?  That is so
- * for ON CONFLICT (execIndexing.c: specConflict), and not for a subscriber, which looks
- * once more for the other one and goes on without it (execReplication.c,
- * CheckAndReportConflict), nor for deferred constraints.
- */
-static bool
-conflict_kills_row(const UniqueInsert *insert)
-{
-	HeapTupleData tuple = {.t_self = insert->tid};
-	Buffer		buffer;
-	bool		speculative;
-
-	if (!insert->index->rd_index->indimmediate ||
-		!pmhash_is_heap_table(insert->heap) ||
-		!heap_fetch(insert->heap, SnapshotAny, &tuple, &buffer, false))
-		return false;
-	speculative = HeapTupleHeaderIsSpeculative(tuple.t_data);
-	ReleaseBuffer(buffer);
-	return speculative;
-}
-
-/*
  * Insert an entry of a row, whose key has no NULLs, into a unique index.
  *
  * check says what else: as for aminsert.  values and isnull: the key.  Returns what
@@ -383,6 +350,9 @@ pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 		.keys = keys,
 		.check = check
 	};
+	HeapTupleData tuple;
+	Buffer		buffer;
+	bool		is_killed = false;
 	bool		unique = true;
 
 	Assert(check != UNIQUE_CHECK_NO && index->rd_index->indisunique);
@@ -394,7 +364,21 @@ pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
 	{
 		while (unique && !insert_unless_new(&insert, false))
 			unique = look_at_others(&insert) == FREE;
-		if (!unique && !conflict_kills_row(&insert))
+
+		/*
+		 * Is our row one that core kills if we say that another may be in the way?  That
+		 * is so for ON CONFLICT (execIndexing.c: specConflict), and not for a subscriber,
+		 * which looks once more for the other one and goes on without it
+		 * (execReplication.c, CheckAndReportConflict), nor for deferred constraints.
+		 */
+		tuple.t_self = insert.tid;
+		if (!unique && index->rd_index->indimmediate && pmhash_is_heap_table(heap) &&
+			heap_fetch(heap, SnapshotAny, &tuple, &buffer, false))
+		{
+			is_killed = HeapTupleHeaderIsSpeculative(tuple.t_data);
+			ReleaseBuffer(buffer);
+		}
+		if (!unique && !is_killed)
 			(void) insert_unless_new(&insert, true);
 	}
 	if (insert.others != NULL)
@@ -497,8 +481,6 @@ check_rows(PmhashBuildUnique *unique, const uint64 *value, size_t n)
 	pmhash_row_end(&row);
 }
 
-/* ---- a partition ---- */
-
 static int
 compare_numbers(const void *a, const void *b)
 {
@@ -506,32 +488,6 @@ compare_numbers(const void *a, const void *b)
 	uint64		y = *(const uint64 *) b;
 
 	return (x > y) - (x < y);
-}
-
-/* The entries whose hash is one of hash[0 .. nrepeated), in its order. */
-static PmhEntry *
-entries_of_hashes(const uint64 *hash, size_t nrepeated, const PmhEntry *entries,
-				  size_t n, MemoryContext context, size_t *nfound)
-{
-	size_t		capacity = 2 * nrepeated;
-	PmhEntry   *found = MemoryContextAllocHuge(context, capacity * sizeof(PmhEntry));
-
-	Assert(nrepeated > 0 && 2 * nrepeated <= n);
-	*nfound = 0;
-	for (size_t i = 0; i < n; i++)
-	{
-		if (bsearch(&entries[i].hash, hash, nrepeated, sizeof(uint64),
-					compare_numbers) == NULL)
-			continue;
-		if (*nfound == capacity)
-		{
-			capacity *= 2;
-			found = repalloc_huge(found, capacity * sizeof(PmhEntry));
-		}
-		found[(*nfound)++] = entries[i];
-	}
-	pmhash_sort_entries(found, *nfound);
-	return found;
 }
 
 /*
@@ -545,7 +501,8 @@ pmhash_build_unique_check(PmhashBuildUnique *unique, const PmhEntry *entries, si
 									  sizeof(uint64));
 	size_t		nrepeated = 0;
 	MemoryContext context;
-	size_t		nfound;
+	size_t		capacity;
+	size_t		nfound = 0;
 	PmhEntry   *found;
 	uint64	   *value;
 	size_t		same = 0;
@@ -565,7 +522,22 @@ pmhash_build_unique_check(PmhashBuildUnique *unique, const PmhEntry *entries, si
 	/* the rows of each of these hashes together */
 	context = AllocSetContextCreate(unique->context, "pmhash repeated hashes",
 									ALLOCSET_DEFAULT_SIZES);
-	found = entries_of_hashes(hash, nrepeated, entries, n, context, &nfound);
+	capacity = 2 * nrepeated;
+	Assert(capacity <= n);
+	found = MemoryContextAllocHuge(context, capacity * sizeof(PmhEntry));
+	for (size_t i = 0; i < n; i++)
+	{
+		if (bsearch(&entries[i].hash, hash, nrepeated, sizeof(uint64),
+					compare_numbers) == NULL)
+			continue;
+		if (nfound == capacity)
+		{
+			capacity *= 2;
+			found = repalloc_huge(found, capacity * sizeof(PmhEntry));
+		}
+		found[nfound++] = entries[i];
+	}
+	pmhash_sort_entries(found, nfound);
 	value = MemoryContextAllocHuge(context, nfound * sizeof(uint64));
 	for (size_t i = 0; i < nfound; i++)
 	{
@@ -579,8 +551,6 @@ pmhash_build_unique_check(PmhashBuildUnique *unique, const PmhEntry *entries, si
 	}
 	MemoryContextDelete(context);
 }
-
-/* ---- what does not fit in memory ---- */
 
 /*
  * Remember the hashes of entries that are not loaded by whole ranges, to be checked

@@ -85,8 +85,6 @@ byte_of(BlockNumber block, OffsetNumber offset)
 	return (Size) block * BLOCK_BYTES + offset / 8;
 }
 
-/* ---- what VACUUM has found ---- */
-
 /*
  * The dead TIDs, none, of a call of bulk delete that we have made only to see
  * which callback comes with it: the probe.  It is known by their address.
@@ -253,8 +251,6 @@ typedef struct VacuumState
 	PmhEntry   *batch;			/* dead entries that wait, or NULL */
 	int			nbatch;
 	bool		barrier_passed; /* removal may begin: WAL is on disk */
-	uint8	   *dead;			/* which entries of a step are */
-	size_t		dead_capacity;
 	double		seen;
 	double		removed;
 } VacuumState;
@@ -309,86 +305,35 @@ remove_batch(VacuumState *state)
 	state->nbatch = 0;
 }
 
-/*
- * Note in dead[] which entries of a step are dead, by the set, if there is one, else by
- * the callback; returns how many.
- */
-static size_t
-judge_step(VacuumState *state, const PmhSweep *sweep)
+/* Is the row of an entry dead, by the set, if there is one, else by the callback? */
+static inline bool
+is_dead(const VacuumState *state, uint64 value)
 {
 	const PmhashDeadTids *set = state->dead_tids;
-	size_t		dead = 0;
+	BlockNumber block = pmhash_value_to_block(value);
+	OffsetNumber offset = pmhash_value_to_offset(value);
+	ItemPointerData tid;
 
-	Assert(set != NULL || state->callback != NULL);
-	state->dead = pmhash_reserve(CurrentMemoryContext, state->dead, &state->dead_capacity,
-								 sweep->n, sizeof(uint8));
-	for (size_t i = 0; i < sweep->n; i++)
-	{
-		uint64		value = sweep->entries[i].value;
-		BlockNumber block = pmhash_value_to_block(value);
-		OffsetNumber offset = pmhash_value_to_offset(value);
-		ItemPointerData tid;
-
-		if (set != NULL)
-			state->dead[i] = has_bit(set, block, offset) &&
-				(set->tids[byte_of(block, offset)] & (1 << (offset % 8))) != 0;
-		else
-		{
-			pmhash_value_to_tid(value, &tid);
-			state->dead[i] = state->callback(&tid, state->callback_state);
-		}
-		dead += state->dead[i];
-	}
-	return dead;
+	if (set != NULL)
+		return has_bit(set, block, offset) &&
+			(set->tids[byte_of(block, offset)] & (1 << (offset % 8))) != 0;
+	pmhash_value_to_tid(value, &tid);
+	return state->callback(&tid, state->callback_state);
 }
 
 /*
- * Sweep the whole table.  No engine lock is held whenever we come back here.
+ * Sweep the whole table, for bulk delete, or only to find out what is free, if that is to
+ * be found out.  No engine lock is held whenever we come back here.
  *
  * vacuum_cost_delay counts each step.  Our pages do not come through shared
  * buffers, so we do the arithmetic of bufmgr.c ourselves: a step costs the
  * pages that its entries fill.
  */
 static void
-sweep_steps(VacuumState *state, PmhSweep *sweep, bool removes)
-{
-	PmhResult	result;
-
-	for (;;)
-	{
-		size_t		dead = 0;
-		int			pages;
-
-		delay_point();
-		result = pmh_sweep_next(state->file->table, sweep);
-		if (result == PMH_DONE)
-			break;
-		check_result(state, result);
-		if (removes)
-			dead = judge_step(state, sweep);
-		state->seen += sweep->n;
-		if (dead > 0 && state->batch == NULL)
-			state->batch = palloc(BATCH_ENTRIES * sizeof(PmhEntry));
-		for (size_t i = 0; dead > 0 && i < sweep->n; i++)
-		{
-			if (!state->dead[i])
-				continue;
-			state->batch[state->nbatch++] = sweep->entries[i];
-			if (state->nbatch == BATCH_ENTRIES)
-				remove_batch(state);
-		}
-		pages = 1 + sweep->n * sizeof(PmhEntry) / BLCKSZ;
-		if (VacuumCostActive)
-			VacuumCostBalance += pages * (dead > 0 ? VacuumCostPageDirty :
-										  VacuumCostPageHit);
-	}
-}
-
-/* For bulk delete, or only to find out what is free, if that is to be found out. */
-static void
 sweep_table(VacuumState *state, bool removes)
 {
 	PmhSweep	sweep;
+	PmhResult	result;
 
 	check_result(state, pmh_sweep_begin(state->file->table, &sweep));
 	if (!removes && !pmh_sweep_reclaims(&sweep))
@@ -399,7 +344,33 @@ sweep_table(VacuumState *state, bool removes)
 
 	PG_TRY();
 	{
-		sweep_steps(state, &sweep, removes);
+		for (;;)
+		{
+			size_t		dead = 0;
+			int			pages;
+
+			delay_point();
+			result = pmh_sweep_next(state->file->table, &sweep);
+			if (result == PMH_DONE)
+				break;
+			check_result(state, result);
+			state->seen += sweep.n;
+			for (size_t i = 0; removes && i < sweep.n; i++)
+			{
+				if (!is_dead(state, sweep.entries[i].value))
+					continue;
+				dead++;
+				if (state->batch == NULL)
+					state->batch = palloc(BATCH_ENTRIES * sizeof(PmhEntry));
+				state->batch[state->nbatch++] = sweep.entries[i];
+				if (state->nbatch == BATCH_ENTRIES)
+					remove_batch(state);
+			}
+			pages = 1 + sweep.n * sizeof(PmhEntry) / BLCKSZ;
+			if (VacuumCostActive)
+				VacuumCostBalance += pages * (dead > 0 ? VacuumCostPageDirty :
+											  VacuumCostPageHit);
+		}
 	}
 	PG_FINALLY();
 	{
@@ -505,8 +476,6 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	if (state.file->logged)
 		pmhash_log_bulk_delete(state.file);
 	pmhash_removal_finished(state.file->file_id);
-	if (state.dead != NULL)
-		pfree(state.dead);
 
 	if (stats == NULL)
 		stats = palloc0(sizeof(IndexBulkDeleteResult));

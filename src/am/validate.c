@@ -18,10 +18,8 @@
 #include "postgres.h"
 
 #include "access/amvalidate.h"
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/pg_amop.h"
 #include "catalog/pg_amproc.h"
 #include "catalog/pg_index.h"
@@ -85,25 +83,6 @@ hash_function_is_good(Oid funcid, Oid argtype)
 		 OidIsValid(pmhash_keys_layout(argtype, funcid)));
 	ReleaseSysCache(tuple);
 	return good;
-}
-
-static void
-validate_function(Validation *v, Form_pg_amproc member)
-{
-	if (member->amproclefttype != member->amprocrighttype)
-		complain(v, "operator family \"%s\" of access method %s contains support function %s with different left and right input types",
-				 v->family, "pmhash", format_procedure(member->amproc));
-	if (member->amprocnum != PMHASH_HASH_PROC)
-		complain(v, "operator family \"%s\" of access method %s contains function %s with invalid support number %d",
-				 v->family, "pmhash", format_procedure(member->amproc),
-				 member->amprocnum);
-	else if (!hash_function_is_good(member->amproc, member->amproclefttype))
-		complain(v, "operator family \"%s\" of access method %s contains function %s with wrong signature for support number %d",
-				 v->family, "pmhash", format_procedure(member->amproc),
-				 member->amprocnum);
-	else
-		v->hashable = list_append_unique_oid(v->hashable,
-											 member->amproclefttype);
 }
 
 static void
@@ -210,7 +189,23 @@ pmhash_validate(Oid opclassoid)
 	v.functions = SearchSysCacheList1(AMPROCNUM, ObjectIdGetDatum(family));
 	v.good = true;
 	for (int i = 0; i < v.functions->n_members; i++)
-		validate_function(&v, (Form_pg_amproc) GETSTRUCT(&v.functions->members[i]->tuple));
+	{
+		Form_pg_amproc member = (Form_pg_amproc) GETSTRUCT(&v.functions->members[i]->tuple);
+
+		if (member->amproclefttype != member->amprocrighttype)
+			complain(&v, "operator family \"%s\" of access method %s contains support function %s with different left and right input types",
+					 v.family, "pmhash", format_procedure(member->amproc));
+		if (member->amprocnum != PMHASH_HASH_PROC)
+			complain(&v, "operator family \"%s\" of access method %s contains function %s with invalid support number %d",
+					 v.family, "pmhash", format_procedure(member->amproc),
+					 member->amprocnum);
+		else if (!hash_function_is_good(member->amproc, member->amproclefttype))
+			complain(&v, "operator family \"%s\" of access method %s contains function %s with wrong signature for support number %d",
+					 v.family, "pmhash", format_procedure(member->amproc),
+					 member->amprocnum);
+		else
+			v.hashable = list_append_unique_oid(v.hashable, member->amproclefttype);
+	}
 	for (int i = 0; i < v.operators->n_members; i++)
 		validate_operator(&v, (Form_pg_amop) GETSTRUCT(&v.operators->members[i]->tuple));
 	validate_groups(&v);
@@ -221,34 +216,28 @@ pmhash_validate(Oid opclassoid)
 
 /* ---- adding members ---- */
 
-/* A type of a family with its hash function. */
-typedef struct HashedType
-{
-	Oid			type;
-	Oid			proc;
-} HashedType;
-
-/* Refuse a family that has both types. */
+/* Refuse a family that has both types, with these hash functions. */
 static void
-check_hashed_alike(Oid family, HashedType a, HashedType b)
+check_hashed_alike(Oid family, Oid a, Oid a_proc, Oid b, Oid b_proc)
 {
-	Oid			layout_a = pmhash_keys_layout(a.type, a.proc);
-	Oid			layout_b = pmhash_keys_layout(b.type, b.proc);
-	HashedType	bitwise = OidIsValid(layout_a) ? a : b;
+	Oid			layout_a = pmhash_keys_layout(a, a_proc);
+	Oid			layout_b = pmhash_keys_layout(b, b_proc);
+	bool		a_bitwise = OidIsValid(layout_a);
+	char	   *bitwise_proc;
 
-	Assert(OidIsValid(a.proc) && OidIsValid(b.proc));
+	Assert(OidIsValid(a_proc) && OidIsValid(b_proc));
 	if (layout_a == layout_b)
 		return;
+	bitwise_proc = format_procedure(a_bitwise ? a_proc : b_proc);
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
 			 errmsg("operator family \"%s\" of access method %s cannot have both type %s and type %s",
 					pmhash_opfamily_name(family), "pmhash",
-					format_type_be(a.type), format_type_be(b.type)),
+					format_type_be(a), format_type_be(b)),
 			 errdetail("Type %s is hashed by its bytes, since its hash function is %s.",
-					   format_type_be(bitwise.type),
-					   format_procedure(bitwise.proc)),
+					   format_type_be(a_bitwise ? a : b), bitwise_proc),
 			 errhint("Use a function of your own that calls %s; it will then be called for every key.",
-					 format_procedure(bitwise.proc))));
+					 bitwise_proc)));
 }
 
 /* Check new hash functions against each other and against the family's. */
@@ -263,17 +252,16 @@ check_functions_alike(Oid family, List *functions)
 	{
 		OpFamilyMember *member = (OpFamilyMember *) lfirst(lc);
 		OpFamilyMember *first = (OpFamilyMember *) linitial(functions);
-		HashedType	added = {member->lefttype, member->object};
 
-		check_hashed_alike(family, added,
-						   (HashedType) {first->lefttype, first->object});
+		check_hashed_alike(family, member->lefttype, member->object,
+						   first->lefttype, first->object);
 		for (int i = 0; i < present->n_members; i++)
 		{
 			Form_pg_amproc old = (Form_pg_amproc)
 				GETSTRUCT(&present->members[i]->tuple);
 
-			check_hashed_alike(family, added,
-							   (HashedType) {old->amproclefttype, old->amproc});
+			check_hashed_alike(family, member->lefttype, member->object,
+							   old->amproclefttype, old->amproc);
 		}
 	}
 	ReleaseCatCacheList(present);

@@ -63,17 +63,13 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "am/am.h"
@@ -227,8 +223,6 @@ check_read_page(CheckState *state, const PmhEntry *entry, size_t n)
 	return buffer;
 }
 
-/* ---- entries ---- */
-
 /* Does a tuple of the page copied last have an entry with this hash? */
 static bool
 tuple_has_hash(CheckState *state, BlockNumber block, OffsetNumber offset,
@@ -315,8 +309,6 @@ StaticAssertDecl(PMH_VALUE_BITS <= 62, "marks are no bits of a value");
 #define ST_DEFINE
 #include "lib/sort_template.h"
 
-/* ---- findings ---- */
-
 /* Findings as lines of an errdetail. */
 static char *
 list_findings(CheckState *state)
@@ -386,8 +378,6 @@ note_row(CheckState *state, const char *format, uint64 hash, uint64 value)
 	if (++state->findings == MAX_FINDINGS)
 		report_disagreement(state);
 }
-
-/* ---- the batch ---- */
 
 static void
 add_to_batch(CheckState *state, uint64 hash, uint64 value)
@@ -527,8 +517,6 @@ mark_batch(CheckState *state)
 	}
 }
 
-/* ---- every row has an entry ---- */
-
 /* Look the rows of the batch up, and empty it. */
 static void
 check_rows(CheckState *state)
@@ -565,15 +553,16 @@ take_row(Relation index, ItemPointer tid, Datum *values, bool *isnull,
 		check_rows(state);
 }
 
-/* ---- every entry has a row ---- */
-
 /*
- * The batch holds suspect entries: report those that are really wrong.  Each is judged with
- * its page locked: it is not if it is not in the index any more.  The end of a table that
- * we have locked only moves on, so beyond it there is no page to lock and no need to.
+ * Compare the entries of the batch with their rows, a page at a time, and empty it.
+ *
+ * Those that do not fit are suspect: reported are those that are really wrong.  Each is
+ * judged with its page locked: it is not if it is not in the index any more.  The end of a
+ * table that we have locked only moves on, so beyond it there is no page to lock and no
+ * need to.
  */
 static void
-check_suspects(CheckState *state)
+check_entries(CheckState *state)
 {
 	static const char *const format[] = {
 		[ENTRY_BEYOND_END] = "There is an entry for row %s, which is beyond the end of the table (hash %016llx).",
@@ -581,35 +570,6 @@ check_suspects(CheckState *state)
 		[ENTRY_HEAP_ONLY] = "There is an entry for row %s, which is a heap-only tuple (hash %016llx).",
 		[ENTRY_OTHER_KEY] = "There is an entry for row %s, whose key is another one or not to be indexed (hash %016llx)."
 	};
-
-	mark_batch(state);
-	for (size_t i = 0; i < state->n; i++)
-	{
-		PmhEntry	entry = state->batch[i];
-		EntryCheck	verdict = ENTRY_BEYOND_END;
-
-		CHECK_FOR_INTERRUPTS();
-		if ((entry.value & MARK_FOUND) == 0)
-			continue;
-		entry.value &= PMH_VALUE_MAX;
-		if (pmhash_value_to_block(entry.value) < RelationGetNumberOfBlocks(state->heap))
-		{
-			Buffer		buffer = check_read_page(state, &entry, 1);
-			uint64		count = count_entry(state, entry.hash, entry.value);
-
-			UnlockReleaseBuffer(buffer);
-			verdict = count == 0 ? ENTRY_FITS : check_entry(state, &entry);
-		}
-		if (verdict != ENTRY_FITS)
-			note_row(state, format[verdict], entry.hash, entry.value);
-	}
-	state->n = 0;
-}
-
-/* Compare the entries of the batch with their rows, a page at a time, and empty it. */
-static void
-check_entries(CheckState *state)
-{
 	BlockNumber blocks = RelationGetNumberOfBlocks(state->heap);
 	PmhEntry   *entry = state->batch;
 	size_t		suspects = 0;
@@ -635,7 +595,28 @@ check_entries(CheckState *state)
 		}
 	}
 	state->n = suspects;
-	check_suspects(state);
+	mark_batch(state);
+	for (size_t i = 0; i < state->n; i++)
+	{
+		PmhEntry	suspect = state->batch[i];
+		EntryCheck	verdict = ENTRY_BEYOND_END;
+
+		CHECK_FOR_INTERRUPTS();
+		if ((suspect.value & MARK_FOUND) == 0)
+			continue;
+		suspect.value &= PMH_VALUE_MAX;
+		if (pmhash_value_to_block(suspect.value) < RelationGetNumberOfBlocks(state->heap))
+		{
+			Buffer		buffer = check_read_page(state, &suspect, 1);
+			uint64		count = count_entry(state, suspect.hash, suspect.value);
+
+			UnlockReleaseBuffer(buffer);
+			verdict = count == 0 ? ENTRY_FITS : check_entry(state, &suspect);
+		}
+		if (verdict != ENTRY_FITS)
+			note_row(state, format[verdict], suspect.hash, suspect.value);
+	}
+	state->n = 0;
 }
 
 static void
@@ -673,8 +654,6 @@ check_all_entries(CheckState *state)
 	FreeAccessStrategy(state->access);
 }
 
-/* ---- the check ---- */
-
 /* PmhStop: will CHECK_FOR_INTERRUPTS raise something? */
 static bool
 must_stop(void *arg)
@@ -710,38 +689,6 @@ check_structure(CheckState *state)
 		pmhash_engine_error(state->index, state->file, result);
 }
 
-pg_noreturn static void
-refuse_snapshot(Relation index, const char *detail)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
-					RelationGetRelationName(index)),
-			 errdetail("%s", detail)));
-}
-
-/*
- * A snapshot for the comparison.  A new one needs no look at the index; one of an older
- * transaction may see tuples that it, or its file, does not have.
- */
-static Snapshot
-take_snapshot(CheckState *state)
-{
-	Relation	index = state->index;
-	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
-
-	Assert(IsMVCCSnapshot(snapshot));
-	if (!IsolationUsesXactSnapshot())
-		return snapshot;
-	if (index->rd_index->indcheckxmin &&
-		!TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
-							   snapshot->xmin))
-		refuse_snapshot(index, "The index is younger than the snapshot, and the table had been updated before.");
-	if (pmhash_open_for_scan(index, snapshot) != state->file)
-		refuse_snapshot(index, "The file of the index may lack rows that the snapshot sees.");
-	return snapshot;
-}
-
 /*
  * Compare index and table, in both directions.
  *
@@ -754,6 +701,7 @@ check_against_table(CheckState *state)
 	const char *table = RelationGetRelationName(state->heap);
 	const char *index = RelationGetRelationName(state->index);
 	IndexInfo  *indexInfo = BuildIndexInfo(state->index);
+	const char *refused = NULL;
 	TableScanDesc scan;
 
 	indexInfo->ii_Concurrent = true;
@@ -766,7 +714,29 @@ check_against_table(CheckState *state)
 	state->capacity = FIRST_BATCH;
 	state->batch = palloc(state->capacity * sizeof(PmhEntry));
 	state->keys = pmhash_keys_make(state->index, state->file->seed);
-	state->snapshot = take_snapshot(state);
+	state->snapshot = RegisterSnapshot(GetTransactionSnapshot());
+	Assert(IsMVCCSnapshot(state->snapshot));
+
+	/*
+	 * A new snapshot needs no look at the index; one of an older transaction may see
+	 * tuples that it, or its file, does not have.
+	 */
+	if (IsolationUsesXactSnapshot())
+	{
+		HeapTupleHeader entry = state->index->rd_indextuple->t_data;
+
+		if (state->index->rd_index->indcheckxmin &&
+			!TransactionIdPrecedes(HeapTupleHeaderGetXmin(entry), state->snapshot->xmin))
+			refused = "The index is younger than the snapshot, and the table had been updated before.";
+		else if (pmhash_open_for_scan(state->index, state->snapshot) != state->file)
+			refused = "The file of the index may lack rows that the snapshot sees.";
+	}
+	if (refused != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("index \"%s\" cannot be checked using the transaction's snapshot",
+						index),
+				 errdetail("%s", refused)));
 
 	PG_TRY();
 	{

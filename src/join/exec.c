@@ -7,10 +7,7 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/sysattr.h"
 #include "access/visibilitymap.h"
-#include "access/xact.h"
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
@@ -19,18 +16,15 @@
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "pgstat.h"
-#include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/ruleutils.h"
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
 #include "commands/explain_state.h"
 #endif
 
-#include "am/scan.h"
 #include "join/join.h"
 
 /*
@@ -258,26 +252,6 @@ collect_value(void *arg, size_t key, uint64_t value)
 	row->matches = 0;
 }
 
-/*
- * The group ends in front of a key that did not fit, or consists of it.  The next
- * one is not made larger than what has fitted.
- */
-static void
-cut_group(PmhashJoinState *js)
-{
-	Assert(js->stopped < js->nhashes);
-	js->looked = js->row_of[js->stopped];
-	js->group_size = Max(js->stopped, 1);
-	js->nhashes = js->stopped;
-	if (js->looked > js->group)
-		return;
-	pmh_cursor_open(js->file->table, &js->cursor, js->hash[0]);
-	js->streaming = true;
-	js->want_values = FIRST_WANT;
-	js->looked++;
-	js->nhashes = 1;
-}
-
 /* Visit these values next. */
 static void
 set_pipe(PmhashJoinState *js, const uint64 *value, size_t n)
@@ -328,7 +302,23 @@ look_up(PmhashJoinState *js)
 	if (result != PMH_OK)
 		pmhash_engine_error(js->index, js->file, result);
 	if (js->stopped < js->nhashes)
-		cut_group(js);
+	{
+		/*
+		 * The group ends in front of a key that did not fit, or consists of it.  The next
+		 * one is not made larger than what has fitted.
+		 */
+		js->looked = js->row_of[js->stopped];
+		js->group_size = Max(js->stopped, 1);
+		js->nhashes = js->stopped;
+		if (js->looked == js->group)
+		{
+			pmh_cursor_open(js->file->table, &js->cursor, js->hash[0]);
+			js->streaming = true;
+			js->want_values = FIRST_WANT;
+			js->looked++;
+			js->nhashes = 1;
+		}
+	}
 	else
 		js->group_size = Min(js->group_size * 2, PMHASH_JOIN_GROUP);
 	set_pipe(js, js->value, js->nvalues);
@@ -628,8 +618,6 @@ has_values(PmhashJoinState *js)
 	return true;
 }
 
-/* ---- one row of the table ---- */
-
 /*
  * Look at the next values, up to so many, that are on one page, for the rows that the
  * snapshot sees.  Entries whose rows are dead to all are noted, as by index scans.
@@ -682,25 +670,6 @@ is_visible(PmhashJoinState *js)
 	return js->rows.n > 0;
 }
 
-/* Make the row of an index-only join: its key, and nothing else. */
-static void
-store_key(PmhashJoinState *js)
-{
-	TupleTableSlot *slot = js->inner_slot;
-	ExprContext *context = js->css.ss.ps.ps_ExprContext;
-	int			column = js->index->rd_index->indkey.values[0] - 1;
-	MemoryContext old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
-
-	Assert(column >= 0 && column < slot->tts_tupleDescriptor->natts);
-	ExecClearTuple(slot);
-	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
-	slot->tts_values[column] = pmhash_keys_unhash(js->keys,
-												  js->row[js->current].hash);
-	slot->tts_isnull[column] = false;
-	ExecStoreVirtualTuple(slot);
-	MemoryContextSwitchTo(old);
-}
-
 /*
  * The next row of the table that the current outer row leads to, into its slot.  How far
  * ahead a page scan prefetches grows with what it has visited.
@@ -710,16 +679,29 @@ next_inner(PmhashJoinState *js)
 {
 	if (js->index_only)
 	{
-		while (has_values(js))
+		ExprContext *context = js->css.ss.ps.ps_ExprContext;
+		TupleTableSlot *slot = js->inner_slot;
+		int			column = js->index->rd_index->indkey.values[0] - 1;
+		MemoryContext old;
+
+		Assert(column >= 0 && column < slot->tts_tupleDescriptor->natts);
+		do
 		{
+			if (!has_values(js))
+				return false;
 			CHECK_FOR_INTERRUPTS();
-			if (is_visible(js))
-			{
-				store_key(js);
-				return true;
-			}
-		}
-		return false;
+		} while (!is_visible(js));
+
+		/* the row has its key, and nothing else */
+		old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
+		ExecClearTuple(slot);
+		memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
+		slot->tts_values[column] = pmhash_keys_unhash(js->keys,
+													  js->row[js->current].hash);
+		slot->tts_isnull[column] = false;
+		ExecStoreVirtualTuple(slot);
+		MemoryContextSwitchTo(old);
+		return true;
 	}
 	while (js->rows.next >= js->rows.n)
 	{
@@ -796,8 +778,6 @@ next_result(PmhashJoinState *js)
 	return result(js, js->null_other, js->null_project);
 }
 
-/* ---- methods ---- */
-
 static TupleTableSlot *
 next(CustomScanState *node)
 {
@@ -872,26 +852,6 @@ end(CustomScanState *node)
 	MemoryContextDelete(js->context);
 }
 
-/* The table and how it is named in the query. */
-static void
-explain_table(PmhashJoinState *js, ExplainState *es)
-{
-	CustomScan *scan = (CustomScan *) js->css.ss.ps.plan;
-	const char *schema = get_namespace_name(RelationGetNamespace(js->heap));
-	const char *table = RelationGetRelationName(js->heap);
-	const char *alias = list_nth(es->rtable_names, place_of_table(scan) - 1);
-	StringInfoData text;
-
-	initStringInfo(&text);
-	if (es->verbose)
-		appendStringInfo(&text, "%s.", quote_identifier(schema));
-	appendStringInfoString(&text, quote_identifier(table));
-	if (alias != NULL && strcmp(alias, table) != 0)
-		appendStringInfo(&text, " %s", quote_identifier(alias));
-	ExplainPropertyText("Inner Table", text.data, es);
-	pfree(text.data);
-}
-
 /* Conditions, as core shows them. */
 static bool
 explain_conditions(PmhashJoinState *js, List *ancestors, ExplainState *es,
@@ -938,9 +898,22 @@ explain(CustomScanState *node, List *ancestors, ExplainState *es)
 
 	if (js->outer != NULL)
 	{
+		const char *schema = get_namespace_name(RelationGetNamespace(js->heap));
+		const char *table = RelationGetRelationName(js->heap);
+		const char *alias = list_nth(es->rtable_names, place_of_table(scan) - 1);
+		StringInfoData text;
+
 		Assert(js->type < lengthof(type_name) && type_name[js->type] != NULL);
 		ExplainPropertyText("Join Type", type_name[js->type], es);
-		explain_table(js, es);
+		/* the table, and how it is named in the query */
+		initStringInfo(&text);
+		if (es->verbose)
+			appendStringInfo(&text, "%s.", quote_identifier(schema));
+		appendStringInfoString(&text, quote_identifier(table));
+		if (alias != NULL && strcmp(alias, table) != 0)
+			appendStringInfo(&text, " %s", quote_identifier(alias));
+		ExplainPropertyText("Inner Table", text.data, es);
+		pfree(text.data);
 	}
 	ExplainPropertyText("Index Name",
 						get_rel_name(list_nth_oid(linitial(scan->custom_private),

@@ -15,11 +15,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/extensible.h"
 #include "nodes/pathnodes.h"
-#include "storage/buf.h"
 
-#include "am/am.h"
-#include "am/fetch.h"
-#include "am/keys.h"
 #include "am/scan.h"
 
 #define PMHASH_JOIN_NAME	"pmhash join"

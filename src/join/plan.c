@@ -11,9 +11,7 @@
 #include <math.h>
 
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/sysattr.h"
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
@@ -27,9 +25,7 @@
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/selfuncs.h"
-#include "utils/snapmgr.h"
 #include "utils/spccache.h"
 
 #include "cluster/base/relations.h"
@@ -109,6 +105,18 @@ typedef struct JoinClauses
 	List	   *types;			/* its type to the operator family (OIDs), */
 	List	   *conditions;		/* and its RestrictInfo */
 } JoinClauses;
+
+/* What is the same for all paths of an index. */
+typedef struct Candidate
+{
+	RelOptInfo *joinrel;
+	RelOptInfo *outerrel;
+	IndexOptInfo *index;
+	JoinType	type;
+	bool		index_only;
+	JoinClauses clauses;
+	JoinPathExtraData *extra;
+} Candidate;
 
 /* What is done for all outer rows of a path, by one process. */
 typedef struct JoinWork
@@ -235,30 +243,31 @@ charge_for_disabled(const RelOptInfo *inner, const JoinPathExtraData *extra,
 #endif
 }
 
-/* Fill in the costs and rows of a path that joins 'outer' by 'index'. */
+/* Fill in the costs and rows of a path with this outer one. */
 static void
-cost_join(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
-		  const JoinClauses *clauses, JoinType type, bool index_only,
-		  JoinPathExtraData *extra, Path *outer, Path *path)
+cost_join(PlannerInfo *root, const Candidate *c, Path *outer, Path *path)
 {
+	RelOptInfo *joinrel = c->joinrel;
+	IndexOptInfo *index = c->index;
+	JoinPathExtraData *extra = c->extra;
 	const PathTarget *target = joinrel->reltarget;
 	bool		has_filter = list_length(extra->restrictlist) +
-		list_length(index->indrestrictinfo) > list_length(clauses->conditions);
+		list_length(index->indrestrictinfo) > list_length(c->clauses.conditions);
 	bool		parallel = outer->parallel_workers > 0;
 	JoinWork	w;
 	QualCost	of_join;
 	QualCost	of_table;
 	Cost		run_cost;
 
-	Assert(list_length(clauses->keys) == index->nkeycolumns);
+	Assert(list_length(c->clauses.keys) == index->nkeycolumns);
 	w.probes = clamp_row_est(outer->rows);
 	w.loops = parallel ? clamp_row_est(outer->parent->rows) : w.probes;
 	w.found = index->rel->tuples *
 		clauselist_selectivity(root,
-							   add_predicate_to_index_quals(index, clauses->conditions),
+							   add_predicate_to_index_quals(index, c->clauses.conditions),
 							   index->rel->relid, JOIN_INNER, NULL);
 	w.visited = w.probes * w.found;
-	if (type == JOIN_SEMI || type == JOIN_ANTI || extra->inner_unique)
+	if (c->type == JOIN_SEMI || c->type == JOIN_ANTI || extra->inner_unique)
 	{
 		/*
 		 * The first match is all there is; the factor of two is core's (costsize.c,
@@ -282,10 +291,10 @@ cost_join(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
 		of_join.startup + of_table.startup;
 	run_cost = outer->total_cost - outer->startup_cost;
 	run_cost += w.probes * PROBE_COST + w.copies;
-	run_cost += w.visited * (index_only ? KEY_COST +
+	run_cost += w.visited * (c->index_only ? KEY_COST +
 							 ROW_COST * (1 - index->rel->allvisfrac) : ROW_COST);
 	run_cost += w.visited * (of_join.per_tuple + of_table.per_tuple);
-	run_cost += cost_of_pages(root, index, index_only, &w);
+	run_cost += cost_of_pages(root, index, c->index_only, &w);
 	run_cost += path->rows * (cpu_tuple_cost + target->cost.per_tuple);
 	path->total_cost = path->startup_cost + run_cost;
 	charge_for_disabled(index->rel, extra, outer, path);
@@ -300,8 +309,6 @@ cost_join(PlannerInfo *root, RelOptInfo *joinrel, IndexOptInfo *index,
  * turns all expressions into references to that tuple; the executor makes
  * references to its two slots of them, and never forms the tuple.
  */
-
-/* ---- the order of conditions ---- */
 
 typedef struct Condition
 {
@@ -709,56 +716,47 @@ typedef struct Binding
 } Binding;
 
 /*
- * Does the condition bind the column: is it an operator of the family, the column at one
- * side, and what may be looked up at the other?  Sets key and its type.
+ * A condition of the list that binds the column, or NULL: it is an operator of the family,
+ * has the column at one side, and what may be looked up at the other.  Sets key and its
+ * type.
  */
-static bool
-clause_binds(Binding *b, const RestrictInfo *rinfo)
-{
-	Oid			family = b->index->opfamily[b->column];
-	Oid			collation = b->index->indexcollations[b->column];
-	OpExpr	   *op = (OpExpr *) rinfo->clause;
-
-	Assert(b->column >= 0 && b->column < b->index->nkeycolumns);
-	if (!IsA(op, OpExpr) || list_length(op->args) != 2)
-		return false;
-	for (int side = 0; side < 2; side++)
-	{
-		Node	   *key = list_nth(op->args, 1 - side);
-		Oid			operator = side == 0 ? op->opno : get_commutator(op->opno);
-		Oid			left;
-		int			strategy;
-
-		if (!match_index_to_operand(list_nth(op->args, side), b->column, b->index) ||
-			!bms_is_subset(pull_varnos(b->root, key), b->from) || contain_subplans(key))
-			continue;
-		if (!OidIsValid(operator) || !op_in_opfamily(operator, family) ||
-			(OidIsValid(collation) && collation != op->inputcollid))
-			return false;
-		get_op_opfamily_properties(operator, family, false, &strategy, &left, &b->type);
-		b->key = key;
-		return true;
-	}
-	return false;
-}
-
-/* A condition of the list that binds the column, or NULL. */
 static RestrictInfo *
 find_binding(Binding *b, List *restrictinfos, JoinType jointype, Relids joinrelids)
 {
+	Oid			family = b->index->opfamily[b->column];
+	Oid			collation = b->index->indexcollations[b->column];
 	ListCell   *lc;
 
+	Assert(b->column >= 0 && b->column < b->index->nkeycolumns);
 	foreach(lc, restrictinfos)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+		OpExpr	   *op = (OpExpr *) rinfo->clause;
 
 		/* WHERE above an outer join comes after it */
 		if (IS_OUTER_JOIN(jointype) && joinrelids != NULL &&
 			RINFO_IS_PUSHED_DOWN(rinfo, joinrelids))
 			continue;
-		if (restriction_is_securely_promotable(rinfo, b->index->rel) &&
-			clause_binds(b, rinfo))
+		if (!restriction_is_securely_promotable(rinfo, b->index->rel) ||
+			!IsA(op, OpExpr) || list_length(op->args) != 2)
+			continue;
+		for (int side = 0; side < 2; side++)
+		{
+			Node	   *key = list_nth(op->args, 1 - side);
+			Oid			operator = side == 0 ? op->opno : get_commutator(op->opno);
+			Oid			left;
+			int			strategy;
+
+			if (!match_index_to_operand(list_nth(op->args, side), b->column, b->index) ||
+				!bms_is_subset(pull_varnos(b->root, key), b->from) || contain_subplans(key))
+				continue;
+			if (!OidIsValid(operator) || !op_in_opfamily(operator, family) ||
+				(OidIsValid(collation) && collation != op->inputcollid))
+				break;
+			get_op_opfamily_properties(operator, family, false, &strategy, &left, &b->type);
+			b->key = key;
 			return rinfo;
+		}
 	}
 	return NULL;
 }
@@ -836,18 +834,6 @@ key_is_enough(const IndexOptInfo *index)
 
 /* ---- paths ---- */
 
-/* What is the same for all paths of an index. */
-typedef struct Candidate
-{
-	RelOptInfo *joinrel;
-	RelOptInfo *outerrel;
-	IndexOptInfo *index;
-	JoinType	type;
-	bool		index_only;
-	JoinClauses clauses;
-	JoinPathExtraData *extra;
-} Candidate;
-
 /*
  * A path with this outer one.  Its rows are handed out in the order of the
  * outer ones.
@@ -875,8 +861,7 @@ make_path(PlannerInfo *root, const Candidate *c, Path *outer)
 	path->custom_private = lappend(path->custom_private,
 								   list_make3_int(c->type, single, c->index_only));
 	path->methods = &join_path_methods;
-	cost_join(root, c->joinrel, c->index, &c->clauses, c->type, c->index_only,
-			  c->extra, outer, &path->path);
+	cost_join(root, c, outer, &path->path);
 	return (Path *) path;
 }
 
@@ -1082,11 +1067,7 @@ scan_hook(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	}
 }
 
-/*
- * Have the planner ask us, and executors know us.
- *
- * To be called once.
- */
+/* Have the planner ask us, and executors know us. */
 void
 pmhash_join_init(void)
 {
