@@ -34,6 +34,7 @@ emptiest_line(uint32_t free_slots)
 {
 	unsigned	best = 1;
 
+	PMH_ASSERT((free_slots & PMH_STATE_OCCUPIED & ~PMH_LINE0_MASK) != 0);
 	for (unsigned line = 2; line < 4; line++)
 	{
 		if (pmh_mask_count(free_slots & line_mask[line]) >
@@ -52,6 +53,7 @@ move_from_line0(PmhBucket *b, uint32_t state, uint32_t free_slots)
 {
 	uint32_t	change = 0;
 
+	PMH_ASSERT((free_slots & (state | PMH_LINE0_MASK)) == 0);
 	for (unsigned from = 0; from < PMH_LINE0_SLOTS && free_slots != 0; from++)
 	{
 		unsigned	to = (unsigned) __builtin_ctz(free_slots);
@@ -73,6 +75,7 @@ fill_lowest(PmhBucket *b, uint64_t hash, uint64_t word, uint32_t free_slots)
 {
 	unsigned	slot = (unsigned) __builtin_ctz(free_slots);
 
+	PMH_ASSERT(free_slots != 0);
 	pmh_slot_store(b, slot, hash, word);
 	return UINT32_C(1) << slot;
 }
@@ -103,6 +106,7 @@ pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 	uint32_t	change;
 
 	PMH_ASSERT(free_slots != 0);
+	PMH_ASSERT((announce & (PMH_STATE_OCCUPIED | PMH_STATE_POINTERS)) == 0);
 	pmh_version_bump(version);
 
 	if ((pmh_bucket_state(home) & announce) != announce)
@@ -127,6 +131,7 @@ pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 void
 pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change)
 {
+	PMH_ASSERT(change != 0);
 	PMH_STOP_POINT("put_before_commit");
 	pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
 	PMH_STOP_POINT("put_after_commit");
@@ -152,6 +157,7 @@ shadowed_by(const PmhBucket *b, uint32_t mask)
 {
 	uint32_t	shadowed = 0;
 
+	PMH_ASSERT((mask & ~PMH_STATE_OCCUPIED) == 0);
 	for (; mask != 0; mask &= mask - 1)
 	{
 		unsigned	slot = (unsigned) __builtin_ctz(mask);
@@ -201,6 +207,7 @@ pmh_bucket_repoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	uint64_t	word = pmh_slot_load_word(b, slot);
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && payload != 0);
+	PMH_ASSERT(slot < PMH_SLOTS && payload <= PMH_WORD_PAYLOAD);
 	pmh_version_bump(pmh_bucket_version(place, bucket));
 	PMH_STOP_POINT("repoint_before_word");
 	commit_word(t, b, slot, (word & ~PMH_WORD_PAYLOAD) | payload);
@@ -212,6 +219,7 @@ void
 pmh_bucket_unpoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 				   unsigned slot)
 {
+	PMH_ASSERT(slot < PMH_SLOTS);
 	pmh_bucket_clear(t, place, bucket, UINT32_C(1) << slot, true);
 	PMH_STOP_POINT("unpoint_after_clear");
 	pmh_version_bump(pmh_bucket_version(place, bucket));
@@ -236,6 +244,7 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	PMH_ASSERT(mask != 0 && (mask & ~PMH_STATE_OCCUPIED) == 0);
+	PMH_ASSERT(extra == NULL || *extra <= PMH_VALUE_MAX);
 	for (uint32_t m = mask; m != 0; m &= m - 1)
 		value[n++] = pmh_word_payload(pmh_slot_load_word(b, (unsigned) __builtin_ctz(m)));
 	if (extra != NULL)

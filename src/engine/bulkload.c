@@ -99,6 +99,7 @@ reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
 	size_t		want = *room < 1024 ? 1024 : *room;
 	void	   *larger;
 
+	PMH_ASSERT(used <= *room);
 	if (used + n <= *room)
 		return true;
 	while (want < used + n)
@@ -119,6 +120,7 @@ free_extension_rest(PmhBulk *bulk)
 {
 	PmhTable   *t = bulk->table;
 
+	PMH_ASSERT(bulk->ext_next <= bulk->ext_end);
 	for (; bulk->ext_next < bulk->ext_end; bulk->ext_next++)
 		pmh_space_free_units(t, bulk->ext_next * PMH_UNIT_SIZE, 1);
 }
@@ -129,6 +131,7 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 {
 	PmhTable   *t = bulk->table;
 
+	PMH_ASSERT(units > 0 && units < PMH_UNITS_PER_BLOCK);
 	while (bulk->ext_end - bulk->ext_next < units)
 	{
 		uint64_t	offset;
@@ -175,6 +178,7 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 	uint64_t	ext_unit = 0;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(depth <= PMH_MAX_DEPTH && prefix >> depth == 0);
 	if (!reserve((void **) &bulk->segment, bulk->nsegments, 1,
 				 &bulk->segment_room, sizeof(BulkSegment)))
 		return no_memory(bulk);
@@ -207,6 +211,7 @@ fits_segment(PmhBulk *bulk, const Range *range, uint32_t size)
 	PmhBuild   *build = t->build[0];
 	size_t		noverflow = 0;
 
+	PMH_ASSERT(t->workspace != NULL && range->n <= bulk->most);
 	pmh_build_begin(t, build, size);
 	for (size_t i = 0; i < range->n; i++)
 	{
@@ -230,6 +235,7 @@ has_duplicates(PmhBulk *bulk, const Range *range)
 {
 	uint32_t	mask = bulk->seen_size - 1;
 
+	PMH_ASSERT(range->n < bulk->seen_size);
 	memset(bulk->seen, 0, bulk->seen_size * sizeof(uint32_t));
 	for (size_t i = 0; i < range->n; i++)
 	{
@@ -258,6 +264,7 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 	PmhListMade made = {0};
 	PmhResult	result;
 
+	PMH_ASSERT(n >= LIST_MIN);
 	if (!reserve((void **) &bulk->values, 0, n, &bulk->values_room, sizeof(uint64_t)))
 		return no_memory(bulk);
 	for (size_t i = 0; i < n; i++)
@@ -277,6 +284,7 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 	if (result != PMH_OK && made.head != 0)
 		pmh_list_unmake(t, entry->hash, made.head);
 	*payload = made.head;
+	PMH_ASSERT(result != PMH_OK || (made.head != 0 && made.values == n));
 	return result;
 }
 
@@ -288,6 +296,7 @@ make_lists(PmhBulk *bulk, Range *range)
 	size_t		kept = 0;
 	size_t		n;
 
+	PMH_ASSERT(!range->listed);
 	if (!pmh_sort_entries(entry, range->n, pmh_wait_cancelled))
 		return pmh_fail_cancelled(bulk->table);
 	for (size_t i = 0; i < range->n; i += n)
@@ -323,6 +332,7 @@ write_range(PmhBulk *bulk, Range *range)
 	uint32_t	bits = 1;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(range->depth <= PMH_MAX_DEPTH && range->prefix >> range->depth == 0);
 	if (pmh_wait_cancelled())
 		return pmh_fail_cancelled(bulk->table);
 	if (range->n == 0)
@@ -371,6 +381,7 @@ choose_depth(uint64_t expected, uint32_t most)
 {
 	uint32_t	depth = 0;
 
+	PMH_ASSERT(most > 0);
 	while (depth < PMH_MAX_DEPTH)
 	{
 		uint64_t	mean = expected >> depth;
@@ -453,6 +464,7 @@ directory_depth(const PmhBulk *bulk)
 static void
 enter_segments(const PmhBulk *bulk, size_t from, uint64_t *dir, uint32_t depth)
 {
+	PMH_ASSERT(from <= bulk->nsegments && depth <= PMH_MAX_DEPTH);
 	for (size_t i = from; i < bulk->nsegments; i++)
 	{
 		uint32_t	above = depth - pmh_elem_depth(bulk->segment[i].elem);
@@ -467,6 +479,7 @@ enter_segments(const PmhBulk *bulk, size_t from, uint64_t *dir, uint32_t depth)
 static bool
 is_gap(const uint64_t *dir, uint64_t first, uint32_t above)
 {
+	PMH_ASSERT((first & ((UINT64_C(1) << above) - 1)) == 0);
 	for (uint64_t i = first; i < first + (UINT64_C(1) << above); i++)
 	{
 		if (dir[i] != 0)
@@ -511,6 +524,7 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 	PmhPlace	empty;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(depth <= PMH_MAX_DEPTH);
 	if (nblocks > 0)
 		result = pmh_provide_extent(t, nblocks, &to);
 	if (result == PMH_OK)

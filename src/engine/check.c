@@ -82,6 +82,7 @@ absorb(PmhCheck *c, PmhResult result)
 static void
 claim_units(PmhCheck *c, uint64_t block, uint32_t mask, const char *what)
 {
+	PMH_ASSERT(c->units != NULL && mask != 0 && mask <= PMH_BLOCK_USED);
 	if (block >= c->blocks)
 	{
 		finding(c, block << PMH_BLOCK_SHIFT, "%s lies beyond the end of the file.", what);
@@ -195,6 +196,7 @@ claim_segment(PmhCheck *c, uint64_t elem)
 	uint32_t	units = pmh_elem_units(elem);
 	uint64_t	ext = pmh_elem_ext_unit(elem);
 
+	PMH_ASSERT(pmh_elem_size(elem) != 0);
 	if (pmh_elem_has_main(elem))
 		claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
 	if (units > 0)
@@ -232,6 +234,7 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 	uint32_t	depth = piece->depth;
 	uint64_t	dir_offset = piece->offset;
 
+	PMH_ASSERT(piece->n <= DIRECTORY_PIECE);
 	for (uint64_t i = 0; i < n;)
 	{
 		uint64_t	offset = dir_offset + (first + i) * sizeof(uint64_t);
@@ -333,6 +336,7 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 	uint32_t	class = pmh_pointer_class(payload);
 	uint64_t	offset = pmh_pointer_offset(payload);
 
+	PMH_ASSERT(c->exclusive);
 	if (!claim_bytes(c, offset, pmh_class_bytes(class)))
 		finding(c, offset, "The value buffer at offset %llu is used twice.",
 				(unsigned long long) offset);
@@ -431,6 +435,7 @@ misplaced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t 
 	uint32_t	home = pmh_home_bucket(hash, place->hashing);
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
 
+	PMH_ASSERT(bucket < place->buckets && depth <= pmh_dirword_depth(place->dirword));
 	if (pmh_hash_prefix(hash, depth) !=
 		place->index >> (pmh_dirword_depth(place->dirword) - depth))
 		return "of another segment";
@@ -575,6 +580,7 @@ check_grains(PmhCheck *c, uint64_t block, uint64_t *lost)
 	unsigned	room = pm_load(pmh_space_kind(c->t, block)) & PMH_ROOM_MASK;
 	uint64_t	in_use = 0;
 
+	PMH_ASSERT(c->exclusive && block < c->blocks);
 	if (room == PMH_ROOM_OLD)
 		return;
 	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)

@@ -40,6 +40,7 @@ remember(PmhTable *t, PmhCursor *cursor, const uint64_t *value, size_t n)
 {
 	PmhResult	result = pmh_values_reserve(t, &cursor->given, n);
 
+	PMH_ASSERT(n == 0 || value != NULL);
 	if (result != PMH_OK || n == 0)
 		return result;
 	memcpy(cursor->given.value + cursor->given.n, value, n * sizeof(uint64_t));
@@ -91,6 +92,7 @@ keep_fresh(PmhCursor *cursor, size_t from)
 	size_t		end = batch->n;
 	size_t		of_slot = cursor->at.again ? cursor->given.n - plain : 0;
 
+	PMH_ASSERT(from <= batch->n && plain <= cursor->given.n);
 	if (of_slot > 0)
 		pmh_sort_numbers(cursor->given.value + plain, of_slot);
 	if (plain + of_slot > 0)
@@ -117,6 +119,7 @@ keep_fresh(PmhCursor *cursor, size_t from)
 static PmhResult
 note_batch(PmhTable *t, PmhCursor *cursor)
 {
+	PMH_ASSERT(cursor->begun);
 	if (cursor->at.line == 0 || cursor->slot != cursor->at.below)
 		cursor->given.n = cursor->plain;
 	cursor->slot = cursor->at.below;
@@ -138,6 +141,7 @@ read_first(PmhTable *t, PmhCursor *cursor, uint32_t want, size_t room)
 	uint32_t	n;
 	PmhResult	result = pmh_probe(t, cursor->hash, &probe);
 
+	PMH_ASSERT(!cursor->begun && room >= PMH_SINGLE_MOST);
 	if (result == PMH_OK)
 		result = pmh_values_reserve(t, batch, room + probe.n);
 	if (result != PMH_OK)
@@ -214,6 +218,7 @@ pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
 {
 	PmhResult	result = remember(t, cursor, &value, 1);
 
+	PMH_ASSERT(!cursor->begun && value <= PMH_VALUE_MAX);
 	cursor->plain = cursor->given.n;
 	return result;
 }

@@ -66,6 +66,7 @@ note_directory(PmhTable *t, uint64_t dirword)
 	t->seen_dirword = dirword;
 	t->seen_offset = pmh_dirword_offset(dirword);
 	t->seen_elements = UINT64_C(1) << pmh_dirword_depth(dirword);
+	PMH_ASSERT(pmh_within(t, t->seen_offset, t->seen_elements * sizeof(uint64_t)));
 }
 
 PmhResult
@@ -103,6 +104,7 @@ pmh_elem_sane(uint64_t elem, uint64_t index,
 	uint32_t	units = pmh_elem_units(elem);
 	uint32_t	local = pmh_elem_depth(elem);
 
+	PMH_ASSERT(index < pmh_directory_elements(depth));
 	if (local > depth || (index & ((UINT64_C(1) << (depth - local)) - 1)) != 0)
 		return false;
 	if (!pmh_strategy_exists(pmh_elem_strategy(elem)) || !pmh_elem_whole(elem))
@@ -211,6 +213,7 @@ lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
 {
 	PmhResult	result;
 
+	PMH_ASSERT(!t->space_held);
 	for (;;)
 	{
 		result = pmh_locate(t, hash, place);
@@ -236,6 +239,7 @@ lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
 	result = check_whole(t, place);
 	if (unlikely(result != PMH_OK))
 		pmh_unlock(&place->stripe->lock);
+	PMH_ASSERT(result != PMH_OK || pmh_is_locked(&place->stripe->lock));
 	return result;
 }
 
@@ -277,6 +281,7 @@ element_range(const PmhPlace *place, uint64_t dirword, uint64_t *count)
 	uint32_t	depth = pmh_dirword_depth(dirword);
 	uint64_t	prefix = place->index >> (pmh_dirword_depth(place->dirword) - local);
 
+	PMH_ASSERT(local <= depth && local <= pmh_dirword_depth(place->dirword));
 	*count = UINT64_C(1) << (depth - local);
 	return prefix << (depth - local);
 }
@@ -351,6 +356,7 @@ store_logged(PmhTable *t, uint64_t dirword, uint64_t first, uint64_t count,
 	PmhDirLog  *log = &pmh_live(t)->dirlog;
 
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->directory));
+	PMH_ASSERT(count > 0 && first % count == 0);
 	pm_store64(&log->first, first);
 	pm_store64(&log->low, low);
 	pm_store64(&log->high, high);
@@ -395,6 +401,7 @@ pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 	uint64_t	first;
 	PmhResult	result;
 
+	PMH_ASSERT(strategy > pmh_elem_strategy(place->elem));
 	result = directory_lock(t, place, elem, &dirword, &first, &count);
 	if (result != PMH_OK)
 		return result;
@@ -423,6 +430,7 @@ copy_doubled(PmhTable *t, uint64_t from, uint64_t to, uint64_t count)
 	uint64_t	chunk[2 * COPY_ELEMENTS];
 
 	PMH_ASSERT(pmh_within(t, to, 2 * count * sizeof(uint64_t)));
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->directory) && from != to);
 	for (uint64_t done = 0; done < count; done += COPY_ELEMENTS)
 	{
 		uint64_t	n = count - done < COPY_ELEMENTS ? count - done : COPY_ELEMENTS;
@@ -468,6 +476,7 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	uint64_t	from;
 	PmhResult	result;
 
+	PMH_ASSERT(to % PMH_LINE == 0);
 	if (!pmh_lock_or_cancel(&t->file_lock->directory))
 		return pmh_fail_cancelled(t);
 	dirword = pm_load_acquire(&live->dirword);
@@ -500,6 +509,7 @@ pmh_directory_double(PmhTable *t, uint32_t depth)
 {
 	uint64_t	nblocks = pmh_directory_blocks(depth + 1);
 
+	PMH_ASSERT(!t->space_held);
 	for (;;)
 	{
 		uint64_t	to = 0;

@@ -120,6 +120,7 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
 	uint32_t	pointers;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(bucket < snap->place.buckets && weight >= 1);
 	pmh_bucket_kinds(b, &plain, &pointers);
 	fill->slots += weight * PMH_SLOTS;
 	fill->used_slots += weight * pmh_state_count(pmh_bucket_state(b));

@@ -326,6 +326,7 @@ write_empty(PmhTable *t, const PmhFormat *format)
 	uint64_t   *dir = pmh_at(t, PMH_SMALL_DIR_OFFSET(0));
 	PmhResult	result;
 
+	PMH_ASSERT(format->magic == PMH_MAGIC);
 	/* Before the first store: a page may be larger than the file (pm.c, "its length"). */
 	result = pm_complete(&t->file, INITIAL_BLOCKS << PMH_BLOCK_SHIFT, &t->error);
 	if (result != PMH_OK)
@@ -527,6 +528,7 @@ shut_file(int fd, const PmhEnv *env, uint64_t stamp, uint64_t synced, PmhError *
 	struct stat st;
 	PmhRun		run;
 
+	PMH_ASSERT(fd >= 0);
 	if (fstat(fd, &st) != 0)
 		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
 							  "The operation that failed was asking for the size of "

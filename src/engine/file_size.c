@@ -33,6 +33,7 @@ blocks_to_get(uint64_t blocks, uint64_t nblocks, bool reserve)
 {
 	uint64_t	bytes = (blocks << PMH_BLOCK_SHIFT) / 32;
 
+	PMH_ASSERT(nblocks > 0);
 	if (bytes < FAST_GROWTH)
 		bytes = 4 * bytes < FAST_GROWTH ? 4 * bytes : FAST_GROWTH;
 	if (bytes > MAX_GROWTH)
@@ -47,6 +48,7 @@ growth_target(uint64_t blocks, uint64_t nblocks, bool reserve)
 	uint64_t	map_block = PMH_HEADER_MAP_BLOCKS;
 	uint64_t	end = blocks + blocks_to_get(blocks, nblocks, reserve);
 
+	PMH_ASSERT(nblocks <= PMH_LONGEST_EXTENT);
 	/* If a map block comes in between, let the extent fit after it. */
 	if (blocks > map_block)
 		map_block = (blocks + PMH_ZONE_BLOCKS - 1) & ~(PMH_ZONE_BLOCKS - 1);
@@ -171,6 +173,7 @@ take_back_punched(PmhTable *t, uint64_t from, uint64_t to)
 	PmhRun	   *run = pmh_run(t);
 
 	PMH_ASSERT(from < to);
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
 	pmh_space_lock(t);
 	mark_punched(t, from, to, false);
 	PMH_STOP_POINT("unpunch_before_free");
@@ -228,6 +231,7 @@ punch_run(PmhTable *t, uint64_t *block, uint64_t stop, uint64_t *spare)
 	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(pmh_within(t, 0, stop << PMH_BLOCK_SHIFT));
+	PMH_ASSERT(*block < stop && pmh_is_locked(&t->file_lock->grow));
 	pmh_space_lock(t);
 	found = find_free_run(t, stop, spare, &from, &to);
 	if (found)
@@ -326,6 +330,7 @@ add_space(PmhTable *t, uint64_t nblocks, uint64_t seen)
 {
 	PmhResult	result;
 
+	PMH_ASSERT(nblocks > 0);
 	if (!pmh_lock_or_cancel(&t->file_lock->grow))
 		return pmh_fail_cancelled(t);
 	result = pmh_map_all(t);	/* is the length a sound one? */
@@ -369,6 +374,7 @@ pmh_provide(PmhTable *t)
 		result = add_space(t, need.blocks, need.seen);
 	if (result == PMH_OK && need.doubling)
 		result = pmh_directory_double(t, need.doubling_depth);
+	PMH_ASSERT(result <= PMH_CANCELLED);
 	return result;
 }
 

@@ -135,6 +135,7 @@ prefetch(PmhTable *t, const PmhEntry *entries, size_t n, size_t at,
 static inline unsigned
 find_locked(const Group *g, uint64_t hash)
 {
+	PMH_ASSERT(g->nlocked <= PMH_GROUP_MAX);
 	for (unsigned i = g->nlocked; i-- > 0;)
 	{
 		if ((hash & g->mask[i]) == g->prefix[i])
@@ -150,6 +151,7 @@ add_locked(Group *g, uint64_t hash)
 	uint32_t	depth = pmh_elem_depth(g->locked[g->nlocked].elem);
 	uint64_t	mask = pmh_segment_mask(depth);
 
+	PMH_ASSERT(g->nlocked < PMH_GROUP_MAX && pmh_is_locked(&g->locked[g->nlocked].stripe->lock));
 	g->mask[g->nlocked] = mask;
 	g->prefix[g->nlocked] = hash & mask;
 	g->nlocked++;
@@ -164,6 +166,7 @@ add_locked(Group *g, uint64_t hash)
 static PmhResult
 lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 {
+	PMH_ASSERT(n > 0);
 	g->nlocked = 0;
 	for (g->n = 0; g->n < n && g->n < PMH_GROUP_MAX; g->n++)
 	{
@@ -190,6 +193,7 @@ lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 static void
 unlock_group(PmhTable *t, const Group *g)
 {
+	PMH_ASSERT(g->nlocked <= g->n && !t->space_held);
 	pm_fence(&t->file);
 	for (unsigned i = 0; i < g->nlocked; i++)
 		pmh_segment_unlock(&g->locked[i]);
@@ -200,6 +204,7 @@ unlock_group(PmhTable *t, const Group *g)
 static void
 commit_pending(PmhTable *t, PmhPending *pending)
 {
+	PMH_ASSERT(pending->n <= PMH_GROUP_MAX);
 	if (pending->ordered)
 		pm_fence(&t->file);
 	for (unsigned i = 0; i < pending->n; i++)
@@ -219,6 +224,7 @@ insert_locked(PmhTable *t, const Group *g, const PmhEntry *entries, unsigned *do
 	PmhPending	pending;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(g->n > 0 && g->nlocked > 0);
 	pending.n = 0;
 	pending.ordered = false;
 	for (*done = 0; *done < g->n; (*done)++)
@@ -316,6 +322,7 @@ same_hash(const PmhEntry *entries, size_t n)
 {
 	size_t		same = 1;
 
+	PMH_ASSERT(n > 0);
 	while (same < n && entries[same].hash == entries[0].hash)
 		same++;
 	return same;
@@ -349,6 +356,7 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
 {
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(g->n > 0 && g->nlocked > 0);
 	for (*done = 0; *done < g->n; (*done)++)
 	{
 		result = pmh_segment_delete(t, &g->locked[g->which[*done]], entries[*done].hash,
@@ -413,6 +421,7 @@ delete_in_list(PmhTable *t, struct PmhRemovalPrivate *p)
 {
 	PmhResult	result;
 
+	PMH_ASSERT(p->at < p->n);
 	if (p->drain == NULL)
 	{
 		size_t		same = same_hash(p->entry + p->at, p->n - p->at);
@@ -437,6 +446,7 @@ delete_piece(PmhTable *t, struct PmhRemovalPrivate *p, Ahead *ahead)
 {
 	size_t		some;
 
+	PMH_ASSERT(p->at < p->n);
 	if (p->drain != NULL || p->far)
 		return delete_in_list(t, p);
 	if (ahead->line < p->at)
@@ -481,6 +491,7 @@ count_states(PmhRemoval *removal)
 	struct PmhRemovalPrivate *p = removal->priv;
 	size_t		to = p->drain != NULL ? p->drain_to : p->at;
 
+	PMH_ASSERT(p->counted <= to && to <= p->n);
 	removal->removed = p->counted_removed;
 	removal->left = p->n - p->counted + p->counted_left;
 	for (size_t i = p->counted; i < to; i++)

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compiler.h"
 #include "table.h"
 
 /*
@@ -66,12 +67,14 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 static inline uint64_t
 pmh_segment_span(uint32_t depth)
 {
+	PMH_ASSERT(depth < 64);
 	return depth == 0 ? 0 : UINT64_C(1) << (64 - depth);
 }
 
 static inline uint64_t
 pmh_segment_mask(uint32_t depth)
 {
+	PMH_ASSERT(depth < 64);
 	return depth == 0 ? 0 : ~UINT64_C(0) << (64 - depth);
 }
 
@@ -625,6 +628,7 @@ pmh_dirword_depth(uint64_t dirword)
 static inline uint64_t
 pmh_directory_elements(uint32_t depth)
 {
+	PMH_ASSERT(depth < 64);
 	return UINT64_C(1) << depth;
 }
 
@@ -759,6 +763,9 @@ static inline uint64_t
 pmh_make_elem(uint64_t main_block, uint64_t ext_unit, uint32_t size,
 			  uint32_t depth, PmhStrategy strategy)
 {
+	PMH_ASSERT(size > 0 && size < 1 << PMH_ELEM_SIZE_BITS);
+	PMH_ASSERT(main_block <= PMH_MAX_BLOCKS && ext_unit < UINT64_C(1) << PMH_ELEM_EXT_BITS);
+	PMH_ASSERT(depth < 1 << (PMH_ELEM_STRATEGY_SHIFT - PMH_ELEM_DEPTH_SHIFT));
 	if (size < PMH_UNITS_PER_BLOCK)
 		ext_unit += PMH_SMALL_SHIFT;
 	return pmh_elem_seal(main_block | ext_unit << PMH_ELEM_EXT_SHIFT |
@@ -774,6 +781,7 @@ pmh_elem_with_strategy(uint64_t elem, PmhStrategy strategy)
 	uint64_t	mask = ((UINT64_C(1) << PMH_ELEM_STRATEGY_BITS) - 1)
 		<< PMH_ELEM_STRATEGY_SHIFT;
 
+	PMH_ASSERT(pmh_strategy_exists(strategy));
 	return pmh_elem_seal((elem & ~mask) |
 						 (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT);
 }

@@ -70,12 +70,14 @@ pmh_pointer_kind(uint64_t payload)
 static inline uint64_t
 pmh_make_pointer(uint64_t offset, uint32_t class)
 {
+	PMH_ASSERT(offset % PMH_GRAIN == 0 && class <= PMH_MAX_CLASS);
 	return (offset / PMH_GRAIN) << PMH_POINTER_KIND_BITS | class;
 }
 
 static inline uint64_t
 pmh_make_index_pointer(uint64_t offset, uint32_t class, uint32_t level)
 {
+	PMH_ASSERT(level > 0 && level <= PMH_MAX_LEVEL);
 	return pmh_make_pointer(offset, class) | (uint64_t) level << PMH_POINTER_CLASS_BITS;
 }
 
@@ -83,6 +85,7 @@ pmh_make_index_pointer(uint64_t offset, uint32_t class, uint32_t level)
 static inline uint64_t
 pmh_class_bytes(uint32_t class)
 {
+	PMH_ASSERT(class < 1 << PMH_POINTER_CLASS_BITS);
 	return (uint64_t) pmh_class_grains[class] * PMH_GRAIN;
 }
 
@@ -90,6 +93,7 @@ pmh_class_bytes(uint32_t class)
 static inline uint32_t
 pmh_class_lines(uint32_t class)
 {
+	PMH_ASSERT(class < 1 << PMH_POINTER_CLASS_BITS);
 	return (pmh_class_grains[class] + 1u) / 2;
 }
 
@@ -172,6 +176,7 @@ pmh_hint_place(uint32_t fill_hint)
 static inline uint32_t
 pmh_make_hint(uint32_t place, uint64_t payload)
 {
+	PMH_ASSERT(place < UINT32_C(1) << PMH_HINT_KIND_SHIFT);
 	return place | pmh_pointer_kind(payload) << PMH_HINT_KIND_SHIFT;
 }
 
@@ -181,6 +186,7 @@ pmh_header_fits(const PmhTable *t, uint64_t payload, uint64_t hash)
 {
 	const PmhBufferHeader *header = pmh_buffer_header(t, payload);
 
+	PMH_ASSERT(pmh_pointer_has_header(payload));
 	return pm_load(&header->hash) == hash &&
 		pm_load(&header->fill_hint) >> PMH_HINT_KIND_SHIFT == pmh_pointer_kind(payload);
 }
@@ -189,6 +195,7 @@ pmh_header_fits(const PmhTable *t, uint64_t payload, uint64_t hash)
 static inline uint32_t
 pmh_index_slots(uint64_t payload)
 {
+	PMH_ASSERT(pmh_pointer_class(payload) >= PMH_INDEX_CLASS);
 	return (uint32_t) ((pmh_class_bytes(pmh_pointer_class(payload)) -
 						sizeof(PmhBufferHeader)) / sizeof(uint64_t));
 }
@@ -226,12 +233,14 @@ static const uint8_t pmh_cell_high_at[PMH_VALUES_PER_LINE] = {2, 12, 14, 24, 26}
 static inline uint32_t *
 pmh_cell_low(const PmhValueLine *line, unsigned i)
 {
+	PMH_ASSERT(i < PMH_VALUES_PER_LINE);
 	return (uint32_t *) (uintptr_t) (line->bytes + pmh_cell_low_at[i]);
 }
 
 static inline uint16_t *
 pmh_cell_high(const PmhValueLine *line, unsigned i)
 {
+	PMH_ASSERT(i < PMH_VALUES_PER_LINE);
 	return (uint16_t *) (uintptr_t) (line->bytes + pmh_cell_high_at[i]);
 }
 

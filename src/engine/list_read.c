@@ -43,6 +43,7 @@ pmh_buffer_check_span(PmhTable *t, uint64_t payload)
 PmhResult
 pmh_list_check_child(PmhTable *t, uint64_t holder, uint64_t child)
 {
+	PMH_ASSERT(pmh_pointer_level(holder) > 0);
 	if (pmh_pointer_level(child) != pmh_pointer_level(holder) - 1)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(holder),
 						"The index of a value list at offset %llu names a buffer of "
@@ -84,6 +85,7 @@ read_line(const PmhValueLine *line, uint32_t cells, uint64_t *value)
 	uint32_t	mask;
 	uint32_t	n = 0;
 
+	PMH_ASSERT((cells & ~PMH_LINE_OCCUPIED) == 0);
 	/* The state is the low part of the first word. */
 	word[0] = pm_load_acquire(&line->word[0]);
 	for (unsigned i = 1; i < 4; i++)
@@ -136,6 +138,8 @@ pmh_list_descend(PmhTable *t, uint64_t hash, PmhListPath *path, uint64_t below, 
 	uint64_t	payload = path->head;
 	uint64_t	span = 1;
 
+	PMH_ASSERT(below > 0 && payload != 0);
+	PMH_ASSERT(!locked || path->place == NULL || pmh_is_locked(&path->place->stripe->lock));
 	memset(path->payload, 0, sizeof(path->payload));
 	path->number = 0;
 	path->word = payload;
@@ -205,6 +209,7 @@ read_lines(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version, uint6
 	uint32_t	found = 0;
 	bool		fits;
 
+	PMH_ASSERT(first < lines && turn < lines - first);
 	PMH_STOP_POINT("list_before_reading");
 	for (; line < lines && found < want; line++)
 	{
@@ -266,6 +271,7 @@ pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
 {
 	PmhListPath path;
 
+	PMH_ASSERT(head != 0 && pos->below > 0);
 	*n = 0;
 	if (pmh_pointer_level(head) > 0)
 	{
@@ -341,6 +347,7 @@ pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 	PmhListPosition pos = PMH_LIST_START;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(payload != 0);
 	while (result == PMH_OK && pos.below != 0)
 	{
 		uint32_t	n = 0;

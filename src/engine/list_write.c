@@ -44,6 +44,7 @@ fill_line(PmhValueLine *line, uint32_t room, const uint64_t *values, size_t n)
 {
 	uint32_t	k = n < room ? (uint32_t) n : room;
 
+	PMH_ASSERT(room <= PMH_VALUES_PER_LINE);
 	for (uint32_t i = 0; i < k; i++)
 	{
 		*pmh_cell_low(line, i) = (uint32_t) values[i];
@@ -136,6 +137,7 @@ choose_class(size_t left, bool first)
 {
 	uint32_t	class = pmh_buffer_class_for(left);
 
+	PMH_ASSERT(left > 0);
 	if (first && class >= PMH_CHUNK_CLASS && pmh_class_capacity(class) >= left)
 		return PMH_CHUNK_CLASS;
 	if (class < PMH_CHUNK_CLASS || pmh_class_capacity(class) <= left ||
@@ -175,7 +177,7 @@ make_index(PmhTable *t, uint64_t hash, uint32_t level, uint32_t class,
 	if (result != PMH_OK)
 		return result;
 	*payload = pmh_make_index_pointer(offset, class, level);
-	PMH_ASSERT(level > 0 && n + (more != 0) <= pmh_index_slots(*payload));
+	PMH_ASSERT(n + (more != 0) > 0 && n + (more != 0) <= pmh_index_slots(*payload));
 	memset(&image, 0, pmh_class_bytes(class));
 	for (uint32_t i = 0; i < n; i++)
 		image.slot[i] = pm_load(&words[i]);
@@ -189,6 +191,7 @@ make_index(PmhTable *t, uint64_t hash, uint32_t level, uint32_t class,
 static void
 free_buffer(PmhTable *t, uint64_t payload)
 {
+	PMH_ASSERT(payload != 0);
 	PMH_STOP_POINT("list_before_free");
 	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
 }
@@ -244,6 +247,7 @@ publish(PmhTable *t, PmhListPath *path, uint32_t level, uint64_t payload)
 	uint64_t	holder = path->head;
 	uint64_t	word;
 
+	PMH_ASSERT(payload != 0 && level <= pmh_pointer_level(holder));
 	path->payload[level] = payload;
 	if (level < pmh_pointer_level(holder))
 	{
@@ -310,6 +314,7 @@ class_after(uint32_t class, uint32_t most)
 {
 	uint32_t	after = class + 1;
 
+	PMH_ASSERT(class < most);
 	while (after < most && 3 * pmh_class_bytes(after) < 4 * pmh_class_bytes(class))
 		after++;
 	return after;
@@ -332,6 +337,7 @@ add_buffer(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t payload)
 	uint64_t	index = 0;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(payload != 0);
 	for (; level <= top; level++)
 	{
 		index = path->payload[level];
@@ -411,6 +417,7 @@ find_end(PmhTable *t, uint64_t hash, PmhListPath *path)
 			!pmh_header_fits(t, payload, hash))
 			return pmh_list_fail_foreign(t, payload);
 	}
+	PMH_ASSERT(result != PMH_OK || path->payload[0] == payload);
 	return result;
 }
 
@@ -418,6 +425,7 @@ PmhResult
 pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, size_t room,
 			  PmhListMade *made)
 {
+	PMH_ASSERT(n > 0 && made->values <= n);
 	while (made->values < n)
 	{
 		size_t		left = n - made->values;
@@ -455,6 +463,7 @@ pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, size
 void
 pmh_list_unmake(PmhTable *t, uint64_t hash, uint64_t payload)
 {
+	PMH_ASSERT(payload != 0);
 	for (uint32_t i = 0; pmh_pointer_level(payload) > 0 && i < pmh_index_slots(payload); i++)
 	{
 		uint64_t	child = pm_load(pmh_index_slot(t, payload, i)) & PMH_SLOT_POINTER;
@@ -555,6 +564,7 @@ rewrite_values(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
 	size_t		n = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(old != 0 && class < PMH_CLASSES);
 	for (uint32_t i = pmh_class_first_line(old_class); i < pmh_class_lines(old_class); i++)
 		n += pmh_line_read(pmh_buffer_line(t, old, i), pmh_line_cells(old, i), values + n);
 	if (more != NULL)
@@ -592,6 +602,7 @@ pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level, uint64_t hash,
 	PmhResult	result;
 
 	PMH_ASSERT(path->place != NULL && pmh_is_locked(&path->place->stripe->lock));
+	PMH_ASSERT(old != 0 && level <= pmh_pointer_level(path->head));
 	pmh_count(&pmh_run(t)->list_rewrites, 1);
 	if (level == 0)
 		return rewrite_values(t, path, hash, class, NULL);
@@ -651,6 +662,8 @@ pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, u
 	uint64_t	payload;
 	PmhResult	result;
 
+	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&path->place->stripe->lock));
+	PMH_ASSERT((how & ~(unsigned) (PMH_APPEND_FENCE_FIRST | PMH_APPEND_FENCE)) == 0);
 	do
 	{
 		uint32_t	class;
@@ -689,6 +702,7 @@ clear_line(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
 {
 	PmhValueLine *l = pmh_buffer_line(t, payload, line);
 
+	PMH_ASSERT(mask != 0);
 	PMH_STOP_POINT("line_clear_before_state");
 	pm_commit16(&t->file, &l->state, (uint16_t) (pm_load(&l->state) & ~mask));
 	PMH_STOP_POINT("line_clear_after_state");
@@ -707,6 +721,7 @@ drop_buffer(PmhTable *t, PmhListPath *path)
 	uint32_t	top = pmh_pointer_level(path->head);
 	uint32_t	level = 0;
 
+	PMH_ASSERT(pmh_is_locked(&path->place->stripe->lock));
 	while (level < top && has_one_slot(t, path->payload[level + 1]))
 		level++;
 	if (level < top)
@@ -796,6 +811,7 @@ pmh_list_remove(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, b
 	unsigned	cell;
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&path->place->stripe->lock));
 	for (;;)
 	{
 		result = pmh_list_find_below(t, hash, path, &below);

@@ -29,6 +29,7 @@ pmh_locks_init(void *memory, uint32_t nstripes)
 {
 	PmhLocks   *locks = memory;
 
+	PMH_ASSERT(nstripes > 0 && (nstripes & (nstripes - 1)) == 0);
 	memset(memory, 0, pmh_locks_size(nstripes));
 	locks->nstripes = nstripes;
 	return locks;
@@ -90,6 +91,7 @@ wait_for(uint64_t *lock, bool cancellable)
 	done = sleep_for(lock, cancellable);
 	if (hooks.end != NULL)
 		hooks.end();
+	PMH_ASSERT(done ? pmh_is_locked(lock) : cancellable);
 	return done;
 }
 

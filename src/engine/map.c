@@ -99,6 +99,7 @@ unit_of_mapping(void)
 size_t
 pmh_whole_pages(size_t size)
 {
+	PMH_ASSERT(page_size != 0 && (page_size & (page_size - 1)) == 0);
 	return (size + page_size - 1) & ~(page_size - 1);
 }
 
@@ -124,6 +125,7 @@ replace_range(uintptr_t from, uintptr_t to)
 	size_t		size = to - from;
 	void	   *zeroes = map_zeroes(NULL, size);
 
+	PMH_ASSERT(from < to && from % page_size == 0);
 	if (zeroes == MAP_FAILED)
 		return false;
 	if (mremap(zeroes, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *) from) !=
@@ -249,6 +251,7 @@ prepare(void)
 static void
 add_file(PmFile *f)
 {
+	PMH_ASSERT(f->base != NULL && f->bound <= f->addresses);
 	pmh_lock(&mapped_files_lock);
 	f->next = mapped_files;
 	f->link = &mapped_files;
@@ -263,6 +266,7 @@ static void
 remove_file(PmFile *f)
 {
 	pmh_lock(&mapped_files_lock);
+	PMH_ASSERT(f->link != NULL && *f->link == f);
 	*f->link = f->next;
 	if (f->next != NULL)
 		f->next->link = f->link;
@@ -348,6 +352,7 @@ pmh_map_further(PmFile *f, size_t size)
 	int			err;
 
 	PMH_ASSERT(size > f->addresses);
+	PMH_ASSERT(f->base != NULL);
 	old = malloc(sizeof(PmMapping));
 	if (old == NULL)
 		return ENOMEM;
@@ -376,6 +381,7 @@ pmh_unmap_outgrown(PmFile *f)
 		free(old);
 	}
 	pmh_unlock(&mapped_files_lock);
+	PMH_ASSERT(f->outgrown == NULL);
 }
 
 void

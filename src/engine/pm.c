@@ -202,6 +202,7 @@ pm_allocate(int fd, size_t from, size_t to)
 {
 	int			err;
 
+	PMH_ASSERT(from < to);
 	do
 		err = posix_fallocate(fd, (off_t) from, (off_t) (to - from));
 	while (err == EINTR);
@@ -272,6 +273,7 @@ map_and_close(PmFile *f, int fd, bool *synchronous, PmhError *error)
 	PmhResult	result = look_at(fd, "", &st, error);
 	int			err;
 
+	PMH_ASSERT(fd >= 0);
 	if (result == PMH_OK && (!S_ISREG(st.stx_mode) || st.stx_size < PMH_HEADER_SIZE))
 		result = pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
 								"The file is too short to have a header.");
@@ -511,6 +513,7 @@ change_range(int fd, int mode, size_t from, size_t to)
 {
 	int			rc;
 
+	PMH_ASSERT(from < to);
 	do
 		rc = fallocate(fd, mode | FALLOC_FL_KEEP_SIZE, (off_t) from, (off_t) (to - from));
 	while (rc != 0 && errno == EINTR);
@@ -571,6 +574,7 @@ pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 	PMH_ASSERT(f->bound <= f->addresses);
 	if (size > f->bound)
 		f->bound = size;
+	PMH_ASSERT(size <= f->bound && f->bound <= f->addresses);
 	return PMH_OK;
 }
 
@@ -607,6 +611,7 @@ write_through(const PmFile *f, size_t at, const char *src, size_t len)
 	PmhError	error;
 	size_t		done = 0;
 
+	PMH_ASSERT(f->fd >= 0 && !f->persist);
 	if (look_at(f->fd, "", &st, &error) != PMH_OK || st.stx_size < at + len)
 		return 0;
 	while (done < len)

@@ -185,6 +185,7 @@ clear_pages(uint64_t *at, size_t bytes)
 {
 	size_t		words = PMH_HEADER_SIZE / sizeof(uint64_t);
 
+	PMH_ASSERT(bytes % PMH_HEADER_SIZE == 0);
 	for (size_t i = 0; i < bytes / sizeof(uint64_t); i += words)
 	{
 		size_t		k = i;

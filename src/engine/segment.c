@@ -36,6 +36,7 @@ typedef struct Target
 static inline void
 set_target(const PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
 {
+	PMH_ASSERT(place->hashing > 1);
 	target->hash = hash;
 	target->home = pmh_home_bucket(hash, place->hashing);
 	target->alt = pmh_alt_bucket(hash, place->hashing, target->home);
@@ -61,6 +62,7 @@ buckets_of(const PmhPlace *place, const Target *target, uint32_t list[4])
 		for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
 			list[n++] = place->hashing + i;
 	}
+	PMH_ASSERT(n <= 4);
 	return n;
 }
 
@@ -84,6 +86,7 @@ append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	uint32_t	shadowed = mask & ~(UINT32_C(1) << slot);
 	PmhListPath path = list_path(t, place, bucket, slot);
 
+	PMH_ASSERT((mask >> slot & 1) != 0);
 	/* Fenced: the segment may be unlocked without the list, or the slots filled. */
 	if (shadowed != 0)
 		pmh_bucket_clear(t, place, bucket, shadowed, true);
@@ -96,6 +99,7 @@ pmh_segment_buckets_of(const PmhTable *t, const PmhPlace *place, uint64_t hash,
 {
 	Target		target;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	return buckets_of(place, &target, bucket);
 }
@@ -108,6 +112,7 @@ pmh_segment_find_list(const PmhTable *t, const PmhPlace *place, uint64_t hash,
 	uint32_t	list[4];
 	unsigned	n;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	n = buckets_of(place, &target, list);
 	for (unsigned i = 0; i < n; i++)
@@ -250,6 +255,7 @@ compact_full(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	uint32_t	mask;
 	PmhResult	result;
 
+	PMH_ASSERT(bucket < place->hashing && !*inserted);
 	mask = pmh_bucket_find(b, target->hash, &state, &pointer);
 	if (pmh_mask_count(mask) + 1 >= PMH_COMPACT_MIN)
 	{
@@ -302,6 +308,7 @@ choose_bucket(const PmhTable *t, const PmhPlace *place, const Target *target)
 static uint32_t
 announcement(const PmhPlace *place, const Target *target, uint32_t bucket)
 {
+	PMH_ASSERT(bucket < place->buckets);
 	if (bucket >= place->hashing)
 		return PMH_STATE_STASHED;
 	return bucket != target->home ? pmh_filter_bit(target->hash) : 0;
@@ -351,6 +358,7 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && !*inserted);
 	result = compact_full(t, place, target->home, target, value, inserted);
 	if (result == PMH_NOT_FOUND && pmh_strategy_has_alternative(strategy))
 		result = compact_full(t, place, target->alt, target, value, inserted);
@@ -377,6 +385,7 @@ pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value,
 	bool		inserted = false;
 	PmhResult	result;
 
+	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	result = append_if_list(t, place, &target, value, fence_first, NULL);
 	if (result != PMH_NOT_FOUND)
@@ -403,6 +412,7 @@ pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	uint32_t	announce;
 	PmhResult	result;
 
+	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	result = append_if_list(t, place, &target, value, false, pending);
 	if (result != PMH_NOT_FOUND)
@@ -467,6 +477,7 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	uint32_t	list[4];
 	unsigned	n;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	n = buckets_of(place, &target, list);
 	for (unsigned i = 0; i < n; i++)
@@ -488,6 +499,7 @@ copy_line(PmhBucket *to, const PmhBucket *from, unsigned line)
 	const uint64_t *src = (const uint64_t *) (from->bytes + line * PMH_LINE);
 	uint64_t   *dst = (uint64_t *) (to->bytes + line * PMH_LINE);
 
+	PMH_ASSERT(line < PMH_BUCKET_SIZE / PMH_LINE);
 	for (unsigned i = 0; i < PMH_LINE / sizeof(uint64_t); i++)
 		dst[i] = __atomic_load_n(&src[i], __ATOMIC_ACQUIRE);
 }

@@ -50,6 +50,7 @@ deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
 	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
 	bool		lists = has_lists(t, place);
 
+	PMH_ASSERT(split <= 1 && pmh_is_locked(&place->stripe->lock));
 	for (uint32_t i = 0; i < place->buckets; i++)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
@@ -91,6 +92,7 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 {
 	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	for (unsigned half = 0; half < 2; half++)
 	{
 		pmh_build_begin(t, t->build[half], pmh_elem_size(place->elem));
@@ -128,6 +130,7 @@ build_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 {
 	size_t		noverflow[2] = {0, 0};
 
+	PMH_ASSERT(t->workspace != NULL);
 	pmh_build_begin(t, t->build[0], size);
 	deal_out(t, left, 0, noverflow);
 	if (right != NULL)
@@ -219,6 +222,7 @@ pmh_segment_free(PmhTable *t, uint64_t elem)
 void
 pmh_segment_retire(PmhTable *t, const PmhPlace *place)
 {
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	PMH_STOP_POINT("retire_before_versions");
 	for (unsigned i = 0; i < PMH_VERSIONS; i++)
 		pmh_version_bump(&place->stripe->version[i]);
@@ -235,6 +239,7 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 	uint64_t	elem[2];
 	PmhResult	result;
 
+	PMH_ASSERT((n == 1 || n == 2) && t->workspace != NULL);
 	result = store_built(t, t->build[0], depth, &elem[0]);
 	if (result != PMH_OK)
 		return result;
@@ -287,6 +292,7 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 	uint32_t	size = pmh_elem_size(place->elem);
 	uint32_t	depth = pmh_elem_depth(place->elem);
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	if (t->workspace == NULL)
 	{
 		t->need.workspace = true;
@@ -349,6 +355,8 @@ replace_by_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right)
 	uint64_t	elem;
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&left->stripe->lock));
+	PMH_ASSERT(right == NULL || pmh_elem_depth(right->elem) == pmh_elem_depth(left->elem));
 	result = store_built(t, t->build[0],
 						 pmh_elem_depth(left->elem) - (right != NULL), &elem);
 	if (result != PMH_OK)
@@ -381,6 +389,7 @@ make_smaller(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 {
 	PmhResult	result;
 
+	PMH_ASSERT(t->workspace != NULL && percent > 0);
 	if (!build_smallest(t, left, right, percent, PMH_UNITS_PER_BLOCK, below))
 		return PMH_NOT_FOUND;
 	result = replace_by_one(t, left, right);
@@ -395,6 +404,7 @@ PmhResult
 pmh_segment_merge(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 				  uint32_t percent)
 {
+	PMH_ASSERT(pmh_elem_depth(left->elem) > 0 && pmh_is_locked(&right->stripe->lock));
 	return make_smaller(t, left, right, percent, PMH_GROWN_SIZE + 1);
 }
 

@@ -67,6 +67,7 @@
 static void
 start_walk(struct PmhShrinkPrivate *p, PmhShrinkPhase phase)
 {
+	PMH_ASSERT(p->key == p->nkeys);
 	p->phase = phase;
 	memset(&p->at, 0, sizeof(p->at));
 	p->nkeys = p->key = 0;

@@ -30,6 +30,7 @@ class_needed(const PmhTable *t, const PmhListPath *path, uint32_t level)
 	uint32_t	class = PMH_INDEX_CLASS;
 	size_t		values;
 
+	PMH_ASSERT(payload != 0);
 	if (level > 0)
 	{
 		uint32_t	last = pmh_index_last(t, payload);
@@ -79,6 +80,7 @@ tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place)
 	PmhListPath path = {.place = place};
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && p->below > 0);
 	if (!pmh_segment_find_list(t, place, hash, &at))
 	{
 		p->below = 0;
@@ -152,6 +154,7 @@ collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 				p->keys[p->nkeys++] = hash;
 		}
 	}
+	PMH_ASSERT(p->nkeys <= PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE * PMH_SLOTS);
 }
 
 PmhResult

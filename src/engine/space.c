@@ -81,7 +81,9 @@ pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
 bool
 pmh_space_trylock(PmhTable *t)
 {
+	PMH_ASSERT(!t->space_held);
 	t->space_held = pmh_trylock(&t->file_lock->space);
+	PMH_ASSERT(!t->space_held || pmh_is_locked(&t->file_lock->space));
 	return t->space_held;
 }
 
@@ -123,6 +125,7 @@ static PmhResult
 need_blocks(PmhTable *t, uint64_t nblocks)
 {
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
 	t->need.seen = pmh_blocks_with_space(t);
 	if (pmh_space_allocatable(t) < pmh_blocks(t))
 		t->need.map = true;
@@ -142,6 +145,7 @@ find_extent(PmhTable *t, uint64_t from, uint64_t nblocks)
 	uint64_t	free_blocks = 0;
 	uint64_t	block = from <= limit ? from : 0;	/* hints may be damaged */
 
+	PMH_ASSERT(nblocks > 0 && pmh_is_locked(&t->file_lock->space));
 	while (block < limit)
 	{
 		uint64_t	zone_end = pmh_space_zone_end(block);
@@ -246,6 +250,7 @@ fit_units(uint8_t used, uint32_t units)
 {
 	unsigned	want = (1u << units) - 1;
 
+	PMH_ASSERT(units > 0 && units < PMH_UNITS_PER_BLOCK);
 	for (unsigned at = 0; at + units <= PMH_UNITS_PER_BLOCK; at++)
 	{
 		if ((used & (want << at)) == 0)
@@ -264,6 +269,7 @@ find_units(PmhTable *t, uint32_t units, uint64_t *block)
 	uint64_t	hint = pm_load(&pmh_run(t)->unit_hint);
 	uint64_t	limit = pmh_space_allocatable(t);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	if (limit > hint + UNIT_SEARCH)
 		limit = hint + UNIT_SEARCH;
 	for (*block = hint; *block < limit; (*block)++)
@@ -339,6 +345,7 @@ pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks)
 	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
 
 	PMH_ASSERT(offset % PMH_BLOCK_SIZE == 0 && block > 0);
+	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
 	pmh_space_lock(t);
 	for (uint64_t i = 0; i < nblocks; i++)
 		free_in_block(t, block + i, PMH_BLOCK_USED);

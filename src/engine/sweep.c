@@ -73,6 +73,7 @@ reserve_entries(PmhTable *t, PmhSweep *sweep, size_t n)
 	size_t		capacity = p->capacity ? p->capacity : 2048;
 	PmhEntry   *entries;
 
+	PMH_ASSERT(sweep->n <= p->capacity);
 	if (sweep->n + n <= p->capacity)
 		return PMH_OK;
 	while (capacity < sweep->n + n)
@@ -95,6 +96,7 @@ add_entry(PmhSweep *sweep, uint64_t hash, uint64_t value)
 static PmhResult
 enqueue(PmhTable *t, struct PmhSweepPrivate *p, PmhSweepQueued item)
 {
+	PMH_ASSERT(p->queued <= p->queue_capacity);
 	if (p->queued == p->queue_capacity)
 	{
 		size_t		capacity = p->queue_capacity ? 2 * p->queue_capacity : 64;
@@ -123,6 +125,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint32_t bucket, uint64_t hash, uint64_t
 	uint32_t	n = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(bucket < p->snap.place.buckets);
 	do
 		result = pmh_buffer_check_span(t, payload);
 	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
@@ -191,6 +194,7 @@ note_given(PmhTable *t, const PmhSweep *sweep)
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(p->queued == p->queued_lists);
 	for (size_t i = 0; i < sweep->n && p->queued_lists > 0; i++)
 	{
 		uint64_t	hash = sweep->entries[i].hash;
@@ -227,6 +231,7 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result;
 
+	PMH_ASSERT(!p->cursor_busy && !p->segment.through);
 	p->queued = p->queued_lists = p->queue_next = 0;
 	result = pmh_segment_read(t, p->segment.next, &p->snap, p->copy);
 	for (uint32_t b = 0; result == PMH_OK && b < p->snap.place.buckets; b++)
@@ -248,6 +253,7 @@ open_list(PmhTable *t, const PmhSweep *sweep)
 	uint64_t	hash = p->queue[p->queue_next++].hash;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(!p->cursor_busy && p->queue_next < p->queued_lists);
 	pmh_cursor_open(t, &p->cursor, hash);
 	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
 	{
@@ -265,6 +271,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result;
 
+	PMH_ASSERT(p->cursor_busy);
 	p->cursor.batch.n = 0;
 	result = pmh_cursor_step(t, &p->cursor, PMH_CURSOR_SWEEPS);
 	if (result != PMH_OK)
@@ -321,6 +328,7 @@ next_entries(PmhTable *table, PmhSweep *sweep)
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(p->queue_next <= p->queued_lists && p->queued_lists <= p->queued);
 	sweep->n = 0;
 	for (unsigned i = 0; i < EMPTY_STEPS && result == PMH_OK && sweep->n == 0; i++)
 	{

@@ -87,6 +87,7 @@ set_bits(uint64_t *words, uint32_t at, uint32_t grains, bool set)
 	uint32_t	end = at + grains;
 	uint32_t	n;
 
+	PMH_ASSERT(at >= PMH_HEAD_GRAINS && at + grains <= PMH_BLOCK_GRAINS);
 	for (; at < end; at += n)
 	{
 		uint64_t	bits = word_bits(at, end, &n);
@@ -100,6 +101,7 @@ set_bits(uint64_t *words, uint32_t at, uint32_t grains, bool set)
 static uint32_t
 next_grain(const uint64_t *words, uint32_t at, bool used)
 {
+	PMH_ASSERT(at <= PMH_BLOCK_GRAINS);
 	while (at < PMH_BLOCK_GRAINS)
 	{
 		uint64_t	word = pm_load(&words[at / 64]);
@@ -119,6 +121,7 @@ find_room(const uint64_t *words, uint32_t class)
 	uint32_t	grains = pmh_class_grains[class];
 	uint32_t	at = PMH_HEAD_GRAINS;
 
+	PMH_ASSERT(class >= PMH_LEAST_CLASS && class <= PMH_MAX_CLASS);
 	for (;;)
 	{
 		uint32_t	end;
@@ -143,6 +146,7 @@ class_for_grains(uint32_t grains)
 
 	while (class > 0 && pmh_class_grains[class] > grains)
 		class--;
+	PMH_ASSERT(pmh_class_grains[class] <= grains);
 	return class;
 }
 
@@ -220,6 +224,7 @@ take_block(PmhTable *t, uint64_t *block)
 	PmhRun	   *run = pmh_run(t);
 	PmhResult	result = pmh_space_take_extent(t, 1, block);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	if (result != PMH_OK)
 		return result;
 	fill_words(block_at(t, *block)->used, false);
@@ -243,6 +248,7 @@ give_block_back(PmhTable *t, uint64_t block)
 {
 	PmhRun	   *run = pmh_run(t);
 
+	PMH_ASSERT(block > 0 && pmh_is_locked(&t->file_lock->space));
 	store_kind(t, block, 0);
 	PMH_STOP_POINT("value_block_before_free");
 	pm_store64(&run->value_blocks, pm_load(&run->value_blocks) - 1);
@@ -305,6 +311,7 @@ take_near_hint(PmhTable *t, uint32_t class, uint64_t *hint, uint64_t *offset)
 	uint64_t	newest = pm_load(&pmh_run(t)->newest_block);
 	uint64_t	end = block + ROOM_SEARCH < blocks ? block + ROOM_SEARCH : blocks;
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	while ((block = next_with_room(t, block, end, class)) < end)
 	{
 		if (take_in_block(t, block, class, offset))
@@ -345,6 +352,7 @@ begin_bits(PmhTable *t, uint64_t block)
 {
 	PmhValueBlock *b = block_at(t, block);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	if (room_of(t, block) != PMH_ROOM_OLD)
 		return;
 	fill_words(b->used, true);
@@ -467,6 +475,7 @@ make_old(PmhTable *t)
 	uint64_t	block = 0;
 	PmhResult	result = pmh_map_all(t);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
 	if (result != PMH_OK)
 		return result;
 	pmh_space_lock(t);
@@ -493,6 +502,7 @@ pmh_value_walk_begin(PmhTable *t, PmhValueWalk *walk)
 {
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(!t->space_held);
 	walk->marks = !pmh_value_space_is_known(t);
 	if (!walk->marks)
 		return PMH_OK;
@@ -534,6 +544,7 @@ settle_block(PmhTable *t, uint64_t block)
 	PmhValueBlock *b = block_at(t, block);
 	PmhRun	   *run = pmh_run(t);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	begin_bits(t, block);
 	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
 		pm_store64(&b->used[i], pm_load(&b->used[i]) & pm_load(&b->mark[i]));
@@ -551,6 +562,7 @@ pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk)
 	uint64_t	block = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(!t->space_held);
 	if (!walk->marks)
 		return PMH_OK;
 	result = await_owners(t);
