@@ -86,9 +86,9 @@ typedef struct Range
 } Range;
 
 static PmhResult
-no_memory(PmhBulk *bulk)
+no_memory(PmhTable *t)
 {
-	return pmh_fail(bulk->table, PMH_ERR_NO_MEMORY, 0, 0,
+	return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
 					"There is no memory for the bulk load.");
 }
 
@@ -153,20 +153,6 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 	return PMH_OK;
 }
 
-/* Units for a small segment, or for one of few. */
-static PmhResult
-take_units(PmhTable *t, uint32_t units, uint64_t *unit)
-{
-	uint64_t	offset = 0;
-	PmhResult	result;
-
-	while ((result = pmh_space_alloc_units(t, units, &offset)) == PMH_NEED &&
-		   (result = pmh_provide(t)) == PMH_OK)
-		;
-	*unit = offset / PMH_UNIT_SIZE;
-	return result;
-}
-
 /* Write what has been built, and note its element. */
 static PmhResult
 write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t prefix)
@@ -181,12 +167,20 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 	PMH_ASSERT(depth <= PMH_MAX_DEPTH && prefix >> depth == 0);
 	if (!reserve((void **) &bulk->segment, bulk->nsegments, 1,
 				 &bulk->segment_room, sizeof(BulkSegment)))
-		return no_memory(bulk);
+		return no_memory(bulk->table);
 	if (build->size >= PMH_UNITS_PER_BLOCK)
 		result = pmh_provide_extent(t, 1, &main_offset);
-	if (result == PMH_OK && units > 0)
-		result = main_offset != 0 && bulk->depth > FEW_SEGMENTS_DEPTH ?
-			take_extension(bulk, units, &ext_unit) : take_units(t, units, &ext_unit);
+	if (result == PMH_OK && units > 0 && main_offset != 0 && bulk->depth > FEW_SEGMENTS_DEPTH)
+		result = take_extension(bulk, units, &ext_unit);
+	else if (result == PMH_OK && units > 0)
+	{
+		uint64_t	offset = 0;
+
+		while ((result = pmh_space_alloc_units(t, units, &offset)) == PMH_NEED &&
+			   (result = pmh_provide(t)) == PMH_OK)
+			;
+		ext_unit = offset / PMH_UNIT_SIZE;
+	}
 	if (result != PMH_OK)
 	{
 		if (main_offset != 0)
@@ -266,7 +260,7 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 
 	PMH_ASSERT(n >= LIST_MIN);
 	if (!reserve((void **) &bulk->values, 0, n, &bulk->values_room, sizeof(uint64_t)))
-		return no_memory(bulk);
+		return no_memory(bulk->table);
 	for (size_t i = 0; i < n; i++)
 	{
 		if (i % AT_ONCE == AT_ONCE - 1 && pmh_wait_cancelled())
@@ -406,8 +400,7 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 
 	*bulk = NULL;
 	if (b == NULL)
-		return pmh_fail(table, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory for the bulk load.");
+		return no_memory(table);
 	b->table = table;
 	b->fill = fill < PMH_MAX_FILL ? fill : PMH_MAX_FILL;
 	b->most = pmh_build_slots(PMH_MAX_SIZE) * b->fill / 100;
@@ -420,8 +413,7 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 	if (b->seen == NULL)
 	{
 		free(b);
-		return pmh_fail(table, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory for the bulk load.");
+		return no_memory(table);
 	}
 	pm_hold(&table->file);
 	*depth = b->depth;
@@ -444,20 +436,6 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 	if (result == PMH_OK)
 		result = write_range(bulk, &range);
 	return pmh_conclude(t, result);
-}
-
-/* Depth of the directory that the segments need. */
-static uint32_t
-directory_depth(const PmhBulk *bulk)
-{
-	uint32_t	depth = 0;
-
-	for (size_t i = 0; i < bulk->nsegments; i++)
-	{
-		if (pmh_elem_depth(bulk->segment[i].elem) > depth)
-			depth = pmh_elem_depth(bulk->segment[i].elem);
-	}
-	return depth;
 }
 
 /* Enter segments [from, nsegments) into a directory in memory. */
@@ -558,12 +536,18 @@ pmh_bulk_finish(PmhBulk *bulk)
 	PmhTable   *t = bulk->table;
 	uint64_t	block = 0;
 	uint64_t	spare = 0;
-	uint32_t	depth = directory_depth(bulk);
-	uint64_t   *dir = calloc(pmh_directory_elements(depth), sizeof(uint64_t));
+	uint32_t	depth = 0;
+	uint64_t   *dir;
 	PmhResult	result;
 
+	for (size_t i = 0; i < bulk->nsegments; i++)
+	{
+		if (pmh_elem_depth(bulk->segment[i].elem) > depth)
+			depth = pmh_elem_depth(bulk->segment[i].elem);
+	}
+	dir = calloc(pmh_directory_elements(depth), sizeof(uint64_t));
 	if (dir == NULL)
-		result = no_memory(bulk);
+		result = no_memory(bulk->table);
 	else
 	{
 		enter_segments(bulk, 0, dir, depth);

@@ -112,22 +112,6 @@ keep_fresh(PmhCursor *cursor, size_t from)
 											batch->n - from);
 }
 
-/*
- * The batch has been handed out.  If the cursor stands in the middle of a buffer, note
- * what it has had of it; other values among them do no harm.
- */
-static PmhResult
-note_batch(PmhTable *t, PmhCursor *cursor)
-{
-	PMH_ASSERT(cursor->begun);
-	if (cursor->at.line == 0 || cursor->slot != cursor->at.below)
-		cursor->given.n = cursor->plain;
-	cursor->slot = cursor->at.below;
-	if (cursor->at.line == 0)
-		return PMH_OK;
-	return remember(t, cursor, cursor->batch.value, cursor->batch.n);
-}
-
 /* ---- reading ---- */
 
 /* The plain entries, and the first values of the list, after batch.n. */
@@ -241,8 +225,20 @@ PmhResult
 pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 {
 	unsigned	fruitless = 0;
-	PmhResult	result = cursor->begun ? note_batch(table, cursor) : PMH_OK;
+	PmhResult	result = PMH_OK;
 
+	if (cursor->begun)
+	{
+		/*
+		 * The batch has been handed out.  If the cursor stands in the middle of a buffer,
+		 * note what it has had of it; other values among them do no harm.
+		 */
+		if (cursor->at.line == 0 || cursor->slot != cursor->at.below)
+			cursor->given.n = cursor->plain;
+		cursor->slot = cursor->at.below;
+		if (cursor->at.line != 0)
+			result = remember(table, cursor, cursor->batch.value, cursor->batch.n);
+	}
 	cursor->batch.n = 0;
 	if (pmh_cursor_at_end(cursor))
 		return PMH_DONE;

@@ -96,16 +96,6 @@ claim(PmhDrain *d, uint64_t value)
 	return true;
 }
 
-/* What was claimed for the buffer at hand stays for now. */
-static void
-give_claims_back(PmhDrain *d)
-{
-	PMH_ASSERT(d->left + d->nclaimed <= d->n);
-	for (uint32_t i = 0; i < d->nclaimed; i++)
-		d->state[d->claimed[i]] = PMH_PAIR_LEFT;
-	d->left += d->nclaimed;
-}
-
 /* ---- while the segment is locked ---- */
 
 /*
@@ -168,7 +158,11 @@ drain_buffer(PmhTable *t, PmhDrain *d, PmhListPath *path)
 		result = pmh_list_take_out(t, path, d->wait, d->mask);
 	if (result != PMH_BUSY)
 		return result;
-	give_claims_back(d);
+	/* What was claimed stays for now. */
+	for (uint32_t i = 0; i < d->nclaimed; i++)
+		d->state[d->claimed[i]] = PMH_PAIR_LEFT;
+	d->left += d->nclaimed;
+	PMH_ASSERT(d->left <= d->n);
 	d->passed_over = true;
 	return PMH_OK;
 }
@@ -219,38 +213,26 @@ drain_locked(PmhTable *t, PmhDrain *d, uint64_t *below)
 	return result;
 }
 
-/* Has a buffer of the list, read without a lock, anything that is wanted? */
-static PmhResult
-look_for_wanted(PmhTable *t, PmhDrain *d, PmhListPosition *at, bool *found)
-{
-	uint64_t	value[PMH_STEP_MAX];
-	uint32_t	n;
-	PmhResult	result = pmh_list_next(t, d->hash, at, UINT32_MAX, value, &n);
-
-	*found = false;
-	if (result != PMH_OK)
-		return result;
-	if (d->n == 1)
-	{
-		for (uint32_t i = 0; i < n; i++)
-			*found |= value[i] == d->entry->value;
-		return PMH_OK;
-	}
-	for (uint32_t i = 0; i < n && !*found; i++)
-		*found = find_wanted(d, value[i]) < d->n;
-	return PMH_OK;
-}
-
-/* See to the next buffer of the list. */
+/*
+ * See to the next buffer of the list.  It is read without a lock; has it anything that is
+ * wanted?
+ */
 static PmhResult
 drain_next(PmhTable *t, PmhDrain *d)
 {
+	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition at = d->at;
 	uint64_t	below = at.below;
-	bool		found;
-	PmhResult	result = look_for_wanted(t, d, &at, &found);
+	uint32_t	n;
+	bool		found = false;
+	PmhResult	result;
 
 	PMH_ASSERT(d->begun && below > 0);
+	result = pmh_list_next(t, d->hash, &at, UINT32_MAX, value, &n);
+	for (uint32_t i = 0; d->n == 1 && i < n; i++)
+		found |= value[i] == d->entry->value;
+	for (uint32_t i = 0; d->n > 1 && i < n && !found; i++)
+		found = find_wanted(d, value[i]) < d->n;
 	/* A slot may have another buffer by now, but none that was there is in front of it. */
 	if (result == PMH_OK && found)
 	{

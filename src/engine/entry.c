@@ -338,18 +338,6 @@ delete_long(PmhTable *t, uint64_t hash, uint64_t value)
 	}
 }
 
-static PmhResult
-delete_one(PmhTable *t, uint64_t hash, uint64_t value)
-{
-	PmhResult	result;
-
-	PMH_ASSERT(!t->space_held);
-	if (likely(delete_short(t, hash, value)))
-		return PMH_OK;
-	result = delete_long(t, hash, value);
-	return result == PMH_FAR ? pmh_drain_one(t, hash, value) : result;
-}
-
 PmhResult
 pmh_insert(PmhTable *table, uint64_t hash, uint64_t value, bool fence_first)
 {
@@ -359,5 +347,12 @@ pmh_insert(PmhTable *table, uint64_t hash, uint64_t value, bool fence_first)
 PmhResult
 pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
 {
-	return pmh_conclude(table, delete_one(table, hash, value));
+	PmhResult	result = PMH_OK;
+
+	PMH_ASSERT(!table->space_held);
+	if (unlikely(!delete_short(table, hash, value)))
+		result = delete_long(table, hash, value);
+	if (result == PMH_FAR)
+		result = pmh_drain_one(table, hash, value);
+	return pmh_conclude(table, result);
 }

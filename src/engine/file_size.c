@@ -63,26 +63,6 @@ growth_target(uint64_t blocks, uint64_t nblocks, bool reserve)
 	return end < PMH_MAX_BLOCKS ? end : PMH_MAX_BLOCKS;
 }
 
-/* Make [from, to) of the map say "free", map blocks themselves "used".  Kinds are 0. */
-static uint64_t
-init_map(PmhTable *t, uint64_t from, uint64_t to)
-{
-	uint64_t	free_blocks = 0;
-
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow) && pmh_is_locked(&t->file_lock->space));
-	PMH_ASSERT(from < to && pmh_within(t, 0, to << PMH_BLOCK_SHIFT));
-	for (uint64_t block = from; block < to; block++)
-	{
-		bool		is_map = pmh_space_is_map_block(block);
-
-		if (is_map)
-			memset(pmh_at(t, block << PMH_BLOCK_SHIFT), 0, PMH_BLOCK_SIZE);
-		pm_store8(pmh_space_map(t, block), is_map ? PMH_BLOCK_USED : 0);
-		free_blocks += !is_map;
-	}
-	return free_blocks;
-}
-
 static void
 add_to(uint64_t *counter, uint64_t by)
 {
@@ -93,12 +73,22 @@ add_to(uint64_t *counter, uint64_t by)
 static void
 take_over_end(PmhTable *t, uint64_t from, uint64_t to)
 {
-	uint64_t	free_blocks;
+	uint64_t	free_blocks = 0;
 
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
 	PMH_ASSERT(from == pmh_blocks(t) || pm_is_lost(&t->file));
+	PMH_ASSERT(from < to && pmh_within(t, 0, to << PMH_BLOCK_SHIFT));
 	pmh_space_lock(t);
-	free_blocks = init_map(t, from, to);
+	/* The map says "free", of map blocks themselves "used".  Kinds are 0. */
+	for (uint64_t block = from; block < to; block++)
+	{
+		bool		is_map = pmh_space_is_map_block(block);
+
+		if (is_map)
+			memset(pmh_at(t, block << PMH_BLOCK_SHIFT), 0, PMH_BLOCK_SIZE);
+		pm_store8(pmh_space_map(t, block), is_map ? PMH_BLOCK_USED : 0);
+		free_blocks += !is_map;
+	}
 	add_to(&pmh_run(t)->free_units, free_blocks * PMH_UNITS_PER_BLOCK);
 	pm_store64(&pmh_live(t)->blocks, pmh_seal_blocks(to));
 	pm_flush(&t->file, &pmh_live(t)->blocks, sizeof(uint64_t));
@@ -324,22 +314,6 @@ get_space(PmhTable *t, uint64_t nblocks)
 	}
 }
 
-/* The same, unless others have changed what it has since 'seen'. */
-static PmhResult
-add_space(PmhTable *t, uint64_t nblocks, uint64_t seen)
-{
-	PmhResult	result;
-
-	PMH_ASSERT(nblocks > 0);
-	if (!pmh_lock_or_cancel(&t->file_lock->grow))
-		return pmh_fail_cancelled(t);
-	result = pmh_map_all(t);	/* is the length a sound one? */
-	if (result == PMH_OK && pmh_blocks_with_space(t) == seen)
-		result = get_space(t, nblocks);
-	pmh_unlock(&t->file_lock->grow);
-	return result;
-}
-
 PmhResult
 pmh_map_all(PmhTable *t)
 {
@@ -371,7 +345,15 @@ pmh_provide(PmhTable *t)
 	if (result == PMH_OK && need.workspace)
 		result = pmh_workspace_take(t);
 	if (result == PMH_OK && need.blocks != 0)
-		result = add_space(t, need.blocks, need.seen);
+	{
+		if (!pmh_lock_or_cancel(&t->file_lock->grow))
+			return pmh_fail_cancelled(t);
+		result = pmh_map_all(t);	/* is the length a sound one? */
+		/* Unless others have changed what it has since it was seen. */
+		if (result == PMH_OK && pmh_blocks_with_space(t) == need.seen)
+			result = get_space(t, need.blocks);
+		pmh_unlock(&t->file_lock->grow);
+	}
 	if (result == PMH_OK && need.doubling)
 		result = pmh_directory_double(t, need.doubling_depth);
 	PMH_ASSERT(result <= PMH_CANCELLED);

@@ -181,21 +181,6 @@ pmh_list_descend(PmhTable *t, uint64_t hash, PmhListPath *path, uint64_t below, 
 	return PMH_OK;
 }
 
-/* Of a cold list: ask for the buffer that a walk has come to, and for the next one. */
-static void
-ask_ahead(PmhTable *t, const PmhListPath *path)
-{
-	uint32_t	slot;
-	uint64_t	next;
-
-	pmh_ask_for_buffer(t, path->payload[0]);
-	if (path->slot[1] == 0)
-		return;
-	next = last_used(t, path->payload[1], path->slot[1] - 1, &slot) & PMH_SLOT_POINTER;
-	if (next != 0)
-		pmh_ask_for_buffer(t, next);
-}
-
 /* Read the buffer in a slot, from the line pos->line on.  As pmh_list_step. */
 static PmhResult
 read_lines(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version, uint64_t number,
@@ -231,59 +216,59 @@ read_lines(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version, uint6
 	return PMH_OK;
 }
 
-/* The same for a list that has an index. */
-static PmhResult
-step_in_index(PmhTable *t, uint64_t hash, PmhListPath *path, PmhListPosition *pos,
-			  uint32_t want, uint64_t *value, uint32_t *n)
-{
-	PmhListPosition at = *pos;
-	PmhResult	result = pmh_list_descend(t, hash, path, pos->below, false);
-
-	if (result != PMH_OK)
-		return result;
-	memcpy(at.met, path->payload, sizeof(at.met));
-	if (path->payload[0] == 0)
-	{
-		at.below = path->number;
-		at.line = 0;
-	}
-	else
-	{
-		if (path->number + 1 != pos->below)
-			at.line = 0;
-		at.again = at.line > 0 && (at.again || path->word != pos->word);
-		if (path->word != pos->word)
-			at.line = 0;
-		at.word = path->word;
-		if (at.line == 0)
-			ask_ahead(t, path);
-		result = read_lines(t, hash, path->payload[0], path->version, path->number, &at,
-							want, value, n);
-	}
-	if (result == PMH_OK)
-		*pos = at;
-	return result;
-}
-
 PmhResult
 pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
 			  PmhListPosition *pos, uint32_t want, uint64_t *value, uint32_t *n)
 {
-	PmhListPath path;
+	PmhListPath path = {.head = head, .version = version};
+	PmhListPosition at = *pos;
+	PmhResult	result;
 
 	PMH_ASSERT(head != 0 && pos->below > 0);
 	*n = 0;
-	if (pmh_pointer_level(head) > 0)
+	if (pmh_pointer_level(head) == 0)
 	{
-		path.head = head;
-		path.version = version;
-		return step_in_index(t, hash, &path, pos, want, value, n);
+		/* All of it.  (Nothing of a list that has lost its index is wanted any more.) */
+		pos->line = 0;
+		memset(pos->met, 0, sizeof(pos->met));
+		pos->met[0] = head;
+		return read_lines(t, hash, head, version, 0, pos, PMH_SINGLE_MOST, value, n);
 	}
-	/* All of it.  (Nothing of a list that has lost its index is wanted any more.) */
-	pos->line = 0;
-	memset(pos->met, 0, sizeof(pos->met));
-	pos->met[0] = head;
-	return read_lines(t, hash, head, version, 0, pos, PMH_SINGLE_MOST, value, n);
+	result = pmh_list_descend(t, hash, &path, pos->below, false);
+	if (result != PMH_OK)
+		return result;
+	memcpy(at.met, path.payload, sizeof(at.met));
+	if (path.payload[0] == 0)
+	{
+		at.below = path.number;
+		at.line = 0;
+	}
+	else
+	{
+		if (path.number + 1 != pos->below)
+			at.line = 0;
+		at.again = at.line > 0 && (at.again || path.word != pos->word);
+		if (path.word != pos->word)
+			at.line = 0;
+		at.word = path.word;
+		if (at.line == 0)
+		{
+			/* Of a cold list: ask for the buffer that the walk has come to, and the next. */
+			uint64_t	next = 0;
+			uint32_t	slot;
+
+			pmh_ask_for_buffer(t, path.payload[0]);
+			if (path.slot[1] > 0)
+				next = last_used(t, path.payload[1], path.slot[1] - 1, &slot) & PMH_SLOT_POINTER;
+			if (next != 0)
+				pmh_ask_for_buffer(t, next);
+		}
+		result = read_lines(t, hash, path.payload[0], path.version, path.number, &at, want, value,
+							n);
+	}
+	if (result == PMH_OK)
+		*pos = at;
+	return result;
 }
 
 /* One attempt at pmh_list_next. */

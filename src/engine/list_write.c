@@ -61,20 +61,6 @@ fill_header(PmhBufferHeader *header, uint64_t payload, uint64_t hash, uint32_t h
 	header->fill_hint = pmh_make_hint(hint, payload);
 }
 
-/* All of a buffer of the odd class. */
-static void
-write_odd(PmhTable *t, uint64_t payload, const uint64_t *values, size_t n)
-{
-	PmhValueLine line[2];
-	uint32_t	stored;
-
-	memset(line, 0, sizeof(line));
-	stored = fill_line(&line[0], PMH_VALUES_PER_LINE, values, n);
-	(void) fill_line(&line[1], PMH_VALUES_SHORT_LINE, values + stored, n - stored);
-	pm_copy(&t->file, pmh_buffer_line(t, payload, 0), &line[0], PMH_VALUE_LINE);
-	pm_copy(&t->file, pmh_buffer_line(t, payload, 1), &line[1], PMH_GRAIN);
-}
-
 /*
  * Write all of a new buffer: n values (not more than fit) and, if its class has one, the
  * header.  Durable after the next pm_fence.
@@ -90,7 +76,12 @@ write_values(PmhTable *t, uint64_t payload, uint64_t hash, const uint64_t *value
 	PMH_ASSERT(n <= pmh_class_capacity(class));
 	if (class == PMH_ODD_CLASS)
 	{
-		write_odd(t, payload, values, n);
+		memset(&piece[0], 0, PMH_VALUE_LINE);
+		memset(&piece[1], 0, PMH_VALUE_LINE);
+		line = fill_line(&piece[0], PMH_VALUES_PER_LINE, values, n);
+		(void) fill_line(&piece[1], PMH_VALUES_SHORT_LINE, values + line, n - line);
+		pm_copy(&t->file, pmh_buffer_line(t, payload, 0), &piece[0], PMH_VALUE_LINE);
+		pm_copy(&t->file, pmh_buffer_line(t, payload, 1), &piece[1], PMH_GRAIN);
 		return;
 	}
 	while (line < lines)
@@ -275,18 +266,6 @@ set_fill_hint(PmhTable *t, uint64_t payload, uint32_t place)
 		pm_store32(&header->fill_hint, hint);
 }
 
-/* The first slot of an index that names nothing, or how many it has. */
-static uint32_t
-free_slot(const PmhTable *t, uint64_t payload)
-{
-	uint32_t	slots = pmh_index_slots(payload);
-	uint32_t	slot = 0;
-
-	while (slot < slots && pm_load(pmh_index_slot(t, payload, slot)) != 0)
-		slot++;
-	return slot;
-}
-
 /* Does an index name one buffer, and no more? */
 static bool
 has_one_slot(const PmhTable *t, uint64_t payload)
@@ -341,8 +320,12 @@ add_buffer(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t payload)
 	for (; level <= top; level++)
 	{
 		index = path->payload[level];
-		slot = index == 0 ? PMH_MAX_INDEX_SLOTS : free_slot(t, index);
-		if (slot < PMH_MAX_INDEX_SLOTS)
+		slot = 0;
+		/* The first slot that names nothing, or how many there are. */
+		while (index != 0 && slot < pmh_index_slots(index) &&
+			   pm_load(pmh_index_slot(t, index, slot)) != 0)
+			slot++;
+		if (index != 0 && slot < PMH_MAX_INDEX_SLOTS)
 			break;
 	}
 	if (level > PMH_MAX_LEVEL)
@@ -528,27 +511,6 @@ find_room(const PmhTable *t, uint64_t payload)
 	return line;
 }
 
-/* Value, then line state, all in one line. */
-static void
-append_to_line(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
-				unsigned how)
-{
-	PmhValueLine *l = pmh_buffer_line(t, payload, line);
-	uint32_t	state = pm_load(&l->state);
-	unsigned	i = (unsigned) __builtin_ctz(free_cells(t, payload, line));
-
-	PMH_ASSERT(value <= PMH_VALUE_MAX);
-	pm_store32(pmh_cell_low(l, i), (uint32_t) value);
-	pm_store16(pmh_cell_high(l, i), (uint16_t) (value >> 32));
-	if ((how & PMH_APPEND_FENCE_FIRST) != 0)
-		pm_fence(&t->file);
-	PMH_STOP_POINT("append_before_state");
-	pm_commit16(&t->file, &l->state, (uint16_t) (state | 1u << i));
-	PMH_STOP_POINT("append_after_state");
-	if ((how & PMH_APPEND_FENCE) != 0)
-		pm_fence(&t->file);
-}
-
 /*
  * Put the values of a buffer that the path leads to, and perhaps one more, into one of
  * another class.
@@ -678,7 +640,22 @@ pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, u
 		class = pmh_pointer_class(payload);
 		line = find_room(t, payload);
 		if (line < pmh_class_lines(class))
-			append_to_line(t, payload, line, value, how);
+		{
+			PmhValueLine *l = pmh_buffer_line(t, payload, line);
+			uint32_t	state = pm_load(&l->state);
+			unsigned	i = (unsigned) __builtin_ctz(free_cells(t, payload, line));
+
+			/* Value, then line state, all in one line. */
+			pm_store32(pmh_cell_low(l, i), (uint32_t) value);
+			pm_store16(pmh_cell_high(l, i), (uint16_t) (value >> 32));
+			if ((how & PMH_APPEND_FENCE_FIRST) != 0)
+				pm_fence(&t->file);
+			PMH_STOP_POINT("append_before_state");
+			pm_commit16(&t->file, &l->state, (uint16_t) (state | 1u << i));
+			PMH_STOP_POINT("append_after_state");
+			if ((how & PMH_APPEND_FENCE) != 0)
+				pm_fence(&t->file);
+		}
 		set_fill_hint(t, payload, line);
 		if (line < pmh_class_lines(class))
 			return PMH_OK;
@@ -696,20 +673,6 @@ pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, u
 }
 
 /* ---- taking values out ---- */
-
-static void
-clear_line(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
-{
-	PmhValueLine *l = pmh_buffer_line(t, payload, line);
-
-	PMH_ASSERT(mask != 0);
-	PMH_STOP_POINT("line_clear_before_state");
-	pm_commit16(&t->file, &l->state, (uint16_t) (pm_load(&l->state) & ~mask));
-	PMH_STOP_POINT("line_clear_after_state");
-	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
-		pmh_hint_place(pm_load(&pmh_buffer_header(t, payload)->fill_hint)) > line)
-		set_fill_hint(t, payload, line);
-}
 
 /*
  * The buffer of values that the path leads to has nothing that is to stay.  Take it out of
@@ -766,8 +729,16 @@ pmh_list_take_out(PmhTable *t, PmhListPath *path, bool wait, const uint16_t *mas
 	pmh_buffer_bump(t, offset);
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 	{
-		if (mask[i] != 0)
-			clear_line(t, payload, i, mask[i]);
+		PmhValueLine *l = pmh_buffer_line(t, payload, i);
+
+		if (mask[i] == 0)
+			continue;
+		PMH_STOP_POINT("line_clear_before_state");
+		pm_commit16(&t->file, &l->state, (uint16_t) (pm_load(&l->state) & ~mask[i]));
+		PMH_STOP_POINT("line_clear_after_state");
+		if (pmh_class_has_header(class) &&
+			pmh_hint_place(pm_load(&pmh_buffer_header(t, payload)->fill_hint)) > i)
+			set_fill_hint(t, payload, i);
 	}
 
 	/*

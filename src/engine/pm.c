@@ -209,14 +209,25 @@ pm_allocate(int fd, size_t from, size_t to)
 	return err;
 }
 
-/* Is the file persistent memory?  libpmem's word.  Uses a descriptor. */
+/*
+ * Is the file persistent memory?  libpmem's word, asked no more often than has to be.  Of a file without MAP_SYNC libpmem
+ * says that it is persistent memory only if the environment wants it to say so of all
+ * files, so one answer stands for all of these in this process.
+ */
 static PmhResult
-ask_libpmem(const char *path, bool *is_pmem, PmhError *error)
+is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error)
 {
+	static int	said;			/* 0: not asked yet; 1: no; 2: yes */
+	int			before = __atomic_load_n(&said, __ATOMIC_RELAXED);
 	int			answer = 0;
 	size_t		size;
 	void	   *base = NULL;
 
+	if (!synchronous && before != 0)
+	{
+		*is_pmem = before == 2;
+		return PMH_OK;
+	}
 	if (pmh_descriptor_begin())
 	{
 		base = pmem_map_file(path, 0, 0, 0, &size, &answer);
@@ -226,30 +237,9 @@ ask_libpmem(const char *path, bool *is_pmem, PmhError *error)
 		return pm_error(error, errno, "mapping the file");
 	(void) pmem_unmap(base, size);
 	*is_pmem = answer != 0;
-	return PMH_OK;
-}
-
-/*
- * The same, asked no more often than has to be.  Of a file without MAP_SYNC libpmem
- * says that it is persistent memory only if the environment wants it to say so of all
- * files, so one answer stands for all of these in this process.
- */
-static PmhResult
-is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error)
-{
-	static int	said;			/* 0: not asked yet; 1: no; 2: yes */
-	int			before = __atomic_load_n(&said, __ATOMIC_RELAXED);
-	PmhResult	result;
-
-	if (!synchronous && before != 0)
-	{
-		*is_pmem = before == 2;
-		return PMH_OK;
-	}
-	result = ask_libpmem(path, is_pmem, error);
-	if (result == PMH_OK && !synchronous)
+	if (!synchronous)
 		__atomic_store_n(&said, 1 + *is_pmem, __ATOMIC_RELAXED);
-	return result;
+	return PMH_OK;
 }
 
 /* A structure for a file that is not mapped yet. */
@@ -265,10 +255,15 @@ begin_file(PmFile *f, const char *path, PmhError *error)
 	return PMH_OK;
 }
 
-/* Map what fd has open, all of it as it is now, and close it. */
+/*
+ * Map what fd has open, all of it as it is now, close that, and find out about the file.  On
+ * failure nothing is left.
+ */
 static PmhResult
-map_and_close(PmFile *f, int fd, bool *synchronous, PmhError *error)
+complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
 {
+	bool		synchronous = false;
+	bool		is_pmem = false;
 	struct statx st;
 	PmhResult	result = look_at(fd, "", &st, error);
 	int			err;
@@ -280,22 +275,11 @@ map_and_close(PmFile *f, int fd, bool *synchronous, PmhError *error)
 	if (result == PMH_OK)
 	{
 		birth_of(&st, &f->birth);
-		err = pmh_map(f, fd, st.stx_size, synchronous);
+		err = pmh_map(f, fd, st.stx_size, &synchronous);
 		if (err != 0)
 			result = pm_error(error, err, "mapping the file");
 	}
 	pmh_descriptor_close(fd);
-	return result;
-}
-
-/* Map what fd has open, and find out about it.  On failure nothing is left. */
-static PmhResult
-complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
-{
-	bool		synchronous = false;
-	bool		is_pmem = false;
-	PmhResult	result = map_and_close(f, fd, &synchronous, error);
-
 	if (result == PMH_OK)
 		result = is_persistent(f->path, synchronous, &is_pmem, error);
 	if (result != PMH_OK)

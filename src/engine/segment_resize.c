@@ -27,16 +27,6 @@
 
 /* ---- larger segments ---- */
 
-static bool
-has_lists(const PmhTable *t, const PmhPlace *place)
-{
-	uint32_t	any = 0;
-
-	for (uint32_t i = 0; i < place->buckets; i++)
-		any |= pmh_bucket_state(pmh_bucket(t, place, i));
-	return (any & PMH_STATE_POINTERS) != 0;
-}
-
 /*
  * Deal the live entries of a segment out to one (split = 0) or two (split = 1)
  * segments being built.
@@ -48,9 +38,13 @@ deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
 		 size_t noverflow[2])
 {
 	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
-	bool		lists = has_lists(t, place);
+	uint32_t	any = 0;
+	bool		lists;
 
 	PMH_ASSERT(split <= 1 && pmh_is_locked(&place->stripe->lock));
+	for (uint32_t i = 0; i < place->buckets; i++)
+		any |= pmh_bucket_state(pmh_bucket(t, place, i));
+	lists = (any & PMH_STATE_POINTERS) != 0;
 	for (uint32_t i = 0; i < place->buckets; i++)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
@@ -172,19 +166,22 @@ build_halves(PmhTable *t, const PmhPlace *place)
 	deal_out_unchanged(t, place);
 }
 
-/* Space for a segment, and the element that names it.  PMH_OK, PMH_NEED. */
+/*
+ * Find space for a built segment, store it there and make its element.  PMH_OK, PMH_NEED.
+ */
 static PmhResult
-allocate(PmhTable *t, uint32_t size, uint32_t depth, PmhStrategy strategy, uint64_t *elem)
+store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
 {
+	uint32_t	units = build->size % PMH_UNITS_PER_BLOCK;
 	uint64_t	main_offset = 0;
 	uint64_t	ext_offset = 0;
 	PmhResult	result = PMH_OK;
 
-	PMH_ASSERT(size > 0 && size <= PMH_MAX_SIZE);
-	if (size >= PMH_UNITS_PER_BLOCK)
+	PMH_ASSERT(build->size > 0 && build->size <= PMH_MAX_SIZE);
+	if (build->size >= PMH_UNITS_PER_BLOCK)
 		result = pmh_space_alloc_extent(t, 1, &main_offset);
-	if (result == PMH_OK && size % PMH_UNITS_PER_BLOCK > 0)
-		result = pmh_space_alloc_units(t, size % PMH_UNITS_PER_BLOCK, &ext_offset);
+	if (result == PMH_OK && units > 0)
+		result = pmh_space_alloc_units(t, units, &ext_offset);
 	if (result != PMH_OK)
 	{
 		if (main_offset != 0)
@@ -192,19 +189,9 @@ allocate(PmhTable *t, uint32_t size, uint32_t depth, PmhStrategy strategy, uint6
 		return result;
 	}
 	*elem = pmh_make_elem(main_offset >> PMH_BLOCK_SHIFT, ext_offset / PMH_UNIT_SIZE,
-						  size, depth, strategy);
+						  build->size, depth, build->strategy);
+	pmh_build_store(t, build, *elem, false);
 	return PMH_OK;
-}
-
-/* Store a built segment in the file and make its element.  PMH_OK, PMH_NEED. */
-static PmhResult
-store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
-{
-	PmhResult	result = allocate(t, build->size, depth, build->strategy, elem);
-
-	if (result == PMH_OK)
-		pmh_build_store(t, build, *elem, false);
-	return result;
 }
 
 void

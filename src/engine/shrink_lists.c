@@ -132,13 +132,19 @@ pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	return result;
 }
 
-/* Which keys have lists in the copy of a segment; not those before p->at. */
-static void
-collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
+PmhResult
+pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
 {
+	PmhSnapshot snap;
+	PmhResult	result = pmh_segment_read(t, p->at.next, &snap, p->copy);
+
+	PMH_ASSERT(p->key == p->nkeys);
+	if (result != PMH_OK)
+		return result;
+	/* Which keys have lists in the copy; not those before p->at. */
 	p->nkeys = p->key = 0;
 	p->below = UINT64_MAX;
-	for (uint32_t b = 0; b < snap->place.buckets; b++)
+	for (uint32_t b = 0; b < snap.place.buckets; b++)
 	{
 		uint32_t	plain;
 		uint32_t	pointers;
@@ -155,18 +161,6 @@ collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 		}
 	}
 	PMH_ASSERT(p->nkeys <= PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE * PMH_SLOTS);
-}
-
-PmhResult
-pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	PmhSnapshot snap;
-	PmhResult	result = pmh_segment_read(t, p->at.next, &snap, p->copy);
-
-	PMH_ASSERT(p->key == p->nkeys);
-	if (result != PMH_OK)
-		return result;
-	collect_keys(p, &snap);
 	pmh_position_advance(&p->at, pmh_elem_depth(snap.place.elem));
 	return PMH_OK;
 }

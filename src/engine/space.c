@@ -184,33 +184,24 @@ find_extent(PmhTable *t, uint64_t from, uint64_t nblocks)
 	return 0;
 }
 
-/* Mark an extent as used; the caller holds the space lock. */
-static void
-take_extent(PmhTable *t, uint64_t block, uint64_t nblocks)
+PmhResult
+pmh_space_take_extent(PmhTable *t, uint64_t nblocks, uint64_t *block)
 {
 	PmhRun	   *run = pmh_run(t);
 
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
-	PMH_ASSERT(!pmh_space_is_map_block(block));
-	PMH_ASSERT(pmh_within(t, block << PMH_BLOCK_SHIFT, nblocks << PMH_BLOCK_SHIFT));
-	for (uint64_t i = 0; i < nblocks; i++)
-		pm_store8(pmh_space_map(t, block + i), PMH_BLOCK_USED);
-	if (nblocks == 1)
-		pm_store64(&run->space_hint, block + 1);
-	pm_store64(&run->free_units,
-			   pm_load(&run->free_units) - nblocks * PMH_UNITS_PER_BLOCK);
-}
-
-PmhResult
-pmh_space_take_extent(PmhTable *t, uint64_t nblocks, uint64_t *block)
-{
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
-	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
-	*block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
+	*block = find_extent(t, pm_load(&run->space_hint), nblocks);
 	if (*block == 0)
 		return need_blocks(t, nblocks);
-	take_extent(t, *block, nblocks);
+	PMH_ASSERT(!pmh_space_is_map_block(*block));
+	PMH_ASSERT(pmh_within(t, *block << PMH_BLOCK_SHIFT, nblocks << PMH_BLOCK_SHIFT));
+	for (uint64_t i = 0; i < nblocks; i++)
+		pm_store8(pmh_space_map(t, *block + i), PMH_BLOCK_USED);
+	if (nblocks == 1)
+		pm_store64(&run->space_hint, *block + 1);
+	pm_store64(&run->free_units,
+			   pm_load(&run->free_units) - nblocks * PMH_UNITS_PER_BLOCK);
 	return PMH_OK;
 }
 

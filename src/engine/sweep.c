@@ -187,44 +187,6 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 	return result;
 }
 
-/* Note which plain entries of this step belong to keys that will be streamed. */
-static PmhResult
-note_given(PmhTable *t, const PmhSweep *sweep)
-{
-	struct PmhSweepPrivate *p = sweep->priv;
-	PmhResult	result = PMH_OK;
-
-	PMH_ASSERT(p->queued == p->queued_lists);
-	for (size_t i = 0; i < sweep->n && p->queued_lists > 0; i++)
-	{
-		uint64_t	hash = sweep->entries[i].hash;
-
-		for (size_t q = 0; q < p->queued_lists; q++)
-		{
-			if (p->queue[q].hash != hash)
-				continue;
-			result = enqueue(t, p, (PmhSweepQueued) {.hash = hash,
-							 .value = sweep->entries[i].value, .given = true});
-			if (result != PMH_OK)
-				return result;
-		}
-	}
-	return PMH_OK;
-}
-
-/* The position past the segment just read. */
-static void
-move_on(PmhSweep *sweep)
-{
-	struct PmhSweepPrivate *p = sweep->priv;
-
-	pmh_position_advance(&p->segment, pmh_elem_depth(p->snap.place.elem));
-	sweep->segments_total = ++sweep->segments_done;
-	if (!p->segment.through)
-		sweep->segments_total = (uint64_t) ((double) sweep->segments_done /
-			((double) p->segment.next / 18446744073709551616.0));
-}
-
 static PmhResult
 step_segment(PmhTable *t, PmhSweep *sweep)
 {
@@ -238,11 +200,28 @@ step_segment(PmhTable *t, PmhSweep *sweep)
 		result = take_bucket(t, sweep, b);
 	if (result != PMH_OK)
 		return result;
+	/* Note which plain entries of this step belong to keys that will be streamed. */
 	p->queued_lists = p->queued;
-	result = note_given(t, sweep);
-	if (result == PMH_OK)
-		move_on(sweep);
-	return result;
+	for (size_t i = 0; i < sweep->n && p->queued_lists > 0; i++)
+	{
+		const PmhEntry e = sweep->entries[i];
+
+		for (size_t q = 0; q < p->queued_lists; q++)
+		{
+			if (p->queue[q].hash != e.hash)
+				continue;
+			result = enqueue(t, p, (PmhSweepQueued) {.hash = e.hash, .value = e.value,
+							 .given = true});
+			if (result != PMH_OK)
+				return result;
+		}
+	}
+	pmh_position_advance(&p->segment, pmh_elem_depth(p->snap.place.elem));
+	sweep->segments_total = ++sweep->segments_done;
+	if (!p->segment.through)
+		sweep->segments_total = (uint64_t) ((double) sweep->segments_done /
+			((double) p->segment.next / 18446744073709551616.0));
+	return PMH_OK;
 }
 
 /* Begin with the next list of the queue. */
@@ -253,7 +232,7 @@ open_list(PmhTable *t, const PmhSweep *sweep)
 	uint64_t	hash = p->queue[p->queue_next++].hash;
 	PmhResult	result = PMH_OK;
 
-	PMH_ASSERT(!p->cursor_busy && p->queue_next < p->queued_lists);
+	PMH_ASSERT(!p->cursor_busy && p->queue_next <= p->queued_lists);
 	pmh_cursor_open(t, &p->cursor, hash);
 	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
 	{

@@ -70,29 +70,22 @@ set_room(PmhTable *t, uint64_t block, unsigned room)
 
 /* ---- the bits of a block ---- */
 
-/* The bits of grains [at, end) as far as they are in the word of 'at'; *n: how many. */
-static inline uint64_t
-word_bits(uint32_t at, uint32_t end, uint32_t *n)
-{
-	uint32_t	in_word = 64 - at % 64;
-
-	PMH_ASSERT(at < end && end <= PMH_BLOCK_GRAINS);
-	*n = end - at < in_word ? end - at : in_word;
-	return (*n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << *n) - 1) << (at % 64);
-}
-
+/* Of some grains; a word at a time. */
 static void
 set_bits(uint64_t *words, uint32_t at, uint32_t grains, bool set)
 {
 	uint32_t	end = at + grains;
 	uint32_t	n;
 
-	PMH_ASSERT(at >= PMH_HEAD_GRAINS && at + grains <= PMH_BLOCK_GRAINS);
+	PMH_ASSERT(at >= PMH_HEAD_GRAINS && end <= PMH_BLOCK_GRAINS);
 	for (; at < end; at += n)
 	{
-		uint64_t	bits = word_bits(at, end, &n);
+		uint32_t	in_word = 64 - at % 64;
 		uint64_t	word = pm_load(&words[at / 64]);
+		uint64_t	bits;
 
+		n = end - at < in_word ? end - at : in_word;
+		bits = (n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << (at % 64);
 		pm_store64(&words[at / 64], set ? word | bits : word & ~bits);
 	}
 }
@@ -138,22 +131,11 @@ find_room(const uint64_t *words, uint32_t class)
 	}
 }
 
-/* The largest class that 'grains' free grains in a row may have room for, or 0. */
-static uint32_t
-class_for_grains(uint32_t grains)
-{
-	uint32_t	class = PMH_MAX_CLASS;
-
-	while (class > 0 && pmh_class_grains[class] > grains)
-		class--;
-	PMH_ASSERT(pmh_class_grains[class] <= grains);
-	return class;
-}
-
 /* The largest class that there may be room for around a grain that has become free. */
 static uint32_t
 room_around(const uint64_t *words, uint32_t at)
 {
+	uint32_t	class = PMH_MAX_CLASS;
 	uint32_t	start = at;
 
 	PMH_ASSERT((pm_load(&words[at / 64]) >> (at % 64) & 1) == 0);
@@ -168,7 +150,10 @@ room_around(const uint64_t *words, uint32_t at)
 		if (word != 0)
 			break;
 	}
-	return class_for_grains(next_grain(words, at, true) - start);
+	at = next_grain(words, at, true);
+	while (class > 0 && start + pmh_class_grains[class] > at)
+		class--;
+	return class;
 }
 
 static bool
@@ -537,28 +522,10 @@ pmh_value_mark(PmhTable *t, const PmhValueWalk *walk, uint64_t payload)
 	pmh_unlock(&t->file_lock->space);
 }
 
-/* A walk is complete: what of a block of an earlier life is used?  Space lock held. */
-static void
-settle_block(PmhTable *t, uint64_t block)
-{
-	PmhValueBlock *b = block_at(t, block);
-	PmhRun	   *run = pmh_run(t);
-
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
-	begin_bits(t, block);
-	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
-		pm_store64(&b->used[i], pm_load(&b->used[i]) & pm_load(&b->mark[i]));
-	set_room(t, block, 0);
-	pm_store64(&run->old_blocks, pm_load(&run->old_blocks) - 1);
-	if (is_empty(b))
-		give_block_back(t, block);
-	else
-		note_room(t, block, PMH_MAX_CLASS);
-}
-
 PmhResult
 pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk)
 {
+	PmhRun	   *run = pmh_run(t);
 	uint64_t	block = 0;
 	PmhResult	result;
 
@@ -575,10 +542,22 @@ pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk)
 	{
 		pmh_space_lock(t);
 		/* Not if bits have begun anew after our walk has. */
-		if (walk->serial == pm_load(&pmh_run(t)->walk_serial) &&
+		if (walk->serial == pm_load(&run->walk_serial) &&
 			is_value_kind(pm_load(pmh_space_kind(t, block))) &&
 			room_of(t, block) >= PMH_ROOM_SEEN)
-			settle_block(t, block);
+		{
+			PmhValueBlock *b = block_at(t, block);
+
+			begin_bits(t, block);
+			for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
+				pm_store64(&b->used[i], pm_load(&b->used[i]) & pm_load(&b->mark[i]));
+			set_room(t, block, 0);
+			pm_store64(&run->old_blocks, pm_load(&run->old_blocks) - 1);
+			if (is_empty(b))
+				give_block_back(t, block);
+			else
+				note_room(t, block, PMH_MAX_CLASS);
+		}
 		pmh_space_unlock(t);
 	}
 	walk->marks = false;
