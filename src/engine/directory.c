@@ -119,8 +119,9 @@ pmh_elem_sane(uint64_t elem, uint64_t index,
 }
 
 /*
- * For a writer, which holds the segment's lock: what a flipped bit has made of an element must not be written to, nor to its neighbours.  And for a walk over all
- * segments: it would pass by the one that the element has named.
+ * For a writer, which holds the segment's lock: what a flipped bit has made of an element
+ * must not be written to, nor to its neighbours.  And for a walk over all segments: it would
+ * pass by the one that the element has named.
  */
 static PmhResult
 check_whole(PmhTable *t, const PmhPlace *p)

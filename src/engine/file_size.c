@@ -114,7 +114,7 @@ is_punched(const PmhTable *t, uint64_t block)
 	return pm_load(pmh_space_kind(t, block)) == PMH_KIND_PUNCHED;
 }
 
-/* Mark [from, to), of one zone, as punched or not, durably.  The space lock is held. */
+/* Mark [from, to), of one zone, as punched or not, durably. */
 static void
 mark_punched(PmhTable *t, uint64_t from, uint64_t to, bool punched)
 {
@@ -186,7 +186,7 @@ is_free(const PmhTable *t, uint64_t block)
 
 /*
  * The first run of free blocks in [*from, stop), but for the first *spare free ones:
- * [*from, *to).  The space lock is held.
+ * [*from, *to).
  */
 static bool
 find_free_run(const PmhTable *t, uint64_t stop, uint64_t *spare, uint64_t *from, uint64_t *to)

@@ -220,8 +220,8 @@ PmhResult
 pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
 			  PmhListPosition *pos, uint32_t want, uint64_t *value, uint32_t *n)
 {
-	PmhListPath path = {.head = head, .version = version};
-	PmhListPosition at = *pos;
+	PmhListPath path;
+	PmhListPosition at;
 	PmhResult	result;
 
 	PMH_ASSERT(head != 0 && pos->below > 0);
@@ -234,6 +234,9 @@ pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
 		pos->met[0] = head;
 		return read_lines(t, hash, head, version, 0, pos, PMH_SINGLE_MOST, value, n);
 	}
+	at = *pos;
+	path.head = head;
+	path.version = version;
 	result = pmh_list_descend(t, hash, &path, pos->below, false);
 	if (result != PMH_OK)
 		return result;

@@ -210,9 +210,9 @@ pm_allocate(int fd, size_t from, size_t to)
 }
 
 /*
- * Is the file persistent memory?  libpmem's word, asked no more often than has to be.  Of a file without MAP_SYNC libpmem
- * says that it is persistent memory only if the environment wants it to say so of all
- * files, so one answer stands for all of these in this process.
+ * Is the file persistent memory?  libpmem's word, asked no more often than has to be.  Of a
+ * file without MAP_SYNC libpmem says so only if the environment wants it to say so of all
+ * files, so one answer stands for all of these in this process.  Uses a descriptor.
  */
 static PmhResult
 is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error)

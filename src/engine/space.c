@@ -301,7 +301,7 @@ pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 	return result;
 }
 
-/* Free some units of a block; the caller holds the space lock. */
+/* Free some units of a block. */
 static void
 free_in_block(PmhTable *t, uint64_t block, uint8_t units_mask)
 {

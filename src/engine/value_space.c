@@ -202,7 +202,7 @@ note_room(PmhTable *t, uint64_t block, uint32_t class)
 		pm_store64(&hint[class], block);
 }
 
-/* Take a new value block; the space lock is held.  PMH_OK, PMH_NEED. */
+/* Take a new value block.  PMH_OK, PMH_NEED. */
 static PmhResult
 take_block(PmhTable *t, uint64_t *block)
 {
@@ -227,7 +227,7 @@ take_block(PmhTable *t, uint64_t *block)
 	return PMH_OK;
 }
 
-/* Give back a value block that has no buffer; the space lock is held. */
+/* Give back a value block that has no buffer. */
 static void
 give_block_back(PmhTable *t, uint64_t block)
 {
