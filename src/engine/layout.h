@@ -763,9 +763,6 @@ static inline uint64_t
 pmh_make_elem(uint64_t main_block, uint64_t ext_unit, uint32_t size,
 			  uint32_t depth, PmhStrategy strategy)
 {
-	PMH_ASSERT(size > 0 && size < 1 << PMH_ELEM_SIZE_BITS);
-	PMH_ASSERT(main_block <= PMH_MAX_BLOCKS && ext_unit < UINT64_C(1) << PMH_ELEM_EXT_BITS);
-	PMH_ASSERT(depth < 1 << (PMH_ELEM_STRATEGY_SHIFT - PMH_ELEM_DEPTH_SHIFT));
 	if (size < PMH_UNITS_PER_BLOCK)
 		ext_unit += PMH_SMALL_SHIFT;
 	return pmh_elem_seal(main_block | ext_unit << PMH_ELEM_EXT_SHIFT |
@@ -781,7 +778,6 @@ pmh_elem_with_strategy(uint64_t elem, PmhStrategy strategy)
 	uint64_t	mask = ((UINT64_C(1) << PMH_ELEM_STRATEGY_BITS) - 1)
 		<< PMH_ELEM_STRATEGY_SHIFT;
 
-	PMH_ASSERT(pmh_strategy_exists(strategy));
 	return pmh_elem_seal((elem & ~mask) |
 						 (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT);
 }

@@ -70,14 +70,12 @@ pmh_pointer_kind(uint64_t payload)
 static inline uint64_t
 pmh_make_pointer(uint64_t offset, uint32_t class)
 {
-	PMH_ASSERT(offset % PMH_GRAIN == 0 && class <= PMH_MAX_CLASS);
 	return (offset / PMH_GRAIN) << PMH_POINTER_KIND_BITS | class;
 }
 
 static inline uint64_t
 pmh_make_index_pointer(uint64_t offset, uint32_t class, uint32_t level)
 {
-	PMH_ASSERT(level > 0 && level <= PMH_MAX_LEVEL);
 	return pmh_make_pointer(offset, class) | (uint64_t) level << PMH_POINTER_CLASS_BITS;
 }
 

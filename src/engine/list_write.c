@@ -167,6 +167,7 @@ make_index(PmhTable *t, uint64_t hash, uint32_t level, uint32_t class,
 
 	if (result != PMH_OK)
 		return result;
+	PMH_ASSERT(level > 0 && level <= PMH_MAX_LEVEL);
 	*payload = pmh_make_index_pointer(offset, class, level);
 	PMH_ASSERT(n + (more != 0) > 0 && n + (more != 0) <= pmh_index_slots(*payload));
 	memset(&image, 0, pmh_class_bytes(class));

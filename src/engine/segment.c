@@ -96,7 +96,6 @@ pmh_segment_find_list(const PmhTable *t, const PmhPlace *place, uint64_t hash,
 	uint32_t	list[4];
 	unsigned	n;
 
-	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	n = buckets_of(place, &target, list);
 	for (unsigned i = 0; i < n; i++)
