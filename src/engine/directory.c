@@ -400,7 +400,7 @@ copy_doubled(PmhTable *t, uint64_t from, uint64_t to, uint64_t count)
 	uint64_t	chunk[2 * COPY_ELEMENTS];
 
 	PMH_ASSERT(pmh_within(t, to, 2 * count * sizeof(uint64_t)));
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->directory) && from != to);
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->directory));
 	for (uint64_t done = 0; done < count; done += COPY_ELEMENTS)
 	{
 		uint64_t	n = count - done < COPY_ELEMENTS ? count - done : COPY_ELEMENTS;
