@@ -28,21 +28,6 @@ static const uint32_t line_mask[4] = {
 	0x00007, 0x000f8, 0x01f00, 0x3e000
 };
 
-/* The line besides line 0 that has most free slots. */
-static unsigned
-emptiest_line(uint32_t free_slots)
-{
-	unsigned	best = 1;
-
-	for (unsigned line = 2; line < 4; line++)
-	{
-		if (pmh_mask_count(free_slots & line_mask[line]) >
-			pmh_mask_count(free_slots & line_mask[best]))
-			best = line;
-	}
-	return best;
-}
-
 /*
  * Entry moving: fill free slots of a line with entries of line 0, so that the
  * next insert needs only line 0.  Returns the change of the state.
@@ -52,6 +37,7 @@ move_from_line0(PmhBucket *b, uint32_t state, uint32_t free_slots)
 {
 	uint32_t	change = 0;
 
+	PMH_ASSERT((free_slots & (state | PMH_LINE0_MASK)) == 0);
 	for (unsigned from = 0; from < PMH_LINE0_SLOTS && free_slots != 0; from++)
 	{
 		unsigned	to = (unsigned) __builtin_ctz(free_slots);
@@ -73,22 +59,32 @@ fill_lowest(PmhBucket *b, uint64_t hash, uint64_t word, uint32_t free_slots)
 {
 	unsigned	slot = (unsigned) __builtin_ctz(free_slots);
 
+	PMH_ASSERT(free_slots != 0);
 	pmh_slot_store(b, slot, hash, word);
 	return UINT32_C(1) << slot;
 }
 
 /*
- * The entry goes to a line after line 0, and entries of line 0 with it.  Flushed,
+ * The entry goes to the emptiest line after line 0, and entries of line 0 with it.  Flushed,
  * to be fenced before the state.
  */
 static uint32_t
 fill_other_line(PmhTable *t, PmhBucket *b, uint64_t hash, uint64_t word,
 				uint32_t state, uint32_t free_slots)
 {
-	unsigned	line = emptiest_line(free_slots);
-	uint32_t	room = free_slots & line_mask[line];
-	uint32_t	change = fill_lowest(b, hash, word, room);
+	unsigned	line = 1;
+	uint32_t	room;
+	uint32_t	change;
 
+	PMH_ASSERT((free_slots & PMH_STATE_OCCUPIED & ~PMH_LINE0_MASK) != 0);
+	for (unsigned i = 2; i < 4; i++)
+	{
+		if (pmh_mask_count(free_slots & line_mask[i]) >
+			pmh_mask_count(free_slots & line_mask[line]))
+			line = i;
+	}
+	room = free_slots & line_mask[line];
+	change = fill_lowest(b, hash, word, room);
 	change ^= move_from_line0(b, state, room & ~change);
 	pm_flush(&t->file, b->bytes + line * PMH_LINE, PMH_LINE);
 	return change;
@@ -103,6 +99,7 @@ pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 	uint32_t	change;
 
 	PMH_ASSERT(free_slots != 0);
+	PMH_ASSERT((announce & (PMH_STATE_OCCUPIED | PMH_STATE_POINTERS)) == 0);
 	pmh_version_bump(version);
 
 	if ((pmh_bucket_state(home) & announce) != announce)
@@ -127,6 +124,7 @@ pmh_bucket_prepare(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 void
 pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change)
 {
+	PMH_ASSERT(change != 0);
 	PMH_STOP_POINT("put_before_commit");
 	pm_commit32(&t->file, pmh_bucket_state_at(b), pmh_bucket_state(b) ^ change);
 	PMH_STOP_POINT("put_after_commit");
@@ -146,29 +144,6 @@ pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 	pm_fence(&t->file);
 }
 
-/* All entries that are shadowed by the pointer slots among 'mask'. */
-static uint32_t
-shadowed_by(const PmhBucket *b, uint32_t mask)
-{
-	uint32_t	shadowed = 0;
-
-	for (; mask != 0; mask &= mask - 1)
-	{
-		unsigned	slot = (unsigned) __builtin_ctz(mask);
-		uint64_t	word = pmh_slot_load_word(b, slot);
-
-		if (pmh_word_is_pointer(word))
-		{
-			uint32_t	state;
-			int			pointer;
-
-			shadowed |= pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word),
-										&state, &pointer);
-		}
-	}
-	return shadowed;
-}
-
 void
 pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 				 uint32_t mask, bool fence)
@@ -178,8 +153,17 @@ pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	PMH_ASSERT((mask & ~PMH_STATE_OCCUPIED) == 0);
-	if ((state & PMH_STATE_POINTERS) != 0)
-		mask |= shadowed_by(b, mask);
+	/* And all entries that are shadowed by pointer slots among them. */
+	for (uint32_t m = (state & PMH_STATE_POINTERS) != 0 ? mask : 0; m != 0; m &= m - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(m);
+		uint64_t	word = pmh_slot_load_word(b, slot);
+		uint32_t	now;
+		int			pointer;
+
+		if (pmh_word_is_pointer(word))
+			mask |= pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word), &now, &pointer);
+	}
 	pmh_bucket_take(&t->file, b, pmh_bucket_version(place, bucket), state, mask);
 	if (fence)
 		pm_fence(&t->file);
@@ -201,6 +185,7 @@ pmh_bucket_repoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	uint64_t	word = pmh_slot_load_word(b, slot);
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && payload != 0);
+	PMH_ASSERT(slot < PMH_SLOTS && payload <= PMH_WORD_PAYLOAD);
 	pmh_version_bump(pmh_bucket_version(place, bucket));
 	PMH_STOP_POINT("repoint_before_word");
 	commit_word(t, b, slot, (word & ~PMH_WORD_PAYLOAD) | payload);
@@ -212,6 +197,7 @@ void
 pmh_bucket_unpoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 				   unsigned slot)
 {
+	PMH_ASSERT(slot < PMH_SLOTS);
 	pmh_bucket_clear(t, place, bucket, UINT32_C(1) << slot, true);
 	PMH_STOP_POINT("unpoint_after_clear");
 	pmh_version_bump(pmh_bucket_version(place, bucket));
@@ -236,6 +222,7 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	PMH_ASSERT(mask != 0 && (mask & ~PMH_STATE_OCCUPIED) == 0);
+	PMH_ASSERT(extra == NULL || *extra <= PMH_VALUE_MAX);
 	for (uint32_t m = mask; m != 0; m &= m - 1)
 		value[n++] = pmh_word_payload(pmh_slot_load_word(b, (unsigned) __builtin_ctz(m)));
 	if (extra != NULL)

@@ -70,6 +70,7 @@ _Static_assert(sizeof(pmh_slot_top) == PMH_SLOTS && sizeof(pmh_slot_mid) == PMH_
 static inline unsigned
 pmh_slot_line(unsigned slot)
 {
+	PMH_ASSERT(slot < PMH_SLOTS);
 	return (slot + 2) / PMH_LINE_SLOTS;
 }
 
@@ -143,6 +144,7 @@ pmh_filter_bit(uint64_t hash)
 static inline uint64_t
 pmh_slot_load_word(const PmhBucket *b, unsigned slot)
 {
+	PMH_ASSERT(slot < PMH_SLOTS);
 	return pm_load((const uint64_t *) (b->bytes + pmh_slot_word[slot]));
 }
 
@@ -153,6 +155,7 @@ pmh_slot_load_hash(const PmhBucket *b, unsigned slot, uint64_t word)
 	uint64_t	mid = pm_load((const uint32_t *) (b->bytes + pmh_slot_mid[slot]));
 	uint64_t	top = pm_load((const uint8_t *) (b->bytes + pmh_slot_top[slot]));
 
+	PMH_ASSERT(slot < PMH_SLOTS);
 	return fp | (word >> PMH_WORD_HASH_SHIFT) << 8 | mid << 24 | top << 56;
 }
 
@@ -160,6 +163,7 @@ pmh_slot_load_hash(const PmhBucket *b, unsigned slot, uint64_t word)
 static inline bool
 pmh_slot_has_hash(const PmhBucket *b, unsigned slot, uint64_t word, uint64_t hash)
 {
+	PMH_ASSERT(slot < PMH_SLOTS);
 	return (word >> PMH_WORD_HASH_SHIFT) == pmh_hash_home_bits(hash) &&
 		pm_load((const uint32_t *) (b->bytes + pmh_slot_mid[slot])) ==
 		(uint32_t) (hash >> 24) &&
@@ -188,6 +192,7 @@ pmh_word_payload(uint64_t word)
 static inline uint64_t *
 pmh_slot_word_at(PmhBucket *b, unsigned slot)
 {
+	PMH_ASSERT(slot < PMH_SLOTS);
 	return (uint64_t *) (b->bytes + pmh_slot_word[slot]);
 }
 
@@ -303,6 +308,7 @@ static inline void
 pmh_bucket_take(const PmFile *f, PmhBucket *b, uint64_t *version, uint32_t state,
 				uint32_t mask)
 {
+	PMH_ASSERT(mask != 0);
 	pmh_version_bump(version);
 	PMH_STOP_POINT("clear_before_commit");
 	pm_commit32(f, pmh_bucket_state_at(b), state & ~(mask & PMH_STATE_OCCUPIED));
@@ -358,6 +364,7 @@ pmh_bucket_kinds(const PmhBucket *b, uint32_t *plain, uint32_t *pointers)
 								   &pointer);
 	}
 	*plain &= ~*pointers;
+	PMH_ASSERT((*plain & *pointers) == 0);
 }
 
 /* The entries of a bucket that count: the occupied slots but the shadowed ones. */
@@ -430,6 +437,7 @@ pmh_version_of(uint32_t bucket)
 static inline uint64_t *
 pmh_bucket_version(const PmhPlace *p, uint32_t bucket)
 {
+	PMH_ASSERT(bucket < p->buckets);
 	return &p->stripe->version[pmh_version_of(bucket)];
 }
 
@@ -460,6 +468,7 @@ pmh_place_decode(const PmhTable *t, PmhPlace *p)
 	uint32_t	units = pmh_elem_units(p->elem);
 	bool		has_main = pmh_elem_has_main(p->elem);
 
+	PMH_ASSERT(t->file.bound >= PMH_BLOCK_SIZE);
 	p->main = has_main ? block << PMH_BLOCK_SHIFT : 0;
 	p->ext = units == 0 ? 0 : pmh_elem_ext_unit(p->elem) << PMH_UNIT_SHIFT;
 	p->first = has_main ? p->main : p->ext + PMH_STASH_BUCKETS * PMH_BUCKET_SIZE;
@@ -482,6 +491,7 @@ typedef struct PmhPosition
 static inline void
 pmh_position_advance(PmhPosition *position, uint32_t depth)
 {
+	PMH_ASSERT(!position->through);
 	position->next = pmh_segment_end(position->next, depth);
 	position->through = position->next == 0;
 }

@@ -86,9 +86,9 @@ typedef struct Range
 } Range;
 
 static PmhResult
-no_memory(PmhBulk *bulk)
+no_memory(PmhTable *t)
 {
-	return pmh_fail(bulk->table, PMH_ERR_NO_MEMORY, 0, 0,
+	return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
 					"There is no memory for the bulk load.");
 }
 
@@ -99,6 +99,7 @@ reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
 	size_t		want = *room < 1024 ? 1024 : *room;
 	void	   *larger;
 
+	PMH_ASSERT(used <= *room);
 	if (used + n <= *room)
 		return true;
 	while (want < used + n)
@@ -119,6 +120,7 @@ free_extension_rest(PmhBulk *bulk)
 {
 	PmhTable   *t = bulk->table;
 
+	PMH_ASSERT(bulk->ext_next <= bulk->ext_end);
 	for (; bulk->ext_next < bulk->ext_end; bulk->ext_next++)
 		pmh_space_free_units(t, bulk->ext_next * PMH_UNIT_SIZE, 1);
 }
@@ -129,6 +131,7 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 {
 	PmhTable   *t = bulk->table;
 
+	PMH_ASSERT(units > 0 && units < PMH_UNITS_PER_BLOCK);
 	while (bulk->ext_end - bulk->ext_next < units)
 	{
 		uint64_t	offset;
@@ -150,20 +153,6 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 	return PMH_OK;
 }
 
-/* Units for a small segment, or for one of few. */
-static PmhResult
-take_units(PmhTable *t, uint32_t units, uint64_t *unit)
-{
-	uint64_t	offset = 0;
-	PmhResult	result;
-
-	while ((result = pmh_space_alloc_units(t, units, &offset)) == PMH_NEED &&
-		   (result = pmh_provide(t)) == PMH_OK)
-		;
-	*unit = offset / PMH_UNIT_SIZE;
-	return result;
-}
-
 /* Write what has been built, and note its element. */
 static PmhResult
 write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t prefix)
@@ -175,14 +164,23 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 	uint64_t	ext_unit = 0;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(depth <= PMH_MAX_DEPTH && prefix >> depth == 0);
 	if (!reserve((void **) &bulk->segment, bulk->nsegments, 1,
 				 &bulk->segment_room, sizeof(BulkSegment)))
-		return no_memory(bulk);
+		return no_memory(bulk->table);
 	if (build->size >= PMH_UNITS_PER_BLOCK)
 		result = pmh_provide_extent(t, 1, &main_offset);
-	if (result == PMH_OK && units > 0)
-		result = main_offset != 0 && bulk->depth > FEW_SEGMENTS_DEPTH ?
-			take_extension(bulk, units, &ext_unit) : take_units(t, units, &ext_unit);
+	if (result == PMH_OK && units > 0 && main_offset != 0 && bulk->depth > FEW_SEGMENTS_DEPTH)
+		result = take_extension(bulk, units, &ext_unit);
+	else if (result == PMH_OK && units > 0)
+	{
+		uint64_t	offset = 0;
+
+		while ((result = pmh_space_alloc_units(t, units, &offset)) == PMH_NEED &&
+			   (result = pmh_provide(t)) == PMH_OK)
+			;
+		ext_unit = offset / PMH_UNIT_SIZE;
+	}
 	if (result != PMH_OK)
 	{
 		if (main_offset != 0)
@@ -207,6 +205,7 @@ fits_segment(PmhBulk *bulk, const Range *range, uint32_t size)
 	PmhBuild   *build = t->build[0];
 	size_t		noverflow = 0;
 
+	PMH_ASSERT(t->workspace != NULL && range->n <= bulk->most);
 	pmh_build_begin(t, build, size);
 	for (size_t i = 0; i < range->n; i++)
 	{
@@ -230,6 +229,7 @@ has_duplicates(PmhBulk *bulk, const Range *range)
 {
 	uint32_t	mask = bulk->seen_size - 1;
 
+	PMH_ASSERT(range->n < bulk->seen_size);
 	memset(bulk->seen, 0, bulk->seen_size * sizeof(uint32_t));
 	for (size_t i = 0; i < range->n; i++)
 	{
@@ -258,8 +258,9 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 	PmhListMade made = {0};
 	PmhResult	result;
 
+	PMH_ASSERT(n >= LIST_MIN);
 	if (!reserve((void **) &bulk->values, 0, n, &bulk->values_room, sizeof(uint64_t)))
-		return no_memory(bulk);
+		return no_memory(bulk->table);
 	for (size_t i = 0; i < n; i++)
 	{
 		if (i % AT_ONCE == AT_ONCE - 1 && pmh_wait_cancelled())
@@ -277,6 +278,7 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 	if (result != PMH_OK && made.head != 0)
 		pmh_list_unmake(t, entry->hash, made.head);
 	*payload = made.head;
+	PMH_ASSERT(result != PMH_OK || (made.head != 0 && made.values == n));
 	return result;
 }
 
@@ -288,6 +290,7 @@ make_lists(PmhBulk *bulk, Range *range)
 	size_t		kept = 0;
 	size_t		n;
 
+	PMH_ASSERT(!range->listed);
 	if (!pmh_sort_entries(entry, range->n, pmh_wait_cancelled))
 		return pmh_fail_cancelled(bulk->table);
 	for (size_t i = 0; i < range->n; i += n)
@@ -323,6 +326,7 @@ write_range(PmhBulk *bulk, Range *range)
 	uint32_t	bits = 1;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(range->depth <= PMH_MAX_DEPTH && range->prefix >> range->depth == 0);
 	if (pmh_wait_cancelled())
 		return pmh_fail_cancelled(bulk->table);
 	if (range->n == 0)
@@ -371,6 +375,7 @@ choose_depth(uint64_t expected, uint32_t most)
 {
 	uint32_t	depth = 0;
 
+	PMH_ASSERT(most > 0);
 	while (depth < PMH_MAX_DEPTH)
 	{
 		uint64_t	mean = expected >> depth;
@@ -395,8 +400,7 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 
 	*bulk = NULL;
 	if (b == NULL)
-		return pmh_fail(table, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory for the bulk load.");
+		return no_memory(table);
 	b->table = table;
 	b->fill = fill < PMH_MAX_FILL ? fill : PMH_MAX_FILL;
 	b->most = pmh_build_slots(PMH_MAX_SIZE) * b->fill / 100;
@@ -409,8 +413,7 @@ pmh_bulk_begin(PmhTable *table, uint64_t expected, int fill_percent,
 	if (b->seen == NULL)
 	{
 		free(b);
-		return pmh_fail(table, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory for the bulk load.");
+		return no_memory(table);
 	}
 	pm_hold(&table->file);
 	*depth = b->depth;
@@ -435,24 +438,11 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 	return pmh_conclude(t, result);
 }
 
-/* Depth of the directory that the segments need. */
-static uint32_t
-directory_depth(const PmhBulk *bulk)
-{
-	uint32_t	depth = 0;
-
-	for (size_t i = 0; i < bulk->nsegments; i++)
-	{
-		if (pmh_elem_depth(bulk->segment[i].elem) > depth)
-			depth = pmh_elem_depth(bulk->segment[i].elem);
-	}
-	return depth;
-}
-
 /* Enter segments [from, nsegments) into a directory in memory. */
 static void
 enter_segments(const PmhBulk *bulk, size_t from, uint64_t *dir, uint32_t depth)
 {
+	PMH_ASSERT(from <= bulk->nsegments && depth <= PMH_MAX_DEPTH);
 	for (size_t i = from; i < bulk->nsegments; i++)
 	{
 		uint32_t	above = depth - pmh_elem_depth(bulk->segment[i].elem);
@@ -467,6 +457,7 @@ enter_segments(const PmhBulk *bulk, size_t from, uint64_t *dir, uint32_t depth)
 static bool
 is_gap(const uint64_t *dir, uint64_t first, uint32_t above)
 {
+	PMH_ASSERT((first & ((UINT64_C(1) << above) - 1)) == 0);
 	for (uint64_t i = first; i < first + (UINT64_C(1) << above); i++)
 	{
 		if (dir[i] != 0)
@@ -511,6 +502,7 @@ publish(PmhBulk *bulk, const uint64_t *dir, uint32_t depth)
 	PmhPlace	empty;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(depth <= PMH_MAX_DEPTH);
 	if (nblocks > 0)
 		result = pmh_provide_extent(t, nblocks, &to);
 	if (result == PMH_OK)
@@ -544,12 +536,18 @@ pmh_bulk_finish(PmhBulk *bulk)
 	PmhTable   *t = bulk->table;
 	uint64_t	block = 0;
 	uint64_t	spare = 0;
-	uint32_t	depth = directory_depth(bulk);
-	uint64_t   *dir = calloc(pmh_directory_elements(depth), sizeof(uint64_t));
+	uint32_t	depth = 0;
+	uint64_t   *dir;
 	PmhResult	result;
 
+	for (size_t i = 0; i < bulk->nsegments; i++)
+	{
+		if (pmh_elem_depth(bulk->segment[i].elem) > depth)
+			depth = pmh_elem_depth(bulk->segment[i].elem);
+	}
+	dir = calloc(pmh_directory_elements(depth), sizeof(uint64_t));
 	if (dir == NULL)
-		result = no_memory(bulk);
+		result = no_memory(bulk->table);
 	else
 	{
 		enter_segments(bulk, 0, dir, depth);

@@ -82,6 +82,7 @@ absorb(PmhCheck *c, PmhResult result)
 static void
 claim_units(PmhCheck *c, uint64_t block, uint32_t mask, const char *what)
 {
+	PMH_ASSERT(c->units != NULL && mask != 0 && mask <= PMH_BLOCK_USED);
 	if (block >= c->blocks)
 	{
 		finding(c, block << PMH_BLOCK_SHIFT, "%s lies beyond the end of the file.", what);
@@ -102,24 +103,6 @@ in_value_block(const PmhCheck *c, uint64_t offset)
 
 	return block < c->blocks &&
 		(pm_load(pmh_space_kind(c->t, block)) & PMH_KIND_MASK) == PMH_KIND_VALUES;
-}
-
-/* Claim the bytes of a buffer; false if some of them are claimed already. */
-static bool
-claim_bytes(PmhCheck *c, uint64_t offset, uint64_t len)
-{
-	uint64_t	end = (offset + len) / PMH_GRAIN;
-	bool		free = true;
-
-	PMH_ASSERT(offset % PMH_GRAIN == 0 && end <= c->blocks * (PMH_BLOCK_SIZE / PMH_GRAIN));
-	for (uint64_t grain = offset / PMH_GRAIN; grain < end; grain++)
-	{
-		uint64_t	bit = UINT64_C(1) << (grain % 64);
-
-		free = free && (c->grains[grain / 64] & bit) == 0;
-		c->grains[grain / 64] |= bit;
-	}
-	return free;
 }
 
 /* ---- header ---- */
@@ -195,6 +178,7 @@ claim_segment(PmhCheck *c, uint64_t elem)
 	uint32_t	units = pmh_elem_units(elem);
 	uint64_t	ext = pmh_elem_ext_unit(elem);
 
+	PMH_ASSERT(pmh_elem_size(elem) != 0);
 	if (pmh_elem_has_main(elem))
 		claim_units(c, pmh_elem_main_block(elem), 0xff, "A segment");
 	if (units > 0)
@@ -232,6 +216,7 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 	uint32_t	depth = piece->depth;
 	uint64_t	dir_offset = piece->offset;
 
+	PMH_ASSERT(piece->n <= DIRECTORY_PIECE);
 	for (uint64_t i = 0; i < n;)
 	{
 		uint64_t	offset = dir_offset + (first + i) * sizeof(uint64_t);
@@ -268,53 +253,38 @@ check_elements(PmhCheck *c, const Piece *piece, uint64_t first)
 }
 
 /*
- * Copy a piece of the directory, of one state; no elements at the end.  With the
- * length of the file as it is under the same lock: no segment that the directory
- * names is given up meanwhile.
+ * Piece by piece.  Each is copied, of one state; with the length of the file as it is under
+ * the same lock: no segment that the directory names is given up meanwhile.
  */
-static PmhResult
-read_directory_piece(PmhCheck *c, uint64_t first, Piece *piece)
-{
-	PmhTable   *t = c->t;
-	PmhResult	result;
-
-	do
-	{
-		uint64_t	dirword;
-		const uint64_t *dir;
-
-		if (!pmh_lock_or_cancel(&t->file_lock->directory))
-			return pmh_fail_cancelled(t);
-		dirword = pm_load_acquire(&pmh_live(t)->dirword);
-		piece->depth = pmh_dirword_depth(dirword);
-		piece->offset = pmh_dirword_offset(dirword);
-		piece->blocks = pmh_blocks(t);
-		piece->n = 0;
-		result = pmh_check_span(t, piece->offset, pmh_directory_size(piece->depth));
-		if (result == PMH_OK)
-		{
-			dir = pmh_at(t, piece->offset);
-			while (piece->n < DIRECTORY_PIECE &&
-				   first + piece->n < pmh_directory_elements(piece->depth))
-			{
-				piece->elem[piece->n] = pm_load_acquire(&dir[first + piece->n]);
-				piece->n++;
-			}
-		}
-		pmh_unlock(&t->file_lock->directory);
-	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
-	return result;
-}
-
 static PmhResult
 check_directory(PmhCheck *c)
 {
+	PmhTable   *t = c->t;
 	Piece		piece;
 
 	for (uint64_t first = 0;; first += piece.n)
 	{
-		PmhResult	result = read_directory_piece(c, first, &piece);
+		PmhResult	result;
 
+		do
+		{
+			const uint64_t *dir;
+			uint64_t	dirword;
+
+			if (!pmh_lock_or_cancel(&t->file_lock->directory))
+				return pmh_fail_cancelled(t);
+			dirword = pm_load_acquire(&pmh_live(t)->dirword);
+			piece.depth = pmh_dirword_depth(dirword);
+			piece.offset = pmh_dirword_offset(dirword);
+			piece.blocks = pmh_blocks(t);
+			piece.n = 0;
+			result = pmh_check_span(t, piece.offset, pmh_directory_size(piece.depth));
+			dir = pmh_unchecked(t, piece.offset);
+			for (; result == PMH_OK && piece.n < DIRECTORY_PIECE &&
+				 first + piece.n < pmh_directory_elements(piece.depth); piece.n++)
+				piece.elem[piece.n] = pm_load_acquire(&dir[first + piece.n]);
+			pmh_unlock(&t->file_lock->directory);
+		} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 		if (result != PMH_OK)
 			return absorb(c, result);
 		PMH_STOP_POINT("check_before_elements");
@@ -332,8 +302,18 @@ check_buffer_alone(PmhCheck *c, uint64_t payload)
 {
 	uint32_t	class = pmh_pointer_class(payload);
 	uint64_t	offset = pmh_pointer_offset(payload);
+	uint64_t	end = (offset + pmh_class_bytes(class)) / PMH_GRAIN;
+	bool		twice = false;
 
-	if (!claim_bytes(c, offset, pmh_class_bytes(class)))
+	PMH_ASSERT(c->exclusive && end <= c->blocks * (PMH_BLOCK_SIZE / PMH_GRAIN));
+	for (uint64_t grain = offset / PMH_GRAIN; grain < end; grain++)
+	{
+		uint64_t	bit = UINT64_C(1) << (grain % 64);
+
+		twice |= (c->grains[grain / 64] & bit) != 0;
+		c->grains[grain / 64] |= bit;
+	}
+	if (twice)
 		finding(c, offset, "The value buffer at offset %llu is used twice.",
 				(unsigned long long) offset);
 	if (pmh_pointer_level(payload) > 0)
@@ -431,6 +411,7 @@ misplaced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t 
 	uint32_t	home = pmh_home_bucket(hash, place->hashing);
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
 
+	PMH_ASSERT(bucket < place->buckets && depth <= pmh_dirword_depth(place->dirword));
 	if (pmh_hash_prefix(hash, depth) !=
 		place->index >> (pmh_dirword_depth(place->dirword) - depth))
 		return "of another segment";
@@ -507,21 +488,6 @@ check_segment(PmhCheck *c, PmhPosition *at)
 	return result;
 }
 
-static PmhResult
-check_segments(PmhCheck *c)
-{
-	PmhPosition at = {0};
-	PmhResult	result;
-
-	do
-	{
-		if (c->stop != NULL && c->stop(c->arg))
-			return PMH_DONE;
-		result = check_segment(c, &at);
-	} while (result == PMH_OK && !at.through);
-	return result;
-}
-
 /* ---- space ---- */
 
 /* Claim the value blocks, and those without space. */
@@ -564,46 +530,38 @@ check_kinds(PmhCheck *c)
 }
 
 /*
- * Do the bitmaps of a value block agree with the lists?  *lost: bytes that are marked as
- * used and belong to no list.
+ * Do the bitmaps of value blocks agree with the lists?  Are there bytes that are marked as
+ * used and belong to none?
  */
-static void
-check_grains(PmhCheck *c, uint64_t block, uint64_t *lost)
-{
-	const PmhValueBlock *b = pmh_at(c->t, block << PMH_BLOCK_SHIFT);
-	const uint64_t *found = &c->grains[block * PMH_GRAIN_WORDS];
-	unsigned	room = pm_load(pmh_space_kind(c->t, block)) & PMH_ROOM_MASK;
-	uint64_t	in_use = 0;
-
-	if (room == PMH_ROOM_OLD)
-		return;
-	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
-	{
-		uint64_t	head = i == 0 ? (UINT64_C(1) << PMH_HEAD_GRAINS) - 1 : 0;
-		uint64_t	used = pm_load(&b->used[i]);
-
-		in_use |= (found[i] | head) & ~used;
-		if (room < PMH_ROOM_SEEN)
-			*lost += PMH_GRAIN *
-				(uint64_t) __builtin_popcountll(used & ~(found[i] | head));
-	}
-	if (in_use != 0)
-		finding(c, block << PMH_BLOCK_SHIFT,
-				"Value block %llu says that something is free which is in use.",
-				(unsigned long long) block);
-}
-
 static void
 check_all_grains(PmhCheck *c)
 {
 	uint64_t	lost = 0;
 	uint64_t	where = 0;
 
+	PMH_ASSERT(c->exclusive);
 	for (uint64_t block = 1; block < c->blocks; block++)
 	{
-		if (!in_value_block(c, block << PMH_BLOCK_SHIFT))
+		const PmhValueBlock *b = pmh_at(c->t, block << PMH_BLOCK_SHIFT);
+		const uint64_t *found = &c->grains[block * PMH_GRAIN_WORDS];
+		unsigned	room = pm_load(pmh_space_kind(c->t, block)) & PMH_ROOM_MASK;
+		uint64_t	in_use = 0;
+
+		if (!in_value_block(c, block << PMH_BLOCK_SHIFT) || room == PMH_ROOM_OLD)
 			continue;
-		check_grains(c, block, &lost);
+		for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
+		{
+			uint64_t	head = i == 0 ? (UINT64_C(1) << PMH_HEAD_GRAINS) - 1 : 0;
+			uint64_t	used = pm_load(&b->used[i]);
+
+			in_use |= (found[i] | head) & ~used;
+			if (room < PMH_ROOM_SEEN)
+				lost += PMH_GRAIN * (uint64_t) __builtin_popcountll(used & ~(found[i] | head));
+		}
+		if (in_use != 0)
+			finding(c, block << PMH_BLOCK_SHIFT,
+					"Value block %llu says that something is free which is in use.",
+					(unsigned long long) block);
 		if (lost > 0 && where == 0)
 			where = block;
 	}
@@ -685,6 +643,7 @@ pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop, void 
 {
 	PmhCheck	c = {.t = table, .exclusive = exclusive, .report = report,
 		.stop = stop, .arg = arg};
+	PmhPosition at = {0};
 	PmhResult	result = begin(&c);
 
 	if (result == PMH_OK)
@@ -695,8 +654,8 @@ pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop, void 
 		if (check_live(&c))
 		{
 			result = check_directory(&c);
-			if (result == PMH_OK)
-				result = check_segments(&c);
+			while (result == PMH_OK && !at.through)
+				result = stop != NULL && stop(arg) ? PMH_DONE : check_segment(&c, &at);
 		}
 		if (result == PMH_OK && exclusive)
 		{
@@ -716,31 +675,26 @@ pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop, void 
 	return result;
 }
 
-/* Give the plain entries, then the list, a buffer at a time. */
-static PmhResult
-give_repeats(PmhTable *t, uint64_t hash, const PmhPieces *pieces)
+/* Gives the plain entries, then the list, a buffer at a time. */
+PmhResult
+pmh_lookup_repeats(PmhTable *table, uint64_t hash, const PmhPieces *pieces)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition at = PMH_LIST_START;
 	PmhProbe	probe;
-	PmhResult	result = pmh_probe(t, hash, &probe);
+	PmhResult	result;
 
+	pieces->begin(pieces->arg);
+	result = pmh_probe(table, hash, &probe);
 	if (result == PMH_OK && probe.n > 0)
 		pieces->give(pieces->arg, probe.value, probe.n);
 	while (result == PMH_OK && probe.list != 0 && at.below != 0)
 	{
 		uint32_t	n;
 
-		result = pmh_list_whole(t, hash, &at, value, &n);
+		result = pmh_list_whole(table, hash, &at, value, &n);
 		if (result == PMH_OK)
 			pieces->give(pieces->arg, value, n);
 	}
-	return result;
-}
-
-PmhResult
-pmh_lookup_repeats(PmhTable *table, uint64_t hash, const PmhPieces *pieces)
-{
-	pieces->begin(pieces->arg);
-	return pmh_conclude(table, give_repeats(table, hash, pieces));
+	return pmh_conclude(table, result);
 }

@@ -40,6 +40,7 @@ remember(PmhTable *t, PmhCursor *cursor, const uint64_t *value, size_t n)
 {
 	PmhResult	result = pmh_values_reserve(t, &cursor->given, n);
 
+	PMH_ASSERT(n == 0 || value != NULL);
 	if (result != PMH_OK || n == 0)
 		return result;
 	memcpy(cursor->given.value + cursor->given.n, value, n * sizeof(uint64_t));
@@ -91,6 +92,7 @@ keep_fresh(PmhCursor *cursor, size_t from)
 	size_t		end = batch->n;
 	size_t		of_slot = cursor->at.again ? cursor->given.n - plain : 0;
 
+	PMH_ASSERT(from <= batch->n && plain <= cursor->given.n);
 	if (of_slot > 0)
 		pmh_sort_numbers(cursor->given.value + plain, of_slot);
 	if (plain + of_slot > 0)
@@ -110,21 +112,6 @@ keep_fresh(PmhCursor *cursor, size_t from)
 											batch->n - from);
 }
 
-/*
- * The batch has been handed out.  If the cursor stands in the middle of a buffer, note
- * what it has had of it; other values among them do no harm.
- */
-static PmhResult
-note_batch(PmhTable *t, PmhCursor *cursor)
-{
-	if (cursor->at.line == 0 || cursor->slot != cursor->at.below)
-		cursor->given.n = cursor->plain;
-	cursor->slot = cursor->at.below;
-	if (cursor->at.line == 0)
-		return PMH_OK;
-	return remember(t, cursor, cursor->batch.value, cursor->batch.n);
-}
-
 /* ---- reading ---- */
 
 /* The plain entries, and the first values of the list, after batch.n. */
@@ -138,6 +125,7 @@ read_first(PmhTable *t, PmhCursor *cursor, uint32_t want, size_t room)
 	uint32_t	n;
 	PmhResult	result = pmh_probe(t, cursor->hash, &probe);
 
+	PMH_ASSERT(!cursor->begun && room >= PMH_SINGLE_MOST);
 	if (result == PMH_OK)
 		result = pmh_values_reserve(t, batch, room + probe.n);
 	if (result != PMH_OK)
@@ -214,6 +202,7 @@ pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
 {
 	PmhResult	result = remember(t, cursor, &value, 1);
 
+	PMH_ASSERT(!cursor->begun && value <= PMH_VALUE_MAX);
 	cursor->plain = cursor->given.n;
 	return result;
 }
@@ -236,8 +225,20 @@ PmhResult
 pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 {
 	unsigned	fruitless = 0;
-	PmhResult	result = cursor->begun ? note_batch(table, cursor) : PMH_OK;
+	PmhResult	result = PMH_OK;
 
+	if (cursor->begun)
+	{
+		/*
+		 * The batch has been handed out.  If the cursor stands in the middle of a buffer,
+		 * note what it has had of it; other values among them do no harm.
+		 */
+		if (cursor->at.line == 0 || cursor->slot != cursor->at.below)
+			cursor->given.n = cursor->plain;
+		cursor->slot = cursor->at.below;
+		if (cursor->at.line != 0)
+			result = remember(table, cursor, cursor->batch.value, cursor->batch.n);
+	}
 	cursor->batch.n = 0;
 	if (pmh_cursor_at_end(cursor))
 		return PMH_DONE;

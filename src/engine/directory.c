@@ -55,19 +55,6 @@ locate_outside(PmhTable *t, const PmhPlace *p)
 	return result == PMH_OK ? PMH_RETRY : result;
 }
 
-/*
- * A directory lies within the bound, which is never lowered once the file is open:
- * look-ups that meet it again need not check that.  No other one has the same word, so
- * what is read there counts as long as that is the directory's.
- */
-static inline void
-note_directory(PmhTable *t, uint64_t dirword)
-{
-	t->seen_dirword = dirword;
-	t->seen_offset = pmh_dirword_offset(dirword);
-	t->seen_elements = UINT64_C(1) << pmh_dirword_depth(dirword);
-}
-
 PmhResult
 pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 {
@@ -81,7 +68,15 @@ pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 
 		if (result != PMH_OK)
 			return result;
-		note_directory(t, dirword);
+
+		/*
+		 * It lies within the bound, which is never lowered once the file is open: look-ups
+		 * that meet it again need not check that.  No other one has the same word, so what is
+		 * read there counts as long as that is the directory's.
+		 */
+		t->seen_dirword = dirword;
+		t->seen_offset = offset;
+		t->seen_elements = pmh_directory_elements(depth);
 		p->dirword = dirword;
 		p->index = pmh_hash_prefix(hash, depth);
 		PMH_STOP_POINT("locate_before_element");
@@ -103,6 +98,7 @@ pmh_elem_sane(uint64_t elem, uint64_t index,
 	uint32_t	units = pmh_elem_units(elem);
 	uint32_t	local = pmh_elem_depth(elem);
 
+	PMH_ASSERT(index < pmh_directory_elements(depth));
 	if (local > depth || (index & ((UINT64_C(1) << (depth - local)) - 1)) != 0)
 		return false;
 	if (!pmh_strategy_exists(pmh_elem_strategy(elem)) || !pmh_elem_whole(elem))
@@ -122,32 +118,26 @@ pmh_elem_sane(uint64_t elem, uint64_t index,
 	return has_main || units > 0;
 }
 
-/* What is computed with the difference of the depths would be nonsense. */
-static PmhResult
-check_depth(PmhTable *t, const PmhPlace *p)
-{
-	if (likely(pmh_elem_depth(p->elem) <= pmh_dirword_depth(p->dirword)))
-		return PMH_OK;
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
-					pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
-					"A directory element is deeper than the directory.");
-}
-
 /*
- * The same for a writer, which holds the segment's lock: what a flipped bit has made of
- * an element must not be written to, nor to its neighbours.  And for a walk over all
- * segments: it would pass by the one that the element has named.
+ * For a writer, which holds the segment's lock: what a flipped bit has made of an element
+ * must not be written to, nor to its neighbours.  And for a walk over all segments: it would
+ * pass by the one that the element has named.
  */
 static PmhResult
 check_whole(PmhTable *t, const PmhPlace *p)
 {
+	uint64_t	offset = pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t);
+
 	/* (In block 0 no main part can be: it would be freed one day, and the header with it.) */
-	if (likely(pmh_elem_whole(p->elem) &&
-			   (!pmh_elem_has_main(p->elem) || pmh_elem_main_block(p->elem) != 0)))
-		return check_depth(t, p);
-	return pmh_fail(t, PMH_ERR_CORRUPT, 0,
-					pmh_dirword_offset(p->dirword) + p->index * sizeof(uint64_t),
-					"Directory element %llu is damaged.", (unsigned long long) p->index);
+	if (unlikely(!pmh_elem_whole(p->elem) ||
+				 (pmh_elem_has_main(p->elem) && pmh_elem_main_block(p->elem) == 0)))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset, "Directory element %llu is damaged.",
+						(unsigned long long) p->index);
+	/* What is computed with the difference of the depths would be nonsense. */
+	if (unlikely(pmh_elem_depth(p->elem) > pmh_dirword_depth(p->dirword)))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, offset,
+						"A directory element is deeper than the directory.");
+	return PMH_OK;
 }
 
 PmhResult
@@ -211,6 +201,7 @@ lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
 {
 	PmhResult	result;
 
+	PMH_ASSERT(!t->space_held);
 	for (;;)
 	{
 		result = pmh_locate(t, hash, place);
@@ -236,6 +227,7 @@ lock_segment(PmhTable *t, uint64_t hash, PmhPlace *place, bool wait)
 	result = check_whole(t, place);
 	if (unlikely(result != PMH_OK))
 		pmh_unlock(&place->stripe->lock);
+	PMH_ASSERT(result != PMH_OK || pmh_is_locked(&place->stripe->lock));
 	return result;
 }
 
@@ -267,18 +259,6 @@ pmh_segment_lock_or_leave(PmhTable *t, uint64_t hash, bool wait, PmhPlace *place
 			result = PMH_RETRY;
 	}
 	return result == PMH_RETRY ? PMH_BUSY : result;
-}
-
-/* The elements of the segment of a place, in the directory of this dirword. */
-static uint64_t
-element_range(const PmhPlace *place, uint64_t dirword, uint64_t *count)
-{
-	uint32_t	local = pmh_elem_depth(place->elem);
-	uint32_t	depth = pmh_dirword_depth(dirword);
-	uint64_t	prefix = place->index >> (pmh_dirword_depth(place->dirword) - local);
-
-	*count = UINT64_C(1) << (depth - local);
-	return prefix << (depth - local);
 }
 
 uint32_t
@@ -322,10 +302,12 @@ static PmhResult
 directory_lock(PmhTable *t, const PmhPlace *place, uint64_t elem, uint64_t *dirword,
 			   uint64_t *first, uint64_t *count)
 {
+	uint32_t	local = pmh_elem_depth(place->elem);
+	uint32_t	above;			/* by so many bits the directory is deeper */
 	PmhResult	result;
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	PMH_ASSERT(pmh_elem_depth(place->elem) <= pmh_dirword_depth(place->dirword));
+	PMH_ASSERT(local <= pmh_dirword_depth(place->dirword) && local <= pmh_elem_depth(elem));
 	pmh_lock(&t->file_lock->directory);
 	*dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	if (pmh_dirword_depth(*dirword) < pmh_elem_depth(elem))
@@ -335,7 +317,9 @@ directory_lock(PmhTable *t, const PmhPlace *place, uint64_t elem, uint64_t *dirw
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 						"The directory is smaller than a segment of it needs.");
 	}
-	*first = element_range(place, *dirword, count);
+	above = pmh_dirword_depth(*dirword) - local;
+	*first = place->index >> (pmh_dirword_depth(place->dirword) - local) << above;
+	*count = UINT64_C(1) << above;
 	result = pmh_check_span(t, pmh_dirword_offset(*dirword),
 							pmh_directory_size(pmh_dirword_depth(*dirword)));
 	if (result != PMH_OK)
@@ -343,14 +327,22 @@ directory_lock(PmhTable *t, const PmhPlace *place, uint64_t elem, uint64_t *dirw
 	return result;
 }
 
-/* Store elements by way of the log; the directory is locked. */
-static void
-store_logged(PmhTable *t, uint64_t dirword, uint64_t first, uint64_t count,
-			 uint64_t low, uint64_t high)
+PmhResult
+pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
+					  uint64_t high)
 {
 	PmhDirLog  *log = &pmh_live(t)->dirlog;
+	uint64_t	dirword;
+	uint64_t	count;
+	uint64_t	first;
+	PmhResult	result;
 
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->directory));
+	PMH_ASSERT(pmh_elem_depth(low) == pmh_elem_depth(high));
+	result = directory_lock(t, place, low, &dirword, &first, &count);
+	if (result != PMH_OK)
+		return result;
+
+	PMH_ASSERT(count > 0 && first % count == 0);
 	pm_store64(&log->first, first);
 	pm_store64(&log->low, low);
 	pm_store64(&log->high, high);
@@ -366,22 +358,6 @@ store_logged(PmhTable *t, uint64_t dirword, uint64_t first, uint64_t count,
 	pm_store64(&log->crc, 0);
 	pm_flush(&t->file, log, sizeof(*log));
 	pm_fence(&t->file);
-}
-
-PmhResult
-pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
-					  uint64_t high)
-{
-	uint64_t	dirword;
-	uint64_t	count;
-	uint64_t	first;
-	PmhResult	result;
-
-	PMH_ASSERT(pmh_elem_depth(low) == pmh_elem_depth(high));
-	result = directory_lock(t, place, low, &dirword, &first, &count);
-	if (result != PMH_OK)
-		return result;
-	store_logged(t, dirword, first, count, low, high);
 	pmh_unlock(&t->file_lock->directory);
 	return PMH_OK;
 }
@@ -395,6 +371,7 @@ pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 	uint64_t	first;
 	PmhResult	result;
 
+	PMH_ASSERT(strategy > pmh_elem_strategy(place->elem));
 	result = directory_lock(t, place, elem, &dirword, &first, &count);
 	if (result != PMH_OK)
 		return result;
@@ -423,6 +400,7 @@ copy_doubled(PmhTable *t, uint64_t from, uint64_t to, uint64_t count)
 	uint64_t	chunk[2 * COPY_ELEMENTS];
 
 	PMH_ASSERT(pmh_within(t, to, 2 * count * sizeof(uint64_t)));
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->directory));
 	for (uint64_t done = 0; done < count; done += COPY_ELEMENTS)
 	{
 		uint64_t	n = count - done < COPY_ELEMENTS ? count - done : COPY_ELEMENTS;
@@ -443,19 +421,6 @@ pmh_small_directory(const PmhTable *t)
 }
 
 /*
- * Before a directory is copied and its space is free: is it where one of this depth can be?
- * The directory word has no checksum.
- */
-static PmhResult
-check_old_directory(PmhTable *t, uint64_t offset, uint32_t depth)
-{
-	if (depth > PMH_SMALL_DIR_DEPTH && (offset == 0 || offset % PMH_BLOCK_SIZE != 0))
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-						"The directory does not begin at a block.");
-	return pmh_check_span(t, offset, pmh_directory_size(depth));
-}
-
-/*
  * Double the directory into the space at 'to' (0: the offset for a small one
  * that is free).  PMH_OK; PMH_RETRY if its depth is not 'depth' any more;
  * PMH_NEED.
@@ -468,14 +433,19 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	uint64_t	from;
 	PmhResult	result;
 
+	PMH_ASSERT(to % PMH_LINE == 0);
 	if (!pmh_lock_or_cancel(&t->file_lock->directory))
 		return pmh_fail_cancelled(t);
 	dirword = pm_load_acquire(&live->dirword);
 	from = pmh_dirword_offset(dirword);
 	if (pmh_dirword_depth(dirword) != depth)
 		result = PMH_RETRY;
+	else if (depth > PMH_SMALL_DIR_DEPTH && (from == 0 || from % PMH_BLOCK_SIZE != 0))
+		/* Before it is copied and its space is free: the directory word has no checksum. */
+		result = pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						  "The directory does not begin at a block.");
 	else
-		result = check_old_directory(t, from, depth);
+		result = pmh_check_span(t, from, pmh_directory_size(depth));
 	if (result == PMH_OK)
 	{
 		if (to == 0)
@@ -500,6 +470,7 @@ pmh_directory_double(PmhTable *t, uint32_t depth)
 {
 	uint64_t	nblocks = pmh_directory_blocks(depth + 1);
 
+	PMH_ASSERT(!t->space_held);
 	for (;;)
 	{
 		uint64_t	to = 0;

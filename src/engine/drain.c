@@ -96,15 +96,6 @@ claim(PmhDrain *d, uint64_t value)
 	return true;
 }
 
-/* What was claimed for the buffer at hand stays for now. */
-static void
-give_claims_back(PmhDrain *d)
-{
-	for (uint32_t i = 0; i < d->nclaimed; i++)
-		d->state[d->claimed[i]] = PMH_PAIR_LEFT;
-	d->left += d->nclaimed;
-}
-
 /* ---- while the segment is locked ---- */
 
 /*
@@ -118,6 +109,7 @@ drain_buckets(PmhTable *t, const PmhPlace *place, PmhDrain *d)
 	uint32_t	bucket[4];
 	unsigned	n = pmh_segment_buckets_of(t, place, d->hash, bucket);
 
+	PMH_ASSERT(!d->begun && pmh_is_locked(&place->stripe->lock));
 	d->nclaimed = 0;
 	for (unsigned i = 0; i < n; i++)
 	{
@@ -147,6 +139,7 @@ drain_buffer(PmhTable *t, PmhDrain *d, PmhListPath *path)
 	uint32_t	class = pmh_pointer_class(payload);
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(payload != 0 && pmh_is_locked(&path->place->stripe->lock));
 	d->nclaimed = 0;
 	memset(d->mask, 0, sizeof(d->mask));
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
@@ -165,7 +158,11 @@ drain_buffer(PmhTable *t, PmhDrain *d, PmhListPath *path)
 		result = pmh_list_take_out(t, path, d->wait, d->mask);
 	if (result != PMH_BUSY)
 		return result;
-	give_claims_back(d);
+	/* What was claimed stays for now. */
+	for (uint32_t i = 0; i < d->nclaimed; i++)
+		d->state[d->claimed[i]] = PMH_PAIR_LEFT;
+	d->left += d->nclaimed;
+	PMH_ASSERT(d->left <= d->n);
 	d->passed_over = true;
 	return PMH_OK;
 }
@@ -182,6 +179,7 @@ drain_locked(PmhTable *t, PmhDrain *d, uint64_t *below)
 	uint32_t	lines = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(*below > 0 && !t->space_held);
 	PMH_STOP_POINT("drain_before_lock");
 	result = pmh_segment_lock_or_leave(t, d->hash, d->wait, &place);
 	if (result != PMH_OK)
@@ -215,37 +213,26 @@ drain_locked(PmhTable *t, PmhDrain *d, uint64_t *below)
 	return result;
 }
 
-/* Has a buffer of the list, read without a lock, anything that is wanted? */
-static PmhResult
-look_for_wanted(PmhTable *t, PmhDrain *d, PmhListPosition *at, bool *found)
-{
-	uint64_t	value[PMH_STEP_MAX];
-	uint32_t	n;
-	PmhResult	result = pmh_list_next(t, d->hash, at, UINT32_MAX, value, &n);
-
-	*found = false;
-	if (result != PMH_OK)
-		return result;
-	if (d->n == 1)
-	{
-		for (uint32_t i = 0; i < n; i++)
-			*found |= value[i] == d->entry->value;
-		return PMH_OK;
-	}
-	for (uint32_t i = 0; i < n && !*found; i++)
-		*found = find_wanted(d, value[i]) < d->n;
-	return PMH_OK;
-}
-
-/* See to the next buffer of the list. */
+/*
+ * See to the next buffer of the list.  It is read without a lock; has it anything that is
+ * wanted?
+ */
 static PmhResult
 drain_next(PmhTable *t, PmhDrain *d)
 {
+	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition at = d->at;
 	uint64_t	below = at.below;
-	bool		found;
-	PmhResult	result = look_for_wanted(t, d, &at, &found);
+	uint32_t	n;
+	bool		found = false;
+	PmhResult	result;
 
+	PMH_ASSERT(d->begun && below > 0);
+	result = pmh_list_next(t, d->hash, &at, UINT32_MAX, value, &n);
+	for (uint32_t i = 0; d->n == 1 && i < n; i++)
+		found |= value[i] == d->entry->value;
+	for (uint32_t i = 0; d->n > 1 && i < n && !found; i++)
+		found = find_wanted(d, value[i]) < d->n;
 	/* A slot may have another buffer by now, but none that was there is in front of it. */
 	if (result == PMH_OK && found)
 	{
@@ -270,6 +257,7 @@ finish(PmhDrain *d)
 			d->left--;
 		}
 	}
+	PMH_ASSERT(d->passed_over || d->left == 0);
 	return PMH_DONE;
 }
 
@@ -281,6 +269,8 @@ pmh_drain_begin(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 {
 	PmhDrain   *d = malloc(sizeof(*d));
 
+	PMH_ASSERT(n > 0 && entries[0].hash == entries[n - 1].hash);
+	PMH_ASSERT(entries[0].value <= entries[n - 1].value);
 	if (d == NULL)
 	{
 		(void) pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
@@ -342,5 +332,6 @@ pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value)
 	pmh_drain_end(d);
 	if (result != PMH_DONE)
 		return result;
+	PMH_ASSERT(state != PMH_PAIR_LEFT);
 	return state == PMH_PAIR_REMOVED ? PMH_OK : PMH_NOT_FOUND;
 }

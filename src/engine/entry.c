@@ -175,6 +175,7 @@ room_in_stash(const PmhTable *t, const Spot *spot, uint64_t **version)
 	PmhBucket  *stash = stash_of(t, spot);
 	uint32_t	i;
 
+	PMH_ASSERT(pmh_is_locked(&spot->stripe->lock));
 	if (stash == NULL || !pmh_strategy_has_stash(pmh_elem_strategy(spot->elem)))
 		return NULL;
 	i = pmh_state_full(pmh_bucket_state(stash));
@@ -194,6 +195,7 @@ put_short(PmhTable *t, const Spot *spot, uint64_t hash, uint64_t value, bool fen
 	uint64_t   *version = spot->home_version;
 	uint32_t	announce = 0;
 
+	PMH_ASSERT(pmh_is_locked(&spot->stripe->lock));
 	if ((state & PMH_STATE_POINTERS) != 0 ||
 		((state & pmh_filter_bit(hash)) != 0 &&
 		 (pmh_bucket_state(spot->alt) & PMH_STATE_POINTERS) != 0) ||
@@ -307,6 +309,7 @@ insert_long(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 PmhResult
 pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 {
+	PMH_ASSERT(value <= PMH_VALUE_MAX && !t->space_held);
 	if (likely(insert_short(t, hash, value, fence_first)))
 		return PMH_OK;
 	return insert_long(t, hash, value, fence_first);
@@ -335,17 +338,6 @@ delete_long(PmhTable *t, uint64_t hash, uint64_t value)
 	}
 }
 
-static PmhResult
-delete_one(PmhTable *t, uint64_t hash, uint64_t value)
-{
-	PmhResult	result;
-
-	if (likely(delete_short(t, hash, value)))
-		return PMH_OK;
-	result = delete_long(t, hash, value);
-	return result == PMH_FAR ? pmh_drain_one(t, hash, value) : result;
-}
-
 PmhResult
 pmh_insert(PmhTable *table, uint64_t hash, uint64_t value, bool fence_first)
 {
@@ -355,5 +347,12 @@ pmh_insert(PmhTable *table, uint64_t hash, uint64_t value, bool fence_first)
 PmhResult
 pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
 {
-	return pmh_conclude(table, delete_one(table, hash, value));
+	PmhResult	result = PMH_OK;
+
+	PMH_ASSERT(!table->space_held);
+	if (unlikely(!delete_short(table, hash, value)))
+		result = delete_long(table, hash, value);
+	if (result == PMH_FAR)
+		result = pmh_drain_one(table, hash, value);
+	return pmh_conclude(table, result);
 }

@@ -55,27 +55,6 @@ count_list(PmhTable *t, uint64_t hash, PmhFill *fill)
 	return PMH_OK;
 }
 
-/* Bytes of the other buffers of values of a list, after a step of a walk.  (A guess.) */
-static uint64_t
-others_bytes(const PmhTable *t, const uint64_t *met)
-{
-	uint64_t	each = 0;		/* of what a slot of the level names */
-	uint64_t	bytes = 0;
-
-	for (unsigned level = 1; level <= PMH_MAX_LEVEL && met[level] != 0; level++)
-	{
-		for (uint32_t i = 0; i < pmh_index_slots(met[level]); i++)
-		{
-			uint64_t	word = pm_load(pmh_index_slot(t, met[level], i));
-
-			if (word != 0 && (word & PMH_SLOT_POINTER) != met[level - 1])
-				bytes += level > 1 ? each : pmh_class_bytes(pmh_pointer_class(word));
-		}
-		each = (level > 1 ? each : pmh_class_bytes(PMH_MAX_CLASS)) * PMH_MAX_INDEX_SLOTS;
-	}
-	return bytes;
-}
-
 /*
  * About how many values has a list?  Reads its last buffer; the others, as the index tells of
  * them, are taken to be full.
@@ -85,7 +64,8 @@ guess_list(PmhTable *t, uint64_t hash, PmhFill *fill)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition at = PMH_LIST_START;
-	uint64_t	bytes;
+	uint64_t	each = 0;		/* of what a slot of the level names */
+	uint64_t	bytes = 0;		/* of the other buffers of values */
 	uint32_t	n;
 	PmhResult	result;
 
@@ -96,7 +76,17 @@ guess_list(PmhTable *t, uint64_t hash, PmhFill *fill)
 		return result;
 	if (at.met[0] == 0)
 		return PMH_OK;
-	bytes = others_bytes(t, at.met);
+	for (unsigned level = 1; level <= PMH_MAX_LEVEL && at.met[level] != 0; level++)
+	{
+		for (uint32_t i = 0; i < pmh_index_slots(at.met[level]); i++)
+		{
+			uint64_t	word = pm_load(pmh_index_slot(t, at.met[level], i));
+
+			if (word != 0 && (word & PMH_SLOT_POINTER) != at.met[level - 1])
+				bytes += level > 1 ? each : pmh_class_bytes(pmh_pointer_class(word));
+		}
+		each = (level > 1 ? each : pmh_class_bytes(PMH_MAX_CLASS)) * PMH_MAX_INDEX_SLOTS;
+	}
 	fill->lists += fill->weight;
 	fill->list_entries += fill->weight *
 		(double) (n + bytes / PMH_VALUE_LINE * PMH_VALUES_PER_LINE);
@@ -120,6 +110,7 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
 	uint32_t	pointers;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(bucket < snap->place.buckets && weight >= 1);
 	pmh_bucket_kinds(b, &plain, &pointers);
 	fill->slots += weight * PMH_SLOTS;
 	fill->used_slots += weight * pmh_state_count(pmh_bucket_state(b));

@@ -234,29 +234,10 @@ check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
 }
 
 /*
- * Read the header of the file at fd, and get its size.  Others may be at work: what one
- * read takes over comes in any order.  The file gets its size, then its length in blocks,
- * then a directory that lies there, and none of these ever falls: so they are read in the
- * other order.
+ * Others may be at work: what one read takes over comes in any order.  The file gets its
+ * size, then its length in blocks, then a directory that lies there, and none of these ever
+ * falls: so they are read in the other order.
  */
-static PmhResult
-read_header(int fd, char *head, PmhInode *inode, PmhError *error)
-{
-	PmhLive    *live = (PmhLive *) (void *) (head + PMH_LIVE_OFFSET);
-	PmhResult	result = read_at(fd, 0, head, PMH_HEADER_SIZE, error);
-
-	if (result == PMH_OK)
-		result = read_at(fd, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), &live->blocks,
-						 sizeof(live->blocks), error);
-	if (result != PMH_OK)
-		return result;
-	if (!look_at_inode(fd, "", inode))
-		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
-							  "The operation that failed was asking for the size of "
-							  "the file.");
-	return result;
-}
-
 PmhResult
 pmh_examine(const char *path, void *identity, uint64_t *instance,
 			PmhInode *inode, PmhError *error)
@@ -269,12 +250,21 @@ pmh_examine(const char *path, void *identity, uint64_t *instance,
 
 	if (fd < 0)
 		return error->code;
-	result = read_header(fd, head, inode, error);
+	result = read_at(fd, 0, head, PMH_HEADER_SIZE, error);
+	if (result == PMH_OK)
+	{
+		memcpy(&live, head + PMH_LIVE_OFFSET, sizeof(live));
+		result = read_at(fd, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), &live.blocks,
+						 sizeof(live.blocks), error);
+	}
+	if (result == PMH_OK && !look_at_inode(fd, "", inode))
+		result = pmh_fill_error(error, PMH_ERR_IO, errno, 0,
+								"The operation that failed was asking for the size of "
+								"the file.");
 	pmh_descriptor_close(fd);
 	if (result != PMH_OK)
 		return result;
 	memcpy(&format, head + PMH_FORMAT_OFFSET, sizeof(format));
-	memcpy(&live, head + PMH_LIVE_OFFSET, sizeof(live));
 	result = check_format(&format, error);
 	if (result != PMH_OK)
 		return result;
@@ -326,6 +316,7 @@ write_empty(PmhTable *t, const PmhFormat *format)
 	uint64_t   *dir = pmh_at(t, PMH_SMALL_DIR_OFFSET(0));
 	PmhResult	result;
 
+	PMH_ASSERT(format->magic == PMH_MAGIC);
 	/* Before the first store: a page may be larger than the file (pm.c, "its length"). */
 	result = pm_complete(&t->file, INITIAL_BLOCKS << PMH_BLOCK_SHIFT, &t->error);
 	if (result != PMH_OK)
@@ -388,28 +379,6 @@ pmh_create(const char *path, const void *identity, const PmhEnv *env,
 /* ---- open ---- */
 
 /*
- * Are the live words within the file?  Whatever they name is checked later.  The file may
- * be growing: as for read_header.
- */
-static PmhResult
-check_live(PmhTable *t)
-{
-	PmhLive		live;
-	uint64_t	size;
-	PmhResult	result;
-
-	memset(&live, 0, sizeof(live));
-	live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
-	result = pm_size(&t->file, &size, &t->error);
-	if (result == PMH_OK)
-		result = check_live_words(&live, size, &t->error);
-	if (result != PMH_OK)
-		return result;
-	return pmh_map_all(t);
-}
-
-/*
  * Was a file with this stamp, which no one has opened in this run yet, there
  * at the last clean shutdown, or has it been used since?
  */
@@ -447,32 +416,40 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 }
 
 /*
- * Our bound is at the end of the file as it was when we mapped it: others may have been
- * letting it grow, or have been killed then.  What counts is its length in blocks.
+ * The file has a sound header: is the rest of it, and is it recovered?  Are the live words
+ * within the file?  (It may be growing: as for pmh_examine.)  Whatever they name is checked
+ * later.
  */
-static void
-lower_bound(PmhTable *t)
-{
-	uint64_t	end = pmh_file_end(t);
-
-	/* 0: it has been lost since it was looked at */
-	if (end != 0 && end < t->file.bound)
-		t->file.bound = end;
-	PMH_ASSERT(t->file.bound >= PMH_HEADER_SIZE && t->file.bound <= t->file.addresses);
-}
-
-/* The file has a sound header: is the rest of it, and is it recovered? */
 static PmhResult
 open_formatted(PmhTable *t, const PmhEnv *env, bool *recovered)
 {
+	PmhLive		live = {0};
+	uint64_t	size;
+	uint64_t	end;
 	PmhResult	result;
 
 	watch_for_faults(t);
-	result = check_live(t);
+	live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
+	result = pm_size(&t->file, &size, &t->error);
+	if (result == PMH_OK)
+		result = check_live_words(&live, size, &t->error);
+	if (result == PMH_OK)
+		result = pmh_map_all(t);
 	if (result == PMH_OK)
 		result = recover_once(t, env, recovered);
 	if (result == PMH_OK)
-		lower_bound(t);
+	{
+		/*
+		 * Our bound is at the end of the file as it was when we mapped it: others may have
+		 * been letting it grow, or have been killed then.  What counts is its length in
+		 * blocks.  (0: it has been lost since it was looked at.)
+		 */
+		end = pmh_file_end(t);
+		if (end != 0 && end < t->file.bound)
+			t->file.bound = end;
+		PMH_ASSERT(t->file.bound >= PMH_HEADER_SIZE && t->file.bound <= t->file.addresses);
+	}
 	return pmh_conclude(t, result);
 }
 
@@ -527,6 +504,7 @@ shut_file(int fd, const PmhEnv *env, uint64_t stamp, uint64_t synced, PmhError *
 	struct stat st;
 	PmhRun		run;
 
+	PMH_ASSERT(fd >= 0);
 	if (fstat(fd, &st) != 0)
 		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
 							  "The operation that failed was asking for the size of "

@@ -33,6 +33,7 @@ blocks_to_get(uint64_t blocks, uint64_t nblocks, bool reserve)
 {
 	uint64_t	bytes = (blocks << PMH_BLOCK_SHIFT) / 32;
 
+	PMH_ASSERT(nblocks > 0);
 	if (bytes < FAST_GROWTH)
 		bytes = 4 * bytes < FAST_GROWTH ? 4 * bytes : FAST_GROWTH;
 	if (bytes > MAX_GROWTH)
@@ -47,6 +48,7 @@ growth_target(uint64_t blocks, uint64_t nblocks, bool reserve)
 	uint64_t	map_block = PMH_HEADER_MAP_BLOCKS;
 	uint64_t	end = blocks + blocks_to_get(blocks, nblocks, reserve);
 
+	PMH_ASSERT(nblocks <= PMH_LONGEST_EXTENT);
 	/* If a map block comes in between, let the extent fit after it. */
 	if (blocks > map_block)
 		map_block = (blocks + PMH_ZONE_BLOCKS - 1) & ~(PMH_ZONE_BLOCKS - 1);
@@ -61,26 +63,6 @@ growth_target(uint64_t blocks, uint64_t nblocks, bool reserve)
 	return end < PMH_MAX_BLOCKS ? end : PMH_MAX_BLOCKS;
 }
 
-/* Make [from, to) of the map say "free", map blocks themselves "used".  Kinds are 0. */
-static uint64_t
-init_map(PmhTable *t, uint64_t from, uint64_t to)
-{
-	uint64_t	free_blocks = 0;
-
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow) && pmh_is_locked(&t->file_lock->space));
-	PMH_ASSERT(from < to && pmh_within(t, 0, to << PMH_BLOCK_SHIFT));
-	for (uint64_t block = from; block < to; block++)
-	{
-		bool		is_map = pmh_space_is_map_block(block);
-
-		if (is_map)
-			memset(pmh_at(t, block << PMH_BLOCK_SHIFT), 0, PMH_BLOCK_SIZE);
-		pm_store8(pmh_space_map(t, block), is_map ? PMH_BLOCK_USED : 0);
-		free_blocks += !is_map;
-	}
-	return free_blocks;
-}
-
 static void
 add_to(uint64_t *counter, uint64_t by)
 {
@@ -91,12 +73,22 @@ add_to(uint64_t *counter, uint64_t by)
 static void
 take_over_end(PmhTable *t, uint64_t from, uint64_t to)
 {
-	uint64_t	free_blocks;
+	uint64_t	free_blocks = 0;
 
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
 	PMH_ASSERT(from == pmh_blocks(t) || pm_is_lost(&t->file));
+	PMH_ASSERT(from < to && pmh_within(t, 0, to << PMH_BLOCK_SHIFT));
 	pmh_space_lock(t);
-	free_blocks = init_map(t, from, to);
+	/* The map says "free", of map blocks themselves "used".  Kinds are 0. */
+	for (uint64_t block = from; block < to; block++)
+	{
+		bool		is_map = pmh_space_is_map_block(block);
+
+		if (is_map)
+			memset(pmh_at(t, block << PMH_BLOCK_SHIFT), 0, PMH_BLOCK_SIZE);
+		pm_store8(pmh_space_map(t, block), is_map ? PMH_BLOCK_USED : 0);
+		free_blocks += !is_map;
+	}
 	add_to(&pmh_run(t)->free_units, free_blocks * PMH_UNITS_PER_BLOCK);
 	pm_store64(&pmh_live(t)->blocks, pmh_seal_blocks(to));
 	pm_flush(&t->file, &pmh_live(t)->blocks, sizeof(uint64_t));
@@ -122,7 +114,7 @@ is_punched(const PmhTable *t, uint64_t block)
 	return pm_load(pmh_space_kind(t, block)) == PMH_KIND_PUNCHED;
 }
 
-/* Mark [from, to), of one zone, as punched or not, durably.  The space lock is held. */
+/* Mark [from, to), of one zone, as punched or not, durably. */
 static void
 mark_punched(PmhTable *t, uint64_t from, uint64_t to, bool punched)
 {
@@ -171,6 +163,7 @@ take_back_punched(PmhTable *t, uint64_t from, uint64_t to)
 	PmhRun	   *run = pmh_run(t);
 
 	PMH_ASSERT(from < to);
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
 	pmh_space_lock(t);
 	mark_punched(t, from, to, false);
 	PMH_STOP_POINT("unpunch_before_free");
@@ -193,7 +186,7 @@ is_free(const PmhTable *t, uint64_t block)
 
 /*
  * The first run of free blocks in [*from, stop), but for the first *spare free ones:
- * [*from, *to).  The space lock is held.
+ * [*from, *to).
  */
 static bool
 find_free_run(const PmhTable *t, uint64_t stop, uint64_t *spare, uint64_t *from, uint64_t *to)
@@ -228,6 +221,7 @@ punch_run(PmhTable *t, uint64_t *block, uint64_t stop, uint64_t *spare)
 	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(pmh_within(t, 0, stop << PMH_BLOCK_SHIFT));
+	PMH_ASSERT(*block < stop && pmh_is_locked(&t->file_lock->grow));
 	pmh_space_lock(t);
 	found = find_free_run(t, stop, spare, &from, &to);
 	if (found)
@@ -320,21 +314,6 @@ get_space(PmhTable *t, uint64_t nblocks)
 	}
 }
 
-/* The same, unless others have changed what it has since 'seen'. */
-static PmhResult
-add_space(PmhTable *t, uint64_t nblocks, uint64_t seen)
-{
-	PmhResult	result;
-
-	if (!pmh_lock_or_cancel(&t->file_lock->grow))
-		return pmh_fail_cancelled(t);
-	result = pmh_map_all(t);	/* is the length a sound one? */
-	if (result == PMH_OK && pmh_blocks_with_space(t) == seen)
-		result = get_space(t, nblocks);
-	pmh_unlock(&t->file_lock->grow);
-	return result;
-}
-
 PmhResult
 pmh_map_all(PmhTable *t)
 {
@@ -366,9 +345,18 @@ pmh_provide(PmhTable *t)
 	if (result == PMH_OK && need.workspace)
 		result = pmh_workspace_take(t);
 	if (result == PMH_OK && need.blocks != 0)
-		result = add_space(t, need.blocks, need.seen);
+	{
+		if (!pmh_lock_or_cancel(&t->file_lock->grow))
+			return pmh_fail_cancelled(t);
+		result = pmh_map_all(t);	/* is the length a sound one? */
+		/* Unless others have changed what it has since it was seen. */
+		if (result == PMH_OK && pmh_blocks_with_space(t) == need.seen)
+			result = get_space(t, need.blocks);
+		pmh_unlock(&t->file_lock->grow);
+	}
 	if (result == PMH_OK && need.doubling)
 		result = pmh_directory_double(t, need.doubling_depth);
+	PMH_ASSERT(result <= PMH_CANCELLED);
 	return result;
 }
 

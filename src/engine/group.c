@@ -135,24 +135,13 @@ prefetch(PmhTable *t, const PmhEntry *entries, size_t n, size_t at,
 static inline unsigned
 find_locked(const Group *g, uint64_t hash)
 {
+	PMH_ASSERT(g->nlocked <= PMH_GROUP_MAX);
 	for (unsigned i = g->nlocked; i-- > 0;)
 	{
 		if ((hash & g->mask[i]) == g->prefix[i])
 			return i;
 	}
 	return g->nlocked;
-}
-
-/* The segment of a hash, just locked, is the next one of the group. */
-static inline void
-add_locked(Group *g, uint64_t hash)
-{
-	uint32_t	depth = pmh_elem_depth(g->locked[g->nlocked].elem);
-	uint64_t	mask = pmh_segment_mask(depth);
-
-	g->mask[g->nlocked] = mask;
-	g->prefix[g->nlocked] = hash & mask;
-	g->nlocked++;
 }
 
 /*
@@ -164,6 +153,7 @@ add_locked(Group *g, uint64_t hash)
 static PmhResult
 lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 {
+	PMH_ASSERT(n > 0);
 	g->nlocked = 0;
 	for (g->n = 0; g->n < n && g->n < PMH_GROUP_MAX; g->n++)
 	{
@@ -179,7 +169,9 @@ lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 			/* What keeps a later one away is seen to when it is the first. */
 			if (result != PMH_OK)
 				return which == 0 ? result : PMH_OK;
-			add_locked(g, hash);
+			g->mask[which] = pmh_segment_mask(pmh_elem_depth(g->locked[which].elem));
+			g->prefix[which] = hash & g->mask[which];
+			g->nlocked++;
 		}
 		g->which[g->n] = (uint8_t) which;
 	}
@@ -190,6 +182,7 @@ lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 static void
 unlock_group(PmhTable *t, const Group *g)
 {
+	PMH_ASSERT(g->nlocked <= g->n && !t->space_held);
 	pm_fence(&t->file);
 	for (unsigned i = 0; i < g->nlocked; i++)
 		pmh_segment_unlock(&g->locked[i]);
@@ -200,6 +193,7 @@ unlock_group(PmhTable *t, const Group *g)
 static void
 commit_pending(PmhTable *t, PmhPending *pending)
 {
+	PMH_ASSERT(pending->n <= PMH_GROUP_MAX);
 	if (pending->ordered)
 		pm_fence(&t->file);
 	for (unsigned i = 0; i < pending->n; i++)
@@ -219,6 +213,7 @@ insert_locked(PmhTable *t, const Group *g, const PmhEntry *entries, unsigned *do
 	PmhPending	pending;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(g->n > 0 && g->nlocked > 0);
 	pending.n = 0;
 	pending.ordered = false;
 	for (*done = 0; *done < g->n; (*done)++)
@@ -316,6 +311,7 @@ same_hash(const PmhEntry *entries, size_t n)
 {
 	size_t		same = 1;
 
+	PMH_ASSERT(n > 0);
 	while (same < n && entries[same].hash == entries[0].hash)
 		same++;
 	return same;
@@ -349,6 +345,7 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
 {
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(g->n > 0 && g->nlocked > 0);
 	for (*done = 0; *done < g->n; (*done)++)
 	{
 		result = pmh_segment_delete(t, &g->locked[g->which[*done]], entries[*done].hash,
@@ -367,20 +364,6 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
 	return result;
 }
 
-/* Lock a group; a reader tries a few times, but does not wait: PMH_BUSY. */
-static PmhResult
-lock_some(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
-{
-	PmhResult	result = lock_group(t, g, entries, n, wait);
-
-	for (unsigned i = 0; result == PMH_RETRY && i < PMH_LOCK_TRIES; i++)
-	{
-		pmh_pause();
-		result = lock_group(t, g, entries, n, wait);
-	}
-	return result == PMH_RETRY ? PMH_BUSY : result;
-}
-
 /*
  * Take some of the next n entries out, one at least.  If not 'wait', pass over
  * what is locked just now.
@@ -391,9 +374,14 @@ delete_some(PmhTable *t, struct PmhRemovalPrivate *p, size_t n)
 	const PmhEntry *entries = p->entry + p->at;
 	Group		g;
 	unsigned	done = 0;
-	PmhResult	result = lock_some(t, &g, entries, n, p->wait);
+	PmhResult	result = lock_group(t, &g, entries, n, p->wait);
 
-	if (result == PMH_BUSY)
+	for (unsigned i = 0; result == PMH_RETRY && i < PMH_LOCK_TRIES; i++)
+	{
+		pmh_pause();
+		result = lock_group(t, &g, entries, n, p->wait);
+	}
+	if (result == PMH_RETRY)
 	{
 		p->at++;
 		return PMH_OK;
@@ -413,6 +401,7 @@ delete_in_list(PmhTable *t, struct PmhRemovalPrivate *p)
 {
 	PmhResult	result;
 
+	PMH_ASSERT(p->at < p->n);
 	if (p->drain == NULL)
 	{
 		size_t		same = same_hash(p->entry + p->at, p->n - p->at);
@@ -430,20 +419,6 @@ delete_in_list(PmhTable *t, struct PmhRemovalPrivate *p)
 	p->at = p->drain_to;
 	p->far = false;
 	return PMH_OK;
-}
-
-static PmhResult
-delete_piece(PmhTable *t, struct PmhRemovalPrivate *p, Ahead *ahead)
-{
-	size_t		some;
-
-	if (p->drain != NULL || p->far)
-		return delete_in_list(t, p);
-	if (ahead->line < p->at)
-		ahead->element = ahead->bucket = ahead->line = p->at;
-	prefetch(t, p->entry, p->n, p->at, ahead, prefetch_slot_line);
-	some = up_to_many(p->entry + p->at, p->n - p->at);
-	return some > 0 ? delete_some(t, p, some) : delete_in_list(t, p);
 }
 
 PmhResult
@@ -474,13 +449,33 @@ pmh_removal_begin(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
 	return PMH_OK;
 }
 
-/* Tell how far it has come. */
-static void
-count_states(PmhRemoval *removal)
+static PmhResult
+removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
 {
 	struct PmhRemovalPrivate *p = removal->priv;
-	size_t		to = p->drain != NULL ? p->drain_to : p->at;
+	Ahead		ahead;
+	size_t		to;
+	PmhResult	result = PMH_OK;
 
+	ahead.page = ahead.element = ahead.bucket = ahead.line = p->at;
+	for (; effort > 0 && p->at < p->n && result == PMH_OK; effort--)
+	{
+		size_t		some = 0;
+
+		if (p->drain == NULL && !p->far)
+		{
+			if (ahead.line < p->at)
+				ahead.element = ahead.bucket = ahead.line = p->at;
+			prefetch(t, p->entry, p->n, p->at, &ahead, prefetch_slot_line);
+			some = up_to_many(p->entry + p->at, p->n - p->at);
+		}
+		/* Durable when it unlocks. */
+		result = some > 0 ? delete_some(t, p, some) : delete_in_list(t, p);
+	}
+
+	/* Tell how far it has come. */
+	to = p->drain != NULL ? p->drain_to : p->at;
+	PMH_ASSERT(p->counted <= to && to <= p->n);
 	removal->removed = p->counted_removed;
 	removal->left = p->n - p->counted + p->counted_left;
 	for (size_t i = p->counted; i < to; i++)
@@ -488,24 +483,12 @@ count_states(PmhRemoval *removal)
 		removal->removed += p->state[i] == PMH_PAIR_REMOVED;
 		removal->left -= p->state[i] != PMH_PAIR_LEFT;
 	}
-	if (p->drain != NULL)
-		return;
-	p->counted = to;
-	p->counted_removed = removal->removed;
-	p->counted_left = removal->left - (p->n - to);
-}
-
-static PmhResult
-removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
-{
-	struct PmhRemovalPrivate *p = removal->priv;
-	Ahead		ahead;
-	PmhResult	result = PMH_OK;
-
-	ahead.page = ahead.element = ahead.bucket = ahead.line = p->at;
-	for (; effort > 0 && p->at < p->n && result == PMH_OK; effort--)
-		result = delete_piece(t, p, &ahead);	/* durable when it unlocks */
-	count_states(removal);
+	if (p->drain == NULL)
+	{
+		p->counted = to;
+		p->counted_removed = removal->removed;
+		p->counted_left = removal->left - (p->n - to);
+	}
 	return result == PMH_OK && p->at == p->n ? PMH_DONE : result;
 }
 

@@ -158,6 +158,7 @@ extern void pmh_workspace_give_back(PmhTable *t);
 static inline PmhResult
 pmh_conclude_reading(PmhTable *t, PmhResult result)
 {
+	PMH_ASSERT(!t->space_held);
 	PMH_ASSERT_PUBLIC(result);
 	pmh_read_fence();
 	/* The process that loses a page posts it, so mostly the board says it all. */
@@ -200,6 +201,7 @@ pmh_live_number(uint64_t word)
 static inline uint64_t
 pmh_seal_blocks(uint64_t number)
 {
+	PMH_ASSERT(number >> PMH_LIVE_CRC_SHIFT == 0);
 	if (number == 0)
 		return 0;
 	return number | (uint64_t) pmh_crc32c(&number, sizeof(number)) << PMH_LIVE_CRC_SHIFT;

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compiler.h"
 #include "table.h"
 
 /*
@@ -66,12 +67,14 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 static inline uint64_t
 pmh_segment_span(uint32_t depth)
 {
+	PMH_ASSERT(depth < 64);
 	return depth == 0 ? 0 : UINT64_C(1) << (64 - depth);
 }
 
 static inline uint64_t
 pmh_segment_mask(uint32_t depth)
 {
+	PMH_ASSERT(depth < 64);
 	return depth == 0 ? 0 : ~UINT64_C(0) << (64 - depth);
 }
 
@@ -625,6 +628,7 @@ pmh_dirword_depth(uint64_t dirword)
 static inline uint64_t
 pmh_directory_elements(uint32_t depth)
 {
+	PMH_ASSERT(depth < 64);
 	return UINT64_C(1) << depth;
 }
 

@@ -83,6 +83,7 @@ pmh_make_index_pointer(uint64_t offset, uint32_t class, uint32_t level)
 static inline uint64_t
 pmh_class_bytes(uint32_t class)
 {
+	PMH_ASSERT(class < 1 << PMH_POINTER_CLASS_BITS);
 	return (uint64_t) pmh_class_grains[class] * PMH_GRAIN;
 }
 
@@ -90,6 +91,7 @@ pmh_class_bytes(uint32_t class)
 static inline uint32_t
 pmh_class_lines(uint32_t class)
 {
+	PMH_ASSERT(class < 1 << PMH_POINTER_CLASS_BITS);
 	return (pmh_class_grains[class] + 1u) / 2;
 }
 
@@ -172,6 +174,7 @@ pmh_hint_place(uint32_t fill_hint)
 static inline uint32_t
 pmh_make_hint(uint32_t place, uint64_t payload)
 {
+	PMH_ASSERT(place < UINT32_C(1) << PMH_HINT_KIND_SHIFT);
 	return place | pmh_pointer_kind(payload) << PMH_HINT_KIND_SHIFT;
 }
 
@@ -181,6 +184,7 @@ pmh_header_fits(const PmhTable *t, uint64_t payload, uint64_t hash)
 {
 	const PmhBufferHeader *header = pmh_buffer_header(t, payload);
 
+	PMH_ASSERT(pmh_pointer_has_header(payload));
 	return pm_load(&header->hash) == hash &&
 		pm_load(&header->fill_hint) >> PMH_HINT_KIND_SHIFT == pmh_pointer_kind(payload);
 }
@@ -189,6 +193,7 @@ pmh_header_fits(const PmhTable *t, uint64_t payload, uint64_t hash)
 static inline uint32_t
 pmh_index_slots(uint64_t payload)
 {
+	PMH_ASSERT(pmh_pointer_class(payload) >= PMH_INDEX_CLASS);
 	return (uint32_t) ((pmh_class_bytes(pmh_pointer_class(payload)) -
 						sizeof(PmhBufferHeader)) / sizeof(uint64_t));
 }
@@ -226,12 +231,14 @@ static const uint8_t pmh_cell_high_at[PMH_VALUES_PER_LINE] = {2, 12, 14, 24, 26}
 static inline uint32_t *
 pmh_cell_low(const PmhValueLine *line, unsigned i)
 {
+	PMH_ASSERT(i < PMH_VALUES_PER_LINE);
 	return (uint32_t *) (uintptr_t) (line->bytes + pmh_cell_low_at[i]);
 }
 
 static inline uint16_t *
 pmh_cell_high(const PmhValueLine *line, unsigned i)
 {
+	PMH_ASSERT(i < PMH_VALUES_PER_LINE);
 	return (uint16_t *) (uintptr_t) (line->bytes + pmh_cell_high_at[i]);
 }
 

@@ -43,6 +43,7 @@ pmh_buffer_check_span(PmhTable *t, uint64_t payload)
 PmhResult
 pmh_list_check_child(PmhTable *t, uint64_t holder, uint64_t child)
 {
+	PMH_ASSERT(pmh_pointer_level(holder) > 0);
 	if (pmh_pointer_level(child) != pmh_pointer_level(holder) - 1)
 		return pmh_fail(t, PMH_ERR_CORRUPT, 0, pmh_pointer_offset(holder),
 						"The index of a value list at offset %llu names a buffer of "
@@ -84,6 +85,7 @@ read_line(const PmhValueLine *line, uint32_t cells, uint64_t *value)
 	uint32_t	mask;
 	uint32_t	n = 0;
 
+	PMH_ASSERT((cells & ~PMH_LINE_OCCUPIED) == 0);
 	/* The state is the low part of the first word. */
 	word[0] = pm_load_acquire(&line->word[0]);
 	for (unsigned i = 1; i < 4; i++)
@@ -136,6 +138,8 @@ pmh_list_descend(PmhTable *t, uint64_t hash, PmhListPath *path, uint64_t below, 
 	uint64_t	payload = path->head;
 	uint64_t	span = 1;
 
+	PMH_ASSERT(below > 0 && payload != 0);
+	PMH_ASSERT(!locked || path->place == NULL || pmh_is_locked(&path->place->stripe->lock));
 	memset(path->payload, 0, sizeof(path->payload));
 	path->number = 0;
 	path->word = payload;
@@ -177,21 +181,6 @@ pmh_list_descend(PmhTable *t, uint64_t hash, PmhListPath *path, uint64_t below, 
 	return PMH_OK;
 }
 
-/* Of a cold list: ask for the buffer that a walk has come to, and for the next one. */
-static void
-ask_ahead(PmhTable *t, const PmhListPath *path)
-{
-	uint32_t	slot;
-	uint64_t	next;
-
-	pmh_ask_for_buffer(t, path->payload[0]);
-	if (path->slot[1] == 0)
-		return;
-	next = last_used(t, path->payload[1], path->slot[1] - 1, &slot) & PMH_SLOT_POINTER;
-	if (next != 0)
-		pmh_ask_for_buffer(t, next);
-}
-
 /* Read the buffer in a slot, from the line pos->line on.  As pmh_list_step. */
 static PmhResult
 read_lines(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version, uint64_t number,
@@ -205,6 +194,7 @@ read_lines(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version, uint6
 	uint32_t	found = 0;
 	bool		fits;
 
+	PMH_ASSERT(first < lines && turn < lines - first);
 	PMH_STOP_POINT("list_before_reading");
 	for (; line < lines && found < want; line++)
 	{
@@ -226,58 +216,62 @@ read_lines(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version, uint6
 	return PMH_OK;
 }
 
-/* The same for a list that has an index. */
-static PmhResult
-step_in_index(PmhTable *t, uint64_t hash, PmhListPath *path, PmhListPosition *pos,
-			  uint32_t want, uint64_t *value, uint32_t *n)
-{
-	PmhListPosition at = *pos;
-	PmhResult	result = pmh_list_descend(t, hash, path, pos->below, false);
-
-	if (result != PMH_OK)
-		return result;
-	memcpy(at.met, path->payload, sizeof(at.met));
-	if (path->payload[0] == 0)
-	{
-		at.below = path->number;
-		at.line = 0;
-	}
-	else
-	{
-		if (path->number + 1 != pos->below)
-			at.line = 0;
-		at.again = at.line > 0 && (at.again || path->word != pos->word);
-		if (path->word != pos->word)
-			at.line = 0;
-		at.word = path->word;
-		if (at.line == 0)
-			ask_ahead(t, path);
-		result = read_lines(t, hash, path->payload[0], path->version, path->number, &at,
-							want, value, n);
-	}
-	if (result == PMH_OK)
-		*pos = at;
-	return result;
-}
-
 PmhResult
 pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
 			  PmhListPosition *pos, uint32_t want, uint64_t *value, uint32_t *n)
 {
 	PmhListPath path;
+	PmhListPosition at;
+	PmhResult	result;
 
+	PMH_ASSERT(head != 0 && pos->below > 0);
 	*n = 0;
-	if (pmh_pointer_level(head) > 0)
+	if (pmh_pointer_level(head) == 0)
 	{
-		path.head = head;
-		path.version = version;
-		return step_in_index(t, hash, &path, pos, want, value, n);
+		/* All of it.  (Nothing of a list that has lost its index is wanted any more.) */
+		pos->line = 0;
+		memset(pos->met, 0, sizeof(pos->met));
+		pos->met[0] = head;
+		return read_lines(t, hash, head, version, 0, pos, PMH_SINGLE_MOST, value, n);
 	}
-	/* All of it.  (Nothing of a list that has lost its index is wanted any more.) */
-	pos->line = 0;
-	memset(pos->met, 0, sizeof(pos->met));
-	pos->met[0] = head;
-	return read_lines(t, hash, head, version, 0, pos, PMH_SINGLE_MOST, value, n);
+	at = *pos;
+	path.head = head;
+	path.version = version;
+	result = pmh_list_descend(t, hash, &path, pos->below, false);
+	if (result != PMH_OK)
+		return result;
+	memcpy(at.met, path.payload, sizeof(at.met));
+	if (path.payload[0] == 0)
+	{
+		at.below = path.number;
+		at.line = 0;
+	}
+	else
+	{
+		if (path.number + 1 != pos->below)
+			at.line = 0;
+		at.again = at.line > 0 && (at.again || path.word != pos->word);
+		if (path.word != pos->word)
+			at.line = 0;
+		at.word = path.word;
+		if (at.line == 0)
+		{
+			/* Of a cold list: ask for the buffer that the walk has come to, and the next. */
+			uint64_t	next = 0;
+			uint32_t	slot;
+
+			pmh_ask_for_buffer(t, path.payload[0]);
+			if (path.slot[1] > 0)
+				next = last_used(t, path.payload[1], path.slot[1] - 1, &slot) & PMH_SLOT_POINTER;
+			if (next != 0)
+				pmh_ask_for_buffer(t, next);
+		}
+		result = read_lines(t, hash, path.payload[0], path.version, path.number, &at, want, value,
+							n);
+	}
+	if (result == PMH_OK)
+		*pos = at;
+	return result;
 }
 
 /* One attempt at pmh_list_next. */
@@ -341,6 +335,7 @@ pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
 	PmhListPosition pos = PMH_LIST_START;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(payload != 0);
 	while (result == PMH_OK && pos.below != 0)
 	{
 		uint32_t	n = 0;

@@ -44,6 +44,7 @@ fill_line(PmhValueLine *line, uint32_t room, const uint64_t *values, size_t n)
 {
 	uint32_t	k = n < room ? (uint32_t) n : room;
 
+	PMH_ASSERT(room <= PMH_VALUES_PER_LINE);
 	for (uint32_t i = 0; i < k; i++)
 	{
 		*pmh_cell_low(line, i) = (uint32_t) values[i];
@@ -58,20 +59,6 @@ fill_header(PmhBufferHeader *header, uint64_t payload, uint64_t hash, uint32_t h
 {
 	header->hash = hash;
 	header->fill_hint = pmh_make_hint(hint, payload);
-}
-
-/* All of a buffer of the odd class. */
-static void
-write_odd(PmhTable *t, uint64_t payload, const uint64_t *values, size_t n)
-{
-	PmhValueLine line[2];
-	uint32_t	stored;
-
-	memset(line, 0, sizeof(line));
-	stored = fill_line(&line[0], PMH_VALUES_PER_LINE, values, n);
-	(void) fill_line(&line[1], PMH_VALUES_SHORT_LINE, values + stored, n - stored);
-	pm_copy(&t->file, pmh_buffer_line(t, payload, 0), &line[0], PMH_VALUE_LINE);
-	pm_copy(&t->file, pmh_buffer_line(t, payload, 1), &line[1], PMH_GRAIN);
 }
 
 /*
@@ -89,7 +76,12 @@ write_values(PmhTable *t, uint64_t payload, uint64_t hash, const uint64_t *value
 	PMH_ASSERT(n <= pmh_class_capacity(class));
 	if (class == PMH_ODD_CLASS)
 	{
-		write_odd(t, payload, values, n);
+		memset(&piece[0], 0, PMH_VALUE_LINE);
+		memset(&piece[1], 0, PMH_VALUE_LINE);
+		line = fill_line(&piece[0], PMH_VALUES_PER_LINE, values, n);
+		(void) fill_line(&piece[1], PMH_VALUES_SHORT_LINE, values + line, n - line);
+		pm_copy(&t->file, pmh_buffer_line(t, payload, 0), &piece[0], PMH_VALUE_LINE);
+		pm_copy(&t->file, pmh_buffer_line(t, payload, 1), &piece[1], PMH_GRAIN);
 		return;
 	}
 	while (line < lines)
@@ -136,6 +128,7 @@ choose_class(size_t left, bool first)
 {
 	uint32_t	class = pmh_buffer_class_for(left);
 
+	PMH_ASSERT(left > 0);
 	if (first && class >= PMH_CHUNK_CLASS && pmh_class_capacity(class) >= left)
 		return PMH_CHUNK_CLASS;
 	if (class < PMH_CHUNK_CLASS || pmh_class_capacity(class) <= left ||
@@ -174,8 +167,9 @@ make_index(PmhTable *t, uint64_t hash, uint32_t level, uint32_t class,
 
 	if (result != PMH_OK)
 		return result;
+	PMH_ASSERT(level > 0 && level <= PMH_MAX_LEVEL);
 	*payload = pmh_make_index_pointer(offset, class, level);
-	PMH_ASSERT(level > 0 && n + (more != 0) <= pmh_index_slots(*payload));
+	PMH_ASSERT(n + (more != 0) > 0 && n + (more != 0) <= pmh_index_slots(*payload));
 	memset(&image, 0, pmh_class_bytes(class));
 	for (uint32_t i = 0; i < n; i++)
 		image.slot[i] = pm_load(&words[i]);
@@ -189,6 +183,7 @@ make_index(PmhTable *t, uint64_t hash, uint32_t level, uint32_t class,
 static void
 free_buffer(PmhTable *t, uint64_t payload)
 {
+	PMH_ASSERT(payload != 0);
 	PMH_STOP_POINT("list_before_free");
 	pmh_value_free(t, pmh_pointer_offset(payload), pmh_pointer_class(payload));
 }
@@ -244,6 +239,7 @@ publish(PmhTable *t, PmhListPath *path, uint32_t level, uint64_t payload)
 	uint64_t	holder = path->head;
 	uint64_t	word;
 
+	PMH_ASSERT(payload != 0 && level <= pmh_pointer_level(holder));
 	path->payload[level] = payload;
 	if (level < pmh_pointer_level(holder))
 	{
@@ -269,18 +265,6 @@ set_fill_hint(PmhTable *t, uint64_t payload, uint32_t place)
 	header = pmh_buffer_header(t, payload);
 	if (pm_load(&header->fill_hint) != hint)
 		pm_store32(&header->fill_hint, hint);
-}
-
-/* The first slot of an index that names nothing, or how many it has. */
-static uint32_t
-free_slot(const PmhTable *t, uint64_t payload)
-{
-	uint32_t	slots = pmh_index_slots(payload);
-	uint32_t	slot = 0;
-
-	while (slot < slots && pm_load(pmh_index_slot(t, payload, slot)) != 0)
-		slot++;
-	return slot;
 }
 
 /* Does an index name one buffer, and no more? */
@@ -310,6 +294,7 @@ class_after(uint32_t class, uint32_t most)
 {
 	uint32_t	after = class + 1;
 
+	PMH_ASSERT(class < most);
 	while (after < most && 3 * pmh_class_bytes(after) < 4 * pmh_class_bytes(class))
 		after++;
 	return after;
@@ -332,11 +317,16 @@ add_buffer(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t payload)
 	uint64_t	index = 0;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(payload != 0);
 	for (; level <= top; level++)
 	{
 		index = path->payload[level];
-		slot = index == 0 ? PMH_MAX_INDEX_SLOTS : free_slot(t, index);
-		if (slot < PMH_MAX_INDEX_SLOTS)
+		slot = 0;
+		/* The first slot that names nothing, or how many there are. */
+		while (index != 0 && slot < pmh_index_slots(index) &&
+			   pm_load(pmh_index_slot(t, index, slot)) != 0)
+			slot++;
+		if (index != 0 && slot < PMH_MAX_INDEX_SLOTS)
 			break;
 	}
 	if (level > PMH_MAX_LEVEL)
@@ -411,6 +401,7 @@ find_end(PmhTable *t, uint64_t hash, PmhListPath *path)
 			!pmh_header_fits(t, payload, hash))
 			return pmh_list_fail_foreign(t, payload);
 	}
+	PMH_ASSERT(result != PMH_OK || path->payload[0] == payload);
 	return result;
 }
 
@@ -418,6 +409,7 @@ PmhResult
 pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, size_t room,
 			  PmhListMade *made)
 {
+	PMH_ASSERT(n > 0 && made->values <= n);
 	while (made->values < n)
 	{
 		size_t		left = n - made->values;
@@ -455,6 +447,7 @@ pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, size
 void
 pmh_list_unmake(PmhTable *t, uint64_t hash, uint64_t payload)
 {
+	PMH_ASSERT(payload != 0);
 	for (uint32_t i = 0; pmh_pointer_level(payload) > 0 && i < pmh_index_slots(payload); i++)
 	{
 		uint64_t	child = pm_load(pmh_index_slot(t, payload, i)) & PMH_SLOT_POINTER;
@@ -519,27 +512,6 @@ find_room(const PmhTable *t, uint64_t payload)
 	return line;
 }
 
-/* Value, then line state, all in one line. */
-static void
-append_to_line(PmhTable *t, uint64_t payload, uint32_t line, uint64_t value,
-				unsigned how)
-{
-	PmhValueLine *l = pmh_buffer_line(t, payload, line);
-	uint32_t	state = pm_load(&l->state);
-	unsigned	i = (unsigned) __builtin_ctz(free_cells(t, payload, line));
-
-	PMH_ASSERT(value <= PMH_VALUE_MAX);
-	pm_store32(pmh_cell_low(l, i), (uint32_t) value);
-	pm_store16(pmh_cell_high(l, i), (uint16_t) (value >> 32));
-	if ((how & PMH_APPEND_FENCE_FIRST) != 0)
-		pm_fence(&t->file);
-	PMH_STOP_POINT("append_before_state");
-	pm_commit16(&t->file, &l->state, (uint16_t) (state | 1u << i));
-	PMH_STOP_POINT("append_after_state");
-	if ((how & PMH_APPEND_FENCE) != 0)
-		pm_fence(&t->file);
-}
-
 /*
  * Put the values of a buffer that the path leads to, and perhaps one more, into one of
  * another class.
@@ -555,6 +527,7 @@ rewrite_values(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
 	size_t		n = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(old != 0 && class < PMH_CLASSES);
 	for (uint32_t i = pmh_class_first_line(old_class); i < pmh_class_lines(old_class); i++)
 		n += pmh_line_read(pmh_buffer_line(t, old, i), pmh_line_cells(old, i), values + n);
 	if (more != NULL)
@@ -592,6 +565,7 @@ pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level, uint64_t hash,
 	PmhResult	result;
 
 	PMH_ASSERT(path->place != NULL && pmh_is_locked(&path->place->stripe->lock));
+	PMH_ASSERT(old != 0 && level <= pmh_pointer_level(path->head));
 	pmh_count(&pmh_run(t)->list_rewrites, 1);
 	if (level == 0)
 		return rewrite_values(t, path, hash, class, NULL);
@@ -651,6 +625,8 @@ pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, u
 	uint64_t	payload;
 	PmhResult	result;
 
+	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&path->place->stripe->lock));
+	PMH_ASSERT((how & ~(unsigned) (PMH_APPEND_FENCE_FIRST | PMH_APPEND_FENCE)) == 0);
 	do
 	{
 		uint32_t	class;
@@ -665,7 +641,22 @@ pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, u
 		class = pmh_pointer_class(payload);
 		line = find_room(t, payload);
 		if (line < pmh_class_lines(class))
-			append_to_line(t, payload, line, value, how);
+		{
+			PmhValueLine *l = pmh_buffer_line(t, payload, line);
+			uint32_t	state = pm_load(&l->state);
+			unsigned	i = (unsigned) __builtin_ctz(free_cells(t, payload, line));
+
+			/* Value, then line state, all in one line. */
+			pm_store32(pmh_cell_low(l, i), (uint32_t) value);
+			pm_store16(pmh_cell_high(l, i), (uint16_t) (value >> 32));
+			if ((how & PMH_APPEND_FENCE_FIRST) != 0)
+				pm_fence(&t->file);
+			PMH_STOP_POINT("append_before_state");
+			pm_commit16(&t->file, &l->state, (uint16_t) (state | 1u << i));
+			PMH_STOP_POINT("append_after_state");
+			if ((how & PMH_APPEND_FENCE) != 0)
+				pm_fence(&t->file);
+		}
 		set_fill_hint(t, payload, line);
 		if (line < pmh_class_lines(class))
 			return PMH_OK;
@@ -684,19 +675,6 @@ pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, u
 
 /* ---- taking values out ---- */
 
-static void
-clear_line(PmhTable *t, uint64_t payload, uint32_t line, uint32_t mask)
-{
-	PmhValueLine *l = pmh_buffer_line(t, payload, line);
-
-	PMH_STOP_POINT("line_clear_before_state");
-	pm_commit16(&t->file, &l->state, (uint16_t) (pm_load(&l->state) & ~mask));
-	PMH_STOP_POINT("line_clear_after_state");
-	if (pmh_class_has_header(pmh_pointer_class(payload)) &&
-		pmh_hint_place(pm_load(&pmh_buffer_header(t, payload)->fill_hint)) > line)
-		set_fill_hint(t, payload, line);
-}
-
 /*
  * The buffer of values that the path leads to has nothing that is to stay.  Take it out of
  * its slot, durably, with the indexes that would be empty then, and free them.
@@ -707,6 +685,7 @@ drop_buffer(PmhTable *t, PmhListPath *path)
 	uint32_t	top = pmh_pointer_level(path->head);
 	uint32_t	level = 0;
 
+	PMH_ASSERT(pmh_is_locked(&path->place->stripe->lock));
 	while (level < top && has_one_slot(t, path->payload[level + 1]))
 		level++;
 	if (level < top)
@@ -751,8 +730,16 @@ pmh_list_take_out(PmhTable *t, PmhListPath *path, bool wait, const uint16_t *mas
 	pmh_buffer_bump(t, offset);
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 	{
-		if (mask[i] != 0)
-			clear_line(t, payload, i, mask[i]);
+		PmhValueLine *l = pmh_buffer_line(t, payload, i);
+
+		if (mask[i] == 0)
+			continue;
+		PMH_STOP_POINT("line_clear_before_state");
+		pm_commit16(&t->file, &l->state, (uint16_t) (pm_load(&l->state) & ~mask[i]));
+		PMH_STOP_POINT("line_clear_after_state");
+		if (pmh_class_has_header(class) &&
+			pmh_hint_place(pm_load(&pmh_buffer_header(t, payload)->fill_hint)) > i)
+			set_fill_hint(t, payload, i);
 	}
 
 	/*
@@ -796,6 +783,7 @@ pmh_list_remove(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, b
 	unsigned	cell;
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&path->place->stripe->lock));
 	for (;;)
 	{
 		result = pmh_list_find_below(t, hash, path, &below);

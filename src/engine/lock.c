@@ -29,6 +29,7 @@ pmh_locks_init(void *memory, uint32_t nstripes)
 {
 	PmhLocks   *locks = memory;
 
+	PMH_ASSERT(nstripes > 0 && (nstripes & (nstripes - 1)) == 0);
 	memset(memory, 0, pmh_locks_size(nstripes));
 	locks->nstripes = nstripes;
 	return locks;
@@ -50,33 +51,15 @@ pmh_wait_cancelled(void)
 }
 
 /*
- * Sleep until the lock is ours, longer each time, so that a holder that was
- * preempted gets our processor.  A signal ends a sleep, so a cancel is seen at
- * once.  False if the wait was given up.
- */
-static bool
-sleep_for(uint64_t *lock, bool cancellable)
-{
-	struct timespec ts = {0, FIRST_SLEEP_NS};
-
-	while (__atomic_load_n(lock, __ATOMIC_RELAXED) != 0 || !pmh_trylock(lock))
-	{
-		if (cancellable && pmh_wait_cancelled())
-			return false;
-		(void) nanosleep(&ts, NULL);
-		if (ts.tv_nsec < LONGEST_SLEEP_NS)
-			ts.tv_nsec *= 2;
-	}
-	return true;
-}
-
-/*
  * The lock was not free.  Spin while its holder is likely to be running on
- * another processor; then sleep, and say so.
+ * another processor; then sleep, and say so: longer each time, so that a holder that was
+ * preempted gets our processor.  A signal ends a sleep, so a cancel is seen at once.
+ * False if the wait was given up.
  */
 static bool
 wait_for(uint64_t *lock, bool cancellable)
 {
+	struct timespec ts = {0, FIRST_SLEEP_NS};
 	bool		done;
 
 	for (unsigned spins = 0; spins < SPINS_BEFORE_SLEEP; spins++)
@@ -87,9 +70,18 @@ wait_for(uint64_t *lock, bool cancellable)
 	}
 	if (hooks.begin != NULL)
 		hooks.begin();
-	done = sleep_for(lock, cancellable);
+	for (;;)
+	{
+		done = __atomic_load_n(lock, __ATOMIC_RELAXED) == 0 && pmh_trylock(lock);
+		if (done || (cancellable && pmh_wait_cancelled()))
+			break;
+		(void) nanosleep(&ts, NULL);
+		if (ts.tv_nsec < LONGEST_SLEEP_NS)
+			ts.tv_nsec *= 2;
+	}
 	if (hooks.end != NULL)
 		hooks.end();
+	PMH_ASSERT(done ? pmh_is_locked(lock) : cancellable);
 	return done;
 }
 

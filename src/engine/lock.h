@@ -139,6 +139,7 @@ pmh_unlock(uint64_t *lock)
 static inline PmhStripe *
 pmh_segment_stripe(PmhLocks *locks, uint64_t file_id, uint64_t block)
 {
+	PMH_ASSERT(locks->nstripes > 0 && (locks->nstripes & (locks->nstripes - 1)) == 0);
 	return &locks->stripe[(file_id + block) & (locks->nstripes - 1)];
 }
 

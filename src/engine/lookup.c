@@ -204,6 +204,7 @@ gather_elsewhere(PmhTable *t, uint64_t hash, const PmhHome *h,
 		PMH_STOP_POINT("probe_between_buckets");
 	}
 	note_list(t, probe);
+	PMH_ASSERT(o->n <= 3);
 	return PMH_OK;
 }
 

@@ -80,25 +80,10 @@ pmh_map_note_lost(PmFile *f, size_t offset)
 		pmh_lost_post(f->lost_board, f->file_id);
 }
 
-/*
- * The unit of mapping: 4 KiB on x86-64, and up to 64 KiB on other machines.  A build
- * of the tests takes a larger one than the machine's (test/engine, pages_*.c).  It is
- * a multiple of that, and all that is mapped, replaced or given up is whole pages: so
- * the machine does the same with it as if it were its own.
- */
-static uintptr_t
-unit_of_mapping(void)
-{
-#ifdef PMH_PAGE_SIZE
-	return PMH_PAGE_SIZE;
-#else
-	return (uintptr_t) sysconf(_SC_PAGESIZE);
-#endif
-}
-
 size_t
 pmh_whole_pages(size_t size)
 {
+	PMH_ASSERT(page_size != 0 && (page_size & (page_size - 1)) == 0);
 	return (size + page_size - 1) & ~(page_size - 1);
 }
 
@@ -124,6 +109,7 @@ replace_range(uintptr_t from, uintptr_t to)
 	size_t		size = to - from;
 	void	   *zeroes = map_zeroes(NULL, size);
 
+	PMH_ASSERT(from < to && from % page_size == 0);
 	if (zeroes == MAP_FAILED)
 		return false;
 	if (mremap(zeroes, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *) from) !=
@@ -169,19 +155,6 @@ replace_lost(uintptr_t address)
 	return false;
 }
 
-/*
- * Is it that a page cannot be had?  There are other reasons for SIGBUS: on arm64 an
- * atomic access that is not aligned (BUS_ADRALN).  Zeroes are no help with that: it would
- * be repeated for ever, with locks held, and a sound file be posted as lost.  Nor is it
- * to be expected; so the process ends at the instruction, and tells where.
- */
-static bool
-is_lost_page(const siginfo_t *info)
-{
-	return info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR ||
-		info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO;
-}
-
 /* Do what would have been done without us. */
 static void
 pass_on(int number, siginfo_t *info, void *context)
@@ -209,7 +182,14 @@ on_bus_error(int number, siginfo_t *info, void *context)
 	int			save_errno = errno;
 	bool		replaced = false;
 
-	if (is_lost_page(info))
+	/*
+	 * Is it that a page cannot be had?  There are other reasons for SIGBUS: on arm64 an
+	 * atomic access that is not aligned (BUS_ADRALN).  Zeroes are no help with that: it would
+	 * be repeated for ever, with locks held, and a sound file be posted as lost.  Nor is it
+	 * to be expected; so the process ends at the instruction, and tells where.
+	 */
+	if (info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR ||
+		info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO)
 	{
 		pmh_lock(&mapped_files_lock);
 		replaced = replace_lost((uintptr_t) info->si_addr);
@@ -220,52 +200,32 @@ on_bus_error(int number, siginfo_t *info, void *context)
 	errno = save_errno;
 }
 
-/* Install the handler once in a process; children inherit it with the list. */
-static void
-install_handler(void)
-{
-	struct sigaction action;
-
-	memset(&action, 0, sizeof(action));
-	action.sa_sigaction = on_bus_error;
-	action.sa_flags = SA_SIGINFO | SA_RESTART;
-	(void) sigemptyset(&action.sa_mask);
-	(void) sigaction(SIGBUS, &action, &previous_action);
-}
-
-/* Before anything is mapped. */
+/*
+ * Before anything is mapped: what the unit of mapping is, and the handler.  It is installed
+ * once in a process; children inherit it with the list.
+ *
+ * The unit is 4 KiB on x86-64, and up to 64 KiB on other machines.  A build of the tests
+ * takes a larger one than the machine's (test/engine, pages_*.c).  It is a multiple of that,
+ * and all that is mapped, replaced or given up is whole pages: so the machine does the same
+ * with it as if it were its own.
+ */
 static void
 prepare(void)
 {
+	struct sigaction action = {.sa_sigaction = on_bus_error,
+		.sa_flags = SA_SIGINFO | SA_RESTART};
+
 	pmh_lock(&mapped_files_lock);
 	if (page_size == 0)
 	{
-		page_size = unit_of_mapping();
-		install_handler();
+#ifdef PMH_PAGE_SIZE
+		page_size = PMH_PAGE_SIZE;
+#else
+		page_size = (uintptr_t) sysconf(_SC_PAGESIZE);
+#endif
+		(void) sigemptyset(&action.sa_mask);
+		(void) sigaction(SIGBUS, &action, &previous_action);
 	}
-	pmh_unlock(&mapped_files_lock);
-}
-
-static void
-add_file(PmFile *f)
-{
-	pmh_lock(&mapped_files_lock);
-	f->next = mapped_files;
-	f->link = &mapped_files;
-	if (f->next != NULL)
-		f->next->link = &f->next;
-	mapped_files = f;
-	pmh_unlock(&mapped_files_lock);
-}
-
-/* In a time that does not depend on how many there are: there may be thousands. */
-static void
-remove_file(PmFile *f)
-{
-	pmh_lock(&mapped_files_lock);
-	*f->link = f->next;
-	if (f->next != NULL)
-		f->next->link = f->link;
 	pmh_unlock(&mapped_files_lock);
 }
 
@@ -337,7 +297,13 @@ pmh_map(PmFile *f, int fd, size_t size, bool *synchronous)
 	if (!*synchronous)
 		(void) madvise(f->base, f->addresses, MADV_RANDOM);
 	f->bound = size;
-	add_file(f);
+	pmh_lock(&mapped_files_lock);
+	f->next = mapped_files;
+	f->link = &mapped_files;
+	if (f->next != NULL)
+		f->next->link = &f->next;
+	mapped_files = f;
+	pmh_unlock(&mapped_files_lock);
 	return 0;
 }
 
@@ -348,6 +314,7 @@ pmh_map_further(PmFile *f, size_t size)
 	int			err;
 
 	PMH_ASSERT(size > f->addresses);
+	PMH_ASSERT(f->base != NULL);
 	old = malloc(sizeof(PmMapping));
 	if (old == NULL)
 		return ENOMEM;
@@ -376,12 +343,19 @@ pmh_unmap_outgrown(PmFile *f)
 		free(old);
 	}
 	pmh_unlock(&mapped_files_lock);
+	PMH_ASSERT(f->outgrown == NULL);
 }
 
 void
 pmh_unmap(PmFile *f)
 {
 	pmh_unmap_outgrown(f);
-	remove_file(f);
+	/* In a time that does not depend on how many there are: there may be thousands. */
+	pmh_lock(&mapped_files_lock);
+	PMH_ASSERT(f->link != NULL && *f->link == f);
+	*f->link = f->next;
+	if (f->next != NULL)
+		f->next->link = f->link;
+	pmh_unlock(&mapped_files_lock);
 	(void) munmap(f->base, f->addresses);
 }

@@ -202,20 +202,32 @@ pm_allocate(int fd, size_t from, size_t to)
 {
 	int			err;
 
+	PMH_ASSERT(from < to);
 	do
 		err = posix_fallocate(fd, (off_t) from, (off_t) (to - from));
 	while (err == EINTR);
 	return err;
 }
 
-/* Is the file persistent memory?  libpmem's word.  Uses a descriptor. */
+/*
+ * Is the file persistent memory?  libpmem's word, asked no more often than has to be.  Of a
+ * file without MAP_SYNC libpmem says so only if the environment wants it to say so of all
+ * files, so one answer stands for all of these in this process.  Uses a descriptor.
+ */
 static PmhResult
-ask_libpmem(const char *path, bool *is_pmem, PmhError *error)
+is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error)
 {
+	static int	said;			/* 0: not asked yet; 1: no; 2: yes */
+	int			before = __atomic_load_n(&said, __ATOMIC_RELAXED);
 	int			answer = 0;
 	size_t		size;
 	void	   *base = NULL;
 
+	if (!synchronous && before != 0)
+	{
+		*is_pmem = before == 2;
+		return PMH_OK;
+	}
 	if (pmh_descriptor_begin())
 	{
 		base = pmem_map_file(path, 0, 0, 0, &size, &answer);
@@ -225,30 +237,9 @@ ask_libpmem(const char *path, bool *is_pmem, PmhError *error)
 		return pm_error(error, errno, "mapping the file");
 	(void) pmem_unmap(base, size);
 	*is_pmem = answer != 0;
-	return PMH_OK;
-}
-
-/*
- * The same, asked no more often than has to be.  Of a file without MAP_SYNC libpmem
- * says that it is persistent memory only if the environment wants it to say so of all
- * files, so one answer stands for all of these in this process.
- */
-static PmhResult
-is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error)
-{
-	static int	said;			/* 0: not asked yet; 1: no; 2: yes */
-	int			before = __atomic_load_n(&said, __ATOMIC_RELAXED);
-	PmhResult	result;
-
-	if (!synchronous && before != 0)
-	{
-		*is_pmem = before == 2;
-		return PMH_OK;
-	}
-	result = ask_libpmem(path, is_pmem, error);
-	if (result == PMH_OK && !synchronous)
+	if (!synchronous)
 		__atomic_store_n(&said, 1 + *is_pmem, __ATOMIC_RELAXED);
-	return result;
+	return PMH_OK;
 }
 
 /* A structure for a file that is not mapped yet. */
@@ -264,36 +255,31 @@ begin_file(PmFile *f, const char *path, PmhError *error)
 	return PMH_OK;
 }
 
-/* Map what fd has open, all of it as it is now, and close it. */
+/*
+ * Map what fd has open, all of it as it is now, close that, and find out about the file.  On
+ * failure nothing is left.
+ */
 static PmhResult
-map_and_close(PmFile *f, int fd, bool *synchronous, PmhError *error)
+complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
 {
+	bool		synchronous = false;
+	bool		is_pmem = false;
 	struct statx st;
 	PmhResult	result = look_at(fd, "", &st, error);
 	int			err;
 
+	PMH_ASSERT(fd >= 0);
 	if (result == PMH_OK && (!S_ISREG(st.stx_mode) || st.stx_size < PMH_HEADER_SIZE))
 		result = pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
 								"The file is too short to have a header.");
 	if (result == PMH_OK)
 	{
 		birth_of(&st, &f->birth);
-		err = pmh_map(f, fd, st.stx_size, synchronous);
+		err = pmh_map(f, fd, st.stx_size, &synchronous);
 		if (err != 0)
 			result = pm_error(error, err, "mapping the file");
 	}
 	pmh_descriptor_close(fd);
-	return result;
-}
-
-/* Map what fd has open, and find out about it.  On failure nothing is left. */
-static PmhResult
-complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
-{
-	bool		synchronous = false;
-	bool		is_pmem = false;
-	PmhResult	result = map_and_close(f, fd, &synchronous, error);
-
 	if (result == PMH_OK)
 		result = is_persistent(f->path, synchronous, &is_pmem, error);
 	if (result != PMH_OK)
@@ -511,6 +497,7 @@ change_range(int fd, int mode, size_t from, size_t to)
 {
 	int			rc;
 
+	PMH_ASSERT(from < to);
 	do
 		rc = fallocate(fd, mode | FALLOC_FL_KEEP_SIZE, (off_t) from, (off_t) (to - from));
 	while (rc != 0 && errno == EINTR);
@@ -571,6 +558,7 @@ pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 	PMH_ASSERT(f->bound <= f->addresses);
 	if (size > f->bound)
 		f->bound = size;
+	PMH_ASSERT(size <= f->bound && f->bound <= f->addresses);
 	return PMH_OK;
 }
 
@@ -607,6 +595,7 @@ write_through(const PmFile *f, size_t at, const char *src, size_t len)
 	PmhError	error;
 	size_t		done = 0;
 
+	PMH_ASSERT(f->fd >= 0 && !f->persist);
 	if (look_at(f->fd, "", &st, &error) != PMH_OK || st.stx_size < at + len)
 		return 0;
 	while (done < len)

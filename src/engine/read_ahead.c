@@ -50,6 +50,7 @@ pmh_ask_for_homes(PmhTable *t, const uint64_t *hash, size_t stride,
 	PmhPlace	place;			/* of the first; found in the directory as it is now */
 	PmhHome		h;
 
+	PMH_ASSERT(stride > 0);
 	n = n < PMH_ASK_KEYS ? n : PMH_ASK_KEYS;
 	if (n < LEAST_KEYS || pmh_locate(t, *hash, &place) != PMH_OK ||
 		!pmh_home_find(t, *hash, &h) || !is_cold(t, h.bucket))
@@ -167,6 +168,7 @@ pmh_ask_for_next_segments(PmhTable *t, uint64_t hash)
 		ask_for_segment(t, &place);
 		t->walk_at += UINT64_C(1) << (depth - pmh_elem_depth(place.elem));
 	}
+	PMH_ASSERT(t->walk_left <= SEGMENTS);
 }
 
 /* ---- before a lock ---- */

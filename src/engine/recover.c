@@ -94,26 +94,6 @@ check_directory(PmhTable *t)
 }
 
 /*
- * Redo the directory log: its elements may have been stored in part.  It is
- * empty durably after the next pm_fence; until then it would be redone again.
- */
-static void
-redo_log(PmhTable *t)
-{
-	PmhLive    *live = pmh_live(t);
-	PmhDirLog  *log = &live->dirlog;
-
-	if (log->count != 0)
-		pmh_directory_store(t, live->dirword, log->first, log->count, log->low,
-							log->high);
-	if (log->count == 0 && log->crc == 0)
-		return;
-	pm_store64(&log->count, 0);
-	pm_store64(&log->crc, 0);
-	pm_flush(&t->file, log, sizeof(*log));	/* the caller fences */
-}
-
-/*
  * Let all elements of a segment say what the lowest of them says: a change of strategy
  * may have come only so far.  The directory has been checked.
  */
@@ -185,6 +165,7 @@ clear_pages(uint64_t *at, size_t bytes)
 {
 	size_t		words = PMH_HEADER_SIZE / sizeof(uint64_t);
 
+	PMH_ASSERT(bytes % PMH_HEADER_SIZE == 0);
 	for (size_t i = 0; i < bytes / sizeof(uint64_t); i += words)
 	{
 		size_t		k = i;
@@ -215,30 +196,6 @@ clear_map(PmhTable *t)
 		free_units += PMH_UNITS_PER_BLOCK - pmh_mask_count(reserved);
 	}
 	pm_store64(&pmh_run(t)->free_units, free_units);
-}
-
-/* Mark what the segments occupy. */
-static PmhResult
-mark_segments(PmhTable *t)
-{
-	const PmhLive *live = pmh_live(t);
-	uint32_t	depth = pmh_dirword_depth(live->dirword);
-	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
-	uint64_t	size = pmh_directory_elements(depth);
-	PmhResult	result = PMH_OK;
-
-	for (uint64_t i = 0; i < size && result == PMH_OK;
-		 i += UINT64_C(1) << (depth - pmh_elem_depth(dir[i])))
-	{
-		uint32_t	units = pmh_elem_units(dir[i]);
-
-		if (pmh_elem_has_main(dir[i]))
-			result = mark_units(t, pmh_elem_main_block(dir[i]) * PMH_UNITS_PER_BLOCK,
-								PMH_UNITS_PER_BLOCK);
-		if (result == PMH_OK && units > 0)
-			result = mark_units(t, pmh_elem_ext_unit(dir[i]), units);
-	}
-	return result;
 }
 
 /*
@@ -287,20 +244,30 @@ mark_kinds(PmhTable *t)
 static PmhResult
 rebuild_run(PmhTable *t)
 {
-	PmhLive    *live = pmh_live(t);
+	const PmhLive *live = pmh_live(t);
 	PmhRun	   *run = pmh_run(t);
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
-	uint64_t	dir = pmh_dirword_offset(live->dirword);
+	uint64_t	offset = pmh_dirword_offset(live->dirword);
+	const uint64_t *dir = pmh_at(t, offset);
 	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(run->instance == 0);
 	memset(run, 0, sizeof(*run));
 	clear_map(t);
 	if (depth > PMH_SMALL_DIR_DEPTH)
-		result = mark_units(t, dir >> PMH_UNIT_SHIFT,
+		result = mark_units(t, offset >> PMH_UNIT_SHIFT,
 							pmh_directory_blocks(depth) * PMH_UNITS_PER_BLOCK);
-	if (result == PMH_OK)
-		result = mark_segments(t);
+	for (uint64_t i = 0; i < pmh_directory_elements(depth) && result == PMH_OK;
+		 i += UINT64_C(1) << (depth - pmh_elem_depth(dir[i])))
+	{
+		uint32_t	units = pmh_elem_units(dir[i]);
+
+		if (pmh_elem_has_main(dir[i]))
+			result = mark_units(t, pmh_elem_main_block(dir[i]) * PMH_UNITS_PER_BLOCK,
+								PMH_UNITS_PER_BLOCK);
+		if (result == PMH_OK && units > 0)
+			result = mark_units(t, pmh_elem_ext_unit(dir[i]), units);
+	}
 	if (result == PMH_OK)
 		result = mark_kinds(t);
 	return result;
@@ -309,6 +276,8 @@ rebuild_run(PmhTable *t)
 PmhResult
 pmh_recover(PmhTable *t)
 {
+	PmhLive    *live = pmh_live(t);
+	PmhDirLog  *log = &live->dirlog;
 	uint64_t	size = pmh_blocks(t) << PMH_BLOCK_SHIFT;
 	PmhResult	result = pm_complete(&t->file, size, &t->error);
 
@@ -321,7 +290,19 @@ pmh_recover(PmhTable *t)
 		result = check_directory(t);
 	if (result != PMH_OK)
 		return result;
-	redo_log(t);
+
+	/*
+	 * Redo the directory log: its elements may have been stored in part.  It is empty durably
+	 * after the next pm_fence; until then it would be redone again.
+	 */
+	if (log->count != 0)
+		pmh_directory_store(t, live->dirword, log->first, log->count, log->low, log->high);
+	if (log->count != 0 || log->crc != 0)
+	{
+		pm_store64(&log->count, 0);
+		pm_store64(&log->crc, 0);
+		pm_flush(&t->file, log, sizeof(*log));
+	}
 	stride_directory(t);
 	result = rebuild_run(t);
 	if (result == PMH_OK)

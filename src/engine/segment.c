@@ -36,6 +36,7 @@ typedef struct Target
 static inline void
 set_target(const PmhTable *t, const PmhPlace *place, uint64_t hash, Target *target)
 {
+	PMH_ASSERT(place->hashing > 1);
 	target->hash = hash;
 	target->home = pmh_home_bucket(hash, place->hashing);
 	target->alt = pmh_alt_bucket(hash, place->hashing, target->home);
@@ -61,6 +62,7 @@ buckets_of(const PmhPlace *place, const Target *target, uint32_t list[4])
 		for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
 			list[n++] = place->hashing + i;
 	}
+	PMH_ASSERT(n <= 4);
 	return n;
 }
 
@@ -75,27 +77,13 @@ list_path(const PmhTable *t, const PmhPlace *place, uint32_t bucket, unsigned sl
 		.place = place, .bucket = bucket, .bucket_slot = slot};
 }
 
-/* Append to the list of a pointer slot.  As pmh_list_append. */
-static PmhResult
-append_to_list(PmhTable *t, const PmhPlace *place, uint32_t bucket,
-			   uint32_t mask, unsigned slot, uint64_t hash, uint64_t value,
-			   unsigned how)
-{
-	uint32_t	shadowed = mask & ~(UINT32_C(1) << slot);
-	PmhListPath path = list_path(t, place, bucket, slot);
-
-	/* Fenced: the segment may be unlocked without the list, or the slots filled. */
-	if (shadowed != 0)
-		pmh_bucket_clear(t, place, bucket, shadowed, true);
-	return pmh_list_append(t, &path, hash, value, how);
-}
-
 unsigned
 pmh_segment_buckets_of(const PmhTable *t, const PmhPlace *place, uint64_t hash,
 					   uint32_t bucket[4])
 {
 	Target		target;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	return buckets_of(place, &target, bucket);
 }
@@ -156,6 +144,7 @@ append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
 		uint32_t	state = pmh_bucket_state(b);
 		uint32_t	mask;
 		int			pointer;
+		PmhListPath path;
 
 		if ((state & PMH_STATE_POINTERS) == 0)
 			continue;
@@ -164,10 +153,15 @@ append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
 			continue;
 		if (pending != NULL && is_pending(pending, b))
 			return PMH_RETRY;
-		return append_to_list(t, place, list[i], mask, (unsigned) pointer,
-							  target->hash, value,
-							  (fence_first ? PMH_APPEND_FENCE_FIRST : 0) |
-							  (pending == NULL ? PMH_APPEND_FENCE : 0));
+		PMH_ASSERT((mask >> pointer & 1) != 0);
+		path = list_path(t, place, list[i], (unsigned) pointer);
+		mask &= ~(UINT32_C(1) << pointer);
+		/* Fenced: the segment may be unlocked without the list, or the slots filled. */
+		if (mask != 0)
+			pmh_bucket_clear(t, place, list[i], mask, true);
+		return pmh_list_append(t, &path, target->hash, value,
+							   (fence_first ? PMH_APPEND_FENCE_FIRST : 0) |
+							   (pending == NULL ? PMH_APPEND_FENCE : 0));
 	}
 	return PMH_NOT_FOUND;
 }
@@ -250,6 +244,7 @@ compact_full(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	uint32_t	mask;
 	PmhResult	result;
 
+	PMH_ASSERT(bucket < place->hashing && !*inserted);
 	mask = pmh_bucket_find(b, target->hash, &state, &pointer);
 	if (pmh_mask_count(mask) + 1 >= PMH_COMPACT_MIN)
 	{
@@ -267,20 +262,6 @@ compact_full(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 
 /* ---- insert ---- */
 
-/* A bucket of the stash that has room, or -1. */
-static int64_t
-choose_stash(const PmhTable *t, const PmhPlace *place)
-{
-	for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
-	{
-		uint32_t	bucket = place->hashing + i;
-
-		if (!pmh_state_full(pmh_bucket_state(pmh_bucket(t, place, bucket))))
-			return bucket;
-	}
-	return -1;
-}
-
 /* The bucket a new entry goes to, or -1 if there is no room for it. */
 static int64_t
 choose_bucket(const PmhTable *t, const PmhPlace *place, const Target *target)
@@ -295,13 +276,19 @@ choose_bucket(const PmhTable *t, const PmhPlace *place, const Target *target)
 		return target->alt;
 	if (!pmh_state_full(home))
 		return target->home;
-	return pmh_strategy_has_stash(strategy) ? choose_stash(t, place) : -1;
+	for (uint32_t b = place->hashing; pmh_strategy_has_stash(strategy) && b < place->buckets; b++)
+	{
+		if (!pmh_state_full(pmh_bucket_state(pmh_bucket(t, place, b))))
+			return b;
+	}
+	return -1;
 }
 
 /* What the home of an entry has to tell of it if it goes to this bucket. */
 static uint32_t
 announcement(const PmhPlace *place, const Target *target, uint32_t bucket)
 {
+	PMH_ASSERT(bucket < place->buckets);
 	if (bucket >= place->hashing)
 		return PMH_STATE_STASHED;
 	return bucket != target->home ? pmh_filter_bit(target->hash) : 0;
@@ -323,23 +310,6 @@ enough_for_list(const PmhTable *t, const PmhPlace *place, const Target *target,
 	return pmh_mask_count(mask) >= PMH_INLINE_MAX ? mask : 0;
 }
 
-/* Insert into a bucket with room.  PMH_OK, PMH_NEED. */
-static PmhResult
-insert_into(PmhTable *t, const PmhPlace *place, const Target *target,
-			uint32_t bucket, uint64_t value, bool fence_first)
-{
-	uint32_t	mask = enough_for_list(t, place, target, bucket);
-	uint32_t	announce = announcement(place, target, bucket);
-
-	if (mask != 0)
-		return pmh_bucket_compact(t, place, bucket, target->hash, mask, &value);
-	pmh_bucket_put(t, pmh_bucket(t, place, bucket),
-				   pmh_bucket_version(place, bucket), target->hash,
-				   pmh_make_word(target->hash, value),
-				   target->home_bucket, announce, fence_first);
-	return PMH_OK;
-}
-
 /*
  * There is no room for an entry.  PMH_OK: try again, or *inserted; PMH_RETRY,
  * PMH_NEED, or a real error.
@@ -351,6 +321,7 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && !*inserted);
 	result = compact_full(t, place, target->home, target, value, inserted);
 	if (result == PMH_NOT_FOUND && pmh_strategy_has_alternative(strategy))
 		result = compact_full(t, place, target->alt, target, value, inserted);
@@ -377,6 +348,7 @@ pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value,
 	bool		inserted = false;
 	PmhResult	result;
 
+	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	result = append_if_list(t, place, &target, value, fence_first, NULL);
 	if (result != PMH_NOT_FOUND)
@@ -387,8 +359,17 @@ pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value,
 		int64_t		bucket = choose_bucket(t, place, &target);
 
 		if (bucket >= 0)
-			return insert_into(t, place, &target, (uint32_t) bucket, value,
-							   fence_first);
+		{
+			uint32_t	b = (uint32_t) bucket;
+			uint32_t	mask = enough_for_list(t, place, &target, b);
+
+			if (mask != 0)
+				return pmh_bucket_compact(t, place, b, hash, mask, &value);
+			pmh_bucket_put(t, pmh_bucket(t, place, b), pmh_bucket_version(place, b), hash,
+						   pmh_make_word(hash, value), target.home_bucket,
+						   announcement(place, &target, b), fence_first);
+			return PMH_OK;
+		}
 		result = make_room(t, place, &target, value, &inserted);
 	} while (result == PMH_OK && !inserted);
 	return result;
@@ -403,6 +384,7 @@ pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	uint32_t	announce;
 	PmhResult	result;
 
+	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	result = append_if_list(t, place, &target, value, false, pending);
 	if (result != PMH_NOT_FOUND)
@@ -429,36 +411,6 @@ pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 
 /* ---- delete ---- */
 
-/* Take (hash, value) out of one bucket or the list of it. */
-static PmhResult
-delete_from(PmhTable *t, const PmhPlace *place, uint32_t bucket, uint64_t hash,
-			uint64_t value, unsigned how)
-{
-	PmhBucket  *b = pmh_bucket(t, place, bucket);
-	uint32_t	state;
-	int			pointer;
-	uint32_t	mask = pmh_bucket_find(b, hash, &state, &pointer);
-
-	if (pointer >= 0)
-	{
-		PmhListPath path = list_path(t, place, bucket, (unsigned) pointer);
-
-		return pmh_list_remove(t, &path, hash, value, (how & PMH_DELETE_WAIT) != 0);
-	}
-	for (; mask != 0; mask &= mask - 1)
-	{
-		unsigned	slot = (unsigned) __builtin_ctz(mask);
-
-		if (pmh_word_payload(pmh_slot_load_word(b, slot)) == value)
-		{
-			pmh_bucket_clear(t, place, bucket, UINT32_C(1) << slot,
-							 (how & PMH_DELETE_FENCE) != 0);
-			return PMH_OK;
-		}
-	}
-	return PMH_NOT_FOUND;
-}
-
 PmhResult
 pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 				   uint64_t value, unsigned how)
@@ -467,14 +419,36 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	uint32_t	list[4];
 	unsigned	n;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	set_target(t, place, hash, &target);
 	n = buckets_of(place, &target, list);
 	for (unsigned i = 0; i < n; i++)
 	{
-		PmhResult	result = delete_from(t, place, list[i], hash, value, how);
+		PmhBucket  *b = pmh_bucket(t, place, list[i]);
+		uint32_t	state;
+		int			pointer;
+		uint32_t	mask = pmh_bucket_find(b, hash, &state, &pointer);
 
-		if (result != PMH_NOT_FOUND)
-			return result;
+		if (pointer >= 0)
+		{
+			PmhListPath path = list_path(t, place, list[i], (unsigned) pointer);
+			PmhResult	result = pmh_list_remove(t, &path, hash, value,
+												 (how & PMH_DELETE_WAIT) != 0);
+
+			if (result != PMH_NOT_FOUND)
+				return result;
+			continue;
+		}
+		for (; mask != 0; mask &= mask - 1)
+		{
+			unsigned	slot = (unsigned) __builtin_ctz(mask);
+
+			if (pmh_word_payload(pmh_slot_load_word(b, slot)) != value)
+				continue;
+			pmh_bucket_clear(t, place, list[i], UINT32_C(1) << slot,
+							 (how & PMH_DELETE_FENCE) != 0);
+			return PMH_OK;
+		}
 	}
 	return PMH_NOT_FOUND;
 }
@@ -488,6 +462,7 @@ copy_line(PmhBucket *to, const PmhBucket *from, unsigned line)
 	const uint64_t *src = (const uint64_t *) (from->bytes + line * PMH_LINE);
 	uint64_t   *dst = (uint64_t *) (to->bytes + line * PMH_LINE);
 
+	PMH_ASSERT(line < PMH_BUCKET_SIZE / PMH_LINE);
 	for (unsigned i = 0; i < PMH_LINE / sizeof(uint64_t); i++)
 		dst[i] = __atomic_load_n(&src[i], __ATOMIC_ACQUIRE);
 }

@@ -232,6 +232,7 @@ typedef struct PmhBuild
 static inline void
 pmh_build_write(PmhBucket *b, uint32_t slot, uint64_t hash, uint64_t payload)
 {
+	PMH_ASSERT(slot < PMH_SLOTS);
 	*(uint64_t *) (b->bytes + pmh_slot_word[slot]) = pmh_make_word(hash, payload);
 	*(uint32_t *) (b->bytes + pmh_slot_mid[slot]) = (uint32_t) (hash >> 24);
 	*(uint8_t *) (b->bytes + pmh_slot_top[slot]) = (uint8_t) (hash >> 56);
@@ -246,6 +247,7 @@ pmh_build_put(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
 {
 	uint32_t	slot = build->first_slot + build->fill[bucket]++;
 
+	PMH_ASSERT(bucket < build->hashing + PMH_STASH_BUCKETS && build->fill[bucket] <= PMH_SLOTS);
 	if (slot >= PMH_SLOTS)
 		slot -= PMH_SLOTS;
 	pmh_build_write(&build->bucket[bucket], slot, hash, payload);
@@ -287,6 +289,7 @@ extern void pmh_build_store(PmhTable *t, const PmhBuild *build, uint64_t elem,
 static inline uint32_t
 pmh_build_slots(uint32_t size)
 {
+	PMH_ASSERT(size > 0 && size <= PMH_MAX_SIZE);
 	return size * PMH_UNIT_BUCKETS * PMH_SLOTS;
 }
 

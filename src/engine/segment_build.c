@@ -134,6 +134,7 @@ occupied(const PmhBuild *build, unsigned fill)
 {
 	uint64_t	bits = ((UINT64_C(1) << fill) - 1) << build->first_slot;
 
+	PMH_ASSERT(fill <= PMH_SLOTS);
 	return (uint32_t) (bits | bits >> PMH_SLOTS) & PMH_STATE_OCCUPIED;
 }
 
@@ -165,6 +166,7 @@ may_take(const PmhBuild *build, uint32_t bucket, const PmhItem *item)
 	uint32_t	state;
 	int			pointer;
 
+	PMH_ASSERT(bucket < build->hashing + PMH_STASH_BUCKETS);
 	if (build->fill[bucket] >= PMH_SLOTS)
 		return false;
 	if ((item->payload & PMH_ITEM_BESIDE_LIST) == 0)
@@ -176,6 +178,7 @@ may_take(const PmhBuild *build, uint32_t bucket, const PmhItem *item)
 static void
 raise_strategy(PmhBuild *build, PmhStrategy strategy)
 {
+	PMH_ASSERT(pmh_strategy_exists(strategy));
 	if (build->strategy < strategy)
 		build->strategy = strategy;
 }
@@ -194,6 +197,7 @@ displace(PmhBuild *build, const PmhItem *item, uint32_t home)
 	PmhItem		moved;
 	uint64_t	word;
 
+	PMH_ASSERT(home < build->hashing);
 	if ((item->payload & PMH_ITEM_BESIDE_LIST) != 0)
 		return false;
 	for (unsigned slot = 0; slot < PMH_SLOTS; slot++)

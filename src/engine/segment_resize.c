@@ -27,16 +27,6 @@
 
 /* ---- larger segments ---- */
 
-static bool
-has_lists(const PmhTable *t, const PmhPlace *place)
-{
-	uint32_t	any = 0;
-
-	for (uint32_t i = 0; i < place->buckets; i++)
-		any |= pmh_bucket_state(pmh_bucket(t, place, i));
-	return (any & PMH_STATE_POINTERS) != 0;
-}
-
 /*
  * Deal the live entries of a segment out to one (split = 0) or two (split = 1)
  * segments being built.
@@ -48,8 +38,13 @@ deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
 		 size_t noverflow[2])
 {
 	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
-	bool		lists = has_lists(t, place);
+	uint32_t	any = 0;
+	bool		lists;
 
+	PMH_ASSERT(split <= 1 && pmh_is_locked(&place->stripe->lock));
+	for (uint32_t i = 0; i < place->buckets; i++)
+		any |= pmh_bucket_state(pmh_bucket(t, place, i));
+	lists = (any & PMH_STATE_POINTERS) != 0;
 	for (uint32_t i = 0; i < place->buckets; i++)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
@@ -91,6 +86,7 @@ deal_out_unchanged(PmhTable *t, const PmhPlace *place)
 {
 	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	for (unsigned half = 0; half < 2; half++)
 	{
 		pmh_build_begin(t, t->build[half], pmh_elem_size(place->elem));
@@ -128,6 +124,7 @@ build_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 {
 	size_t		noverflow[2] = {0, 0};
 
+	PMH_ASSERT(t->workspace != NULL);
 	pmh_build_begin(t, t->build[0], size);
 	deal_out(t, left, 0, noverflow);
 	if (right != NULL)
@@ -169,19 +166,22 @@ build_halves(PmhTable *t, const PmhPlace *place)
 	deal_out_unchanged(t, place);
 }
 
-/* Space for a segment, and the element that names it.  PMH_OK, PMH_NEED. */
+/*
+ * Find space for a built segment, store it there and make its element.  PMH_OK, PMH_NEED.
+ */
 static PmhResult
-allocate(PmhTable *t, uint32_t size, uint32_t depth, PmhStrategy strategy, uint64_t *elem)
+store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
 {
+	uint32_t	units = build->size % PMH_UNITS_PER_BLOCK;
 	uint64_t	main_offset = 0;
 	uint64_t	ext_offset = 0;
 	PmhResult	result = PMH_OK;
 
-	PMH_ASSERT(size > 0 && size <= PMH_MAX_SIZE);
-	if (size >= PMH_UNITS_PER_BLOCK)
+	PMH_ASSERT(build->size > 0 && build->size <= PMH_MAX_SIZE);
+	if (build->size >= PMH_UNITS_PER_BLOCK)
 		result = pmh_space_alloc_extent(t, 1, &main_offset);
-	if (result == PMH_OK && size % PMH_UNITS_PER_BLOCK > 0)
-		result = pmh_space_alloc_units(t, size % PMH_UNITS_PER_BLOCK, &ext_offset);
+	if (result == PMH_OK && units > 0)
+		result = pmh_space_alloc_units(t, units, &ext_offset);
 	if (result != PMH_OK)
 	{
 		if (main_offset != 0)
@@ -189,19 +189,9 @@ allocate(PmhTable *t, uint32_t size, uint32_t depth, PmhStrategy strategy, uint6
 		return result;
 	}
 	*elem = pmh_make_elem(main_offset >> PMH_BLOCK_SHIFT, ext_offset / PMH_UNIT_SIZE,
-						  size, depth, strategy);
+						  build->size, depth, build->strategy);
+	pmh_build_store(t, build, *elem, false);
 	return PMH_OK;
-}
-
-/* Store a built segment in the file and make its element.  PMH_OK, PMH_NEED. */
-static PmhResult
-store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
-{
-	PmhResult	result = allocate(t, build->size, depth, build->strategy, elem);
-
-	if (result == PMH_OK)
-		pmh_build_store(t, build, *elem, false);
-	return result;
 }
 
 void
@@ -219,6 +209,7 @@ pmh_segment_free(PmhTable *t, uint64_t elem)
 void
 pmh_segment_retire(PmhTable *t, const PmhPlace *place)
 {
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	PMH_STOP_POINT("retire_before_versions");
 	for (unsigned i = 0; i < PMH_VERSIONS; i++)
 		pmh_version_bump(&place->stripe->version[i]);
@@ -235,6 +226,7 @@ replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
 	uint64_t	elem[2];
 	PmhResult	result;
 
+	PMH_ASSERT((n == 1 || n == 2) && t->workspace != NULL);
 	result = store_built(t, t->build[0], depth, &elem[0]);
 	if (result != PMH_OK)
 		return result;
@@ -287,6 +279,7 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 	uint32_t	size = pmh_elem_size(place->elem);
 	uint32_t	depth = pmh_elem_depth(place->elem);
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	if (t->workspace == NULL)
 	{
 		t->need.workspace = true;
@@ -349,6 +342,8 @@ replace_by_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right)
 	uint64_t	elem;
 	PmhResult	result;
 
+	PMH_ASSERT(pmh_is_locked(&left->stripe->lock));
+	PMH_ASSERT(right == NULL || pmh_elem_depth(right->elem) == pmh_elem_depth(left->elem));
 	result = store_built(t, t->build[0],
 						 pmh_elem_depth(left->elem) - (right != NULL), &elem);
 	if (result != PMH_OK)
@@ -381,6 +376,7 @@ make_smaller(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 {
 	PmhResult	result;
 
+	PMH_ASSERT(t->workspace != NULL && percent > 0);
 	if (!build_smallest(t, left, right, percent, PMH_UNITS_PER_BLOCK, below))
 		return PMH_NOT_FOUND;
 	result = replace_by_one(t, left, right);
@@ -395,6 +391,7 @@ PmhResult
 pmh_segment_merge(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 				  uint32_t percent)
 {
+	PMH_ASSERT(pmh_elem_depth(left->elem) > 0 && pmh_is_locked(&right->stripe->lock));
 	return make_smaller(t, left, right, percent, PMH_GROWN_SIZE + 1);
 }
 

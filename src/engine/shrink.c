@@ -67,6 +67,7 @@
 static void
 start_walk(struct PmhShrinkPrivate *p, PmhShrinkPhase phase)
 {
+	PMH_ASSERT(p->key == p->nkeys);
 	p->phase = phase;
 	memset(&p->at, 0, sizeof(p->at));
 	p->nkeys = p->key = 0;
@@ -183,36 +184,15 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 
 /* ---- what is to be done ---- */
 
-/* Punch what is free, but for the first blocks: they are for what comes next. */
-static void
-start_punching(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	uint64_t	blocks;
-	uint64_t	free_units;
-
-	PMH_ASSERT(p->key == p->nkeys);
-	pmh_space_figures(t, &blocks, &free_units);
-	p->spare = (blocks - free_units / PMH_UNITS_PER_BLOCK) / 32 + SPARE_BLOCKS;
-	p->block = 0;
-	p->phase = PMH_SHRINK_PUNCHING;
-}
-
-/* Are value blocks that lists could do without worth a walk? */
-static bool
-blocks_are_sparse(const PmhTable *t, const struct PmhShrinkPrivate *p)
-{
-	uint64_t	all = pm_load(&pmh_run(t)->value_blocks);
-	double		needed = (double) p->list_bytes / (double) PMH_BLOCK_SIZE;
-
-	return needed < (double) all * SPARSE_VALUE_FILL &&
-		needed + FEW_SPARSE_BLOCKS < (double) all;
-}
-
 /* A walk is through: what is next? */
 static PmhResult
 end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 {
-	PmhResult	result = PMH_OK;
+	uint64_t	all = pm_load(&pmh_run(t)->value_blocks);
+	uint64_t	blocks;
+	uint64_t	free_units;
+	double		needed;
+	PmhResult	result;
 
 	PMH_ASSERT(p->at.through && p->key == p->nkeys);
 	switch (p->phase)
@@ -227,13 +207,17 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 			}
 			start_walk(p, PMH_SHRINK_LISTING);
 			p->list_bytes = 0;
-			p->at.through = pm_load(&pmh_run(t)->value_blocks) == 0;
+			p->at.through = all == 0;
 			return pmh_value_walk_begin(t, &p->values);
 		case PMH_SHRINK_LISTING:
 			result = pmh_value_walk_finish(t, &p->values);
 			if (result != PMH_OK)
 				return result;
-			if (!p->no_space && blocks_are_sparse(t, p))
+			/* Are value blocks that lists could do without worth a walk? */
+			all = pm_load(&pmh_run(t)->value_blocks);
+			needed = (double) p->list_bytes / (double) PMH_BLOCK_SIZE;
+			if (!p->no_space && needed < (double) all * SPARSE_VALUE_FILL &&
+				needed + FEW_SPARSE_BLOCKS < (double) all)
 			{
 				start_walk(p, PMH_SHRINK_EMPTYING);
 				p->limit = pmh_value_limit(t, p->list_bytes);
@@ -245,7 +229,11 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 		case PMH_SHRINK_PUNCHING:
 			break;
 	}
-	start_punching(t, p);
+	/* Punch what is free, but for the first blocks: they are for what comes next. */
+	pmh_space_figures(t, &blocks, &free_units);
+	p->spare = (blocks - free_units / PMH_UNITS_PER_BLOCK) / 32 + SPARE_BLOCKS;
+	p->block = 0;
+	p->phase = PMH_SHRINK_PUNCHING;
 	return PMH_OK;
 }
 

@@ -30,6 +30,7 @@ class_needed(const PmhTable *t, const PmhListPath *path, uint32_t level)
 	uint32_t	class = PMH_INDEX_CLASS;
 	size_t		values;
 
+	PMH_ASSERT(payload != 0);
 	if (level > 0)
 	{
 		uint32_t	last = pmh_index_last(t, payload);
@@ -79,6 +80,7 @@ tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place)
 	PmhListPath path = {.place = place};
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && p->below > 0);
 	if (!pmh_segment_find_list(t, place, hash, &at))
 	{
 		p->below = 0;
@@ -130,13 +132,19 @@ pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	return result;
 }
 
-/* Which keys have lists in the copy of a segment; not those before p->at. */
-static void
-collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
+PmhResult
+pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
 {
+	PmhSnapshot snap;
+	PmhResult	result = pmh_segment_read(t, p->at.next, &snap, p->copy);
+
+	PMH_ASSERT(p->key == p->nkeys);
+	if (result != PMH_OK)
+		return result;
+	/* Which keys have lists in the copy; not those before p->at. */
 	p->nkeys = p->key = 0;
 	p->below = UINT64_MAX;
-	for (uint32_t b = 0; b < snap->place.buckets; b++)
+	for (uint32_t b = 0; b < snap.place.buckets; b++)
 	{
 		uint32_t	plain;
 		uint32_t	pointers;
@@ -152,18 +160,7 @@ collect_keys(struct PmhShrinkPrivate *p, const PmhSnapshot *snap)
 				p->keys[p->nkeys++] = hash;
 		}
 	}
-}
-
-PmhResult
-pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p)
-{
-	PmhSnapshot snap;
-	PmhResult	result = pmh_segment_read(t, p->at.next, &snap, p->copy);
-
-	PMH_ASSERT(p->key == p->nkeys);
-	if (result != PMH_OK)
-		return result;
-	collect_keys(p, &snap);
+	PMH_ASSERT(p->nkeys <= PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE * PMH_SLOTS);
 	pmh_position_advance(&p->at, pmh_elem_depth(snap.place.elem));
 	return PMH_OK;
 }

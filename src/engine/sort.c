@@ -40,6 +40,7 @@ pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves)
 			return false;
 		moves -= i - j;
 	}
+	PMH_ASSERT(n == 0 || number[0] <= number[n - 1]);
 	return true;
 }
 
@@ -95,6 +96,7 @@ pmh_sort_backward_pieces(uint64_t *number, size_t n)
 		reverse(number + start, i - start);
 		start = i;
 	}
+	PMH_ASSERT(number[0] <= number[n - 1]);
 	return true;
 }
 
@@ -116,6 +118,7 @@ find_digit(const uint64_t *number, size_t n, bool (*stop) (void), int *shift)
 	bool		in_order = true;
 	int			top;
 
+	PMH_ASSERT(n > 0);
 	for (size_t i = 1; i < n; i++)
 	{
 		if (is_stopped(stop, i))

@@ -81,7 +81,9 @@ pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
 bool
 pmh_space_trylock(PmhTable *t)
 {
+	PMH_ASSERT(!t->space_held);
 	t->space_held = pmh_trylock(&t->file_lock->space);
+	PMH_ASSERT(!t->space_held || pmh_is_locked(&t->file_lock->space));
 	return t->space_held;
 }
 
@@ -123,6 +125,7 @@ static PmhResult
 need_blocks(PmhTable *t, uint64_t nblocks)
 {
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
+	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
 	t->need.seen = pmh_blocks_with_space(t);
 	if (pmh_space_allocatable(t) < pmh_blocks(t))
 		t->need.map = true;
@@ -142,6 +145,7 @@ find_extent(PmhTable *t, uint64_t from, uint64_t nblocks)
 	uint64_t	free_blocks = 0;
 	uint64_t	block = from <= limit ? from : 0;	/* hints may be damaged */
 
+	PMH_ASSERT(nblocks > 0 && pmh_is_locked(&t->file_lock->space));
 	while (block < limit)
 	{
 		uint64_t	zone_end = pmh_space_zone_end(block);
@@ -180,33 +184,24 @@ find_extent(PmhTable *t, uint64_t from, uint64_t nblocks)
 	return 0;
 }
 
-/* Mark an extent as used; the caller holds the space lock. */
-static void
-take_extent(PmhTable *t, uint64_t block, uint64_t nblocks)
+PmhResult
+pmh_space_take_extent(PmhTable *t, uint64_t nblocks, uint64_t *block)
 {
 	PmhRun	   *run = pmh_run(t);
 
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
-	PMH_ASSERT(!pmh_space_is_map_block(block));
-	PMH_ASSERT(pmh_within(t, block << PMH_BLOCK_SHIFT, nblocks << PMH_BLOCK_SHIFT));
-	for (uint64_t i = 0; i < nblocks; i++)
-		pm_store8(pmh_space_map(t, block + i), PMH_BLOCK_USED);
-	if (nblocks == 1)
-		pm_store64(&run->space_hint, block + 1);
-	pm_store64(&run->free_units,
-			   pm_load(&run->free_units) - nblocks * PMH_UNITS_PER_BLOCK);
-}
-
-PmhResult
-pmh_space_take_extent(PmhTable *t, uint64_t nblocks, uint64_t *block)
-{
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
-	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
-	*block = find_extent(t, pm_load(&pmh_run(t)->space_hint), nblocks);
+	*block = find_extent(t, pm_load(&run->space_hint), nblocks);
 	if (*block == 0)
 		return need_blocks(t, nblocks);
-	take_extent(t, *block, nblocks);
+	PMH_ASSERT(!pmh_space_is_map_block(*block));
+	PMH_ASSERT(pmh_within(t, *block << PMH_BLOCK_SHIFT, nblocks << PMH_BLOCK_SHIFT));
+	for (uint64_t i = 0; i < nblocks; i++)
+		pm_store8(pmh_space_map(t, *block + i), PMH_BLOCK_USED);
+	if (nblocks == 1)
+		pm_store64(&run->space_hint, *block + 1);
+	pm_store64(&run->free_units,
+			   pm_load(&run->free_units) - nblocks * PMH_UNITS_PER_BLOCK);
 	return PMH_OK;
 }
 
@@ -246,6 +241,7 @@ fit_units(uint8_t used, uint32_t units)
 {
 	unsigned	want = (1u << units) - 1;
 
+	PMH_ASSERT(units > 0 && units < PMH_UNITS_PER_BLOCK);
 	for (unsigned at = 0; at + units <= PMH_UNITS_PER_BLOCK; at++)
 	{
 		if ((used & (want << at)) == 0)
@@ -264,6 +260,7 @@ find_units(PmhTable *t, uint32_t units, uint64_t *block)
 	uint64_t	hint = pm_load(&pmh_run(t)->unit_hint);
 	uint64_t	limit = pmh_space_allocatable(t);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	if (limit > hint + UNIT_SEARCH)
 		limit = hint + UNIT_SEARCH;
 	for (*block = hint; *block < limit; (*block)++)
@@ -304,7 +301,7 @@ pmh_space_alloc_units(PmhTable *t, uint32_t units, uint64_t *offset)
 	return result;
 }
 
-/* Free some units of a block; the caller holds the space lock. */
+/* Free some units of a block. */
 static void
 free_in_block(PmhTable *t, uint64_t block, uint8_t units_mask)
 {
@@ -339,6 +336,7 @@ pmh_space_free_extent(PmhTable *t, uint64_t offset, uint64_t nblocks)
 	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
 
 	PMH_ASSERT(offset % PMH_BLOCK_SIZE == 0 && block > 0);
+	PMH_ASSERT(nblocks > 0 && nblocks <= PMH_LONGEST_EXTENT);
 	pmh_space_lock(t);
 	for (uint64_t i = 0; i < nblocks; i++)
 		free_in_block(t, block + i, PMH_BLOCK_USED);

@@ -125,6 +125,7 @@ pmh_space_reserved(uint64_t block)
 static inline void
 pmh_space_lock(PmhTable *t)
 {
+	PMH_ASSERT(!t->space_held || pmh_is_locked(&t->file_lock->space));
 	if (!t->space_held)
 		pmh_lock(&t->file_lock->space);
 }
@@ -143,6 +144,7 @@ pmh_space_lock_to_give(PmhTable *t)
 static inline void
 pmh_space_unlock(PmhTable *t)
 {
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	if (!t->space_held)
 		pmh_unlock(&t->file_lock->space);
 }

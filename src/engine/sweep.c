@@ -73,6 +73,7 @@ reserve_entries(PmhTable *t, PmhSweep *sweep, size_t n)
 	size_t		capacity = p->capacity ? p->capacity : 2048;
 	PmhEntry   *entries;
 
+	PMH_ASSERT(sweep->n <= p->capacity);
 	if (sweep->n + n <= p->capacity)
 		return PMH_OK;
 	while (capacity < sweep->n + n)
@@ -95,6 +96,7 @@ add_entry(PmhSweep *sweep, uint64_t hash, uint64_t value)
 static PmhResult
 enqueue(PmhTable *t, struct PmhSweepPrivate *p, PmhSweepQueued item)
 {
+	PMH_ASSERT(p->queued <= p->queue_capacity);
 	if (p->queued == p->queue_capacity)
 	{
 		size_t		capacity = p->queue_capacity ? 2 * p->queue_capacity : 64;
@@ -123,6 +125,7 @@ take_list(PmhTable *t, PmhSweep *sweep, uint32_t bucket, uint64_t hash, uint64_t
 	uint32_t	n = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(bucket < p->snap.place.buckets);
 	do
 		result = pmh_buffer_check_span(t, payload);
 	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
@@ -184,60 +187,41 @@ take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
 	return result;
 }
 
-/* Note which plain entries of this step belong to keys that will be streamed. */
-static PmhResult
-note_given(PmhTable *t, const PmhSweep *sweep)
-{
-	struct PmhSweepPrivate *p = sweep->priv;
-	PmhResult	result = PMH_OK;
-
-	for (size_t i = 0; i < sweep->n && p->queued_lists > 0; i++)
-	{
-		uint64_t	hash = sweep->entries[i].hash;
-
-		for (size_t q = 0; q < p->queued_lists; q++)
-		{
-			if (p->queue[q].hash != hash)
-				continue;
-			result = enqueue(t, p, (PmhSweepQueued) {.hash = hash,
-							 .value = sweep->entries[i].value, .given = true});
-			if (result != PMH_OK)
-				return result;
-		}
-	}
-	return PMH_OK;
-}
-
-/* The position past the segment just read. */
-static void
-move_on(PmhSweep *sweep)
-{
-	struct PmhSweepPrivate *p = sweep->priv;
-
-	pmh_position_advance(&p->segment, pmh_elem_depth(p->snap.place.elem));
-	sweep->segments_total = ++sweep->segments_done;
-	if (!p->segment.through)
-		sweep->segments_total = (uint64_t) ((double) sweep->segments_done /
-			((double) p->segment.next / 18446744073709551616.0));
-}
-
 static PmhResult
 step_segment(PmhTable *t, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result;
 
+	PMH_ASSERT(!p->cursor_busy && !p->segment.through);
 	p->queued = p->queued_lists = p->queue_next = 0;
 	result = pmh_segment_read(t, p->segment.next, &p->snap, p->copy);
 	for (uint32_t b = 0; result == PMH_OK && b < p->snap.place.buckets; b++)
 		result = take_bucket(t, sweep, b);
 	if (result != PMH_OK)
 		return result;
+	/* Note which plain entries of this step belong to keys that will be streamed. */
 	p->queued_lists = p->queued;
-	result = note_given(t, sweep);
-	if (result == PMH_OK)
-		move_on(sweep);
-	return result;
+	for (size_t i = 0; i < sweep->n && p->queued_lists > 0; i++)
+	{
+		const PmhEntry e = sweep->entries[i];
+
+		for (size_t q = 0; q < p->queued_lists; q++)
+		{
+			if (p->queue[q].hash != e.hash)
+				continue;
+			result = enqueue(t, p, (PmhSweepQueued) {.hash = e.hash, .value = e.value,
+							 .given = true});
+			if (result != PMH_OK)
+				return result;
+		}
+	}
+	pmh_position_advance(&p->segment, pmh_elem_depth(p->snap.place.elem));
+	sweep->segments_total = ++sweep->segments_done;
+	if (!p->segment.through)
+		sweep->segments_total = (uint64_t) ((double) sweep->segments_done /
+			((double) p->segment.next / 18446744073709551616.0));
+	return PMH_OK;
 }
 
 /* Begin with the next list of the queue. */
@@ -248,6 +232,7 @@ open_list(PmhTable *t, const PmhSweep *sweep)
 	uint64_t	hash = p->queue[p->queue_next++].hash;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(!p->cursor_busy && p->queue_next <= p->queued_lists);
 	pmh_cursor_open(t, &p->cursor, hash);
 	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
 	{
@@ -265,6 +250,7 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result;
 
+	PMH_ASSERT(p->cursor_busy);
 	p->cursor.batch.n = 0;
 	result = pmh_cursor_step(t, &p->cursor, PMH_CURSOR_SWEEPS);
 	if (result != PMH_OK)
@@ -321,6 +307,7 @@ next_entries(PmhTable *table, PmhSweep *sweep)
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(p->queue_next <= p->queued_lists && p->queued_lists <= p->queued);
 	sweep->n = 0;
 	for (unsigned i = 0; i < EMPTY_STEPS && result == PMH_OK && sweep->n == 0; i++)
 	{

@@ -24,6 +24,7 @@ pmh_values_reserve(PmhTable *t, PmhValues *values, size_t n)
 	size_t		capacity = values->capacity ? values->capacity : 64;
 	uint64_t   *value;
 
+	PMH_ASSERT(values->n <= values->capacity);
 	if (wanted <= values->capacity)
 		return PMH_OK;
 	while (capacity < wanted)

@@ -70,28 +70,22 @@ set_room(PmhTable *t, uint64_t block, unsigned room)
 
 /* ---- the bits of a block ---- */
 
-/* The bits of grains [at, end) as far as they are in the word of 'at'; *n: how many. */
-static inline uint64_t
-word_bits(uint32_t at, uint32_t end, uint32_t *n)
-{
-	uint32_t	in_word = 64 - at % 64;
-
-	PMH_ASSERT(at < end && end <= PMH_BLOCK_GRAINS);
-	*n = end - at < in_word ? end - at : in_word;
-	return (*n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << *n) - 1) << (at % 64);
-}
-
+/* Of some grains; a word at a time. */
 static void
 set_bits(uint64_t *words, uint32_t at, uint32_t grains, bool set)
 {
 	uint32_t	end = at + grains;
 	uint32_t	n;
 
+	PMH_ASSERT(at >= PMH_HEAD_GRAINS && end <= PMH_BLOCK_GRAINS);
 	for (; at < end; at += n)
 	{
-		uint64_t	bits = word_bits(at, end, &n);
+		uint32_t	in_word = 64 - at % 64;
 		uint64_t	word = pm_load(&words[at / 64]);
+		uint64_t	bits;
 
+		n = end - at < in_word ? end - at : in_word;
+		bits = (n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << (at % 64);
 		pm_store64(&words[at / 64], set ? word | bits : word & ~bits);
 	}
 }
@@ -100,6 +94,7 @@ set_bits(uint64_t *words, uint32_t at, uint32_t grains, bool set)
 static uint32_t
 next_grain(const uint64_t *words, uint32_t at, bool used)
 {
+	PMH_ASSERT(at <= PMH_BLOCK_GRAINS);
 	while (at < PMH_BLOCK_GRAINS)
 	{
 		uint64_t	word = pm_load(&words[at / 64]);
@@ -119,6 +114,7 @@ find_room(const uint64_t *words, uint32_t class)
 	uint32_t	grains = pmh_class_grains[class];
 	uint32_t	at = PMH_HEAD_GRAINS;
 
+	PMH_ASSERT(class >= PMH_LEAST_CLASS && class <= PMH_MAX_CLASS);
 	for (;;)
 	{
 		uint32_t	end;
@@ -135,21 +131,11 @@ find_room(const uint64_t *words, uint32_t class)
 	}
 }
 
-/* The largest class that 'grains' free grains in a row may have room for, or 0. */
-static uint32_t
-class_for_grains(uint32_t grains)
-{
-	uint32_t	class = PMH_MAX_CLASS;
-
-	while (class > 0 && pmh_class_grains[class] > grains)
-		class--;
-	return class;
-}
-
 /* The largest class that there may be room for around a grain that has become free. */
 static uint32_t
 room_around(const uint64_t *words, uint32_t at)
 {
+	uint32_t	class = PMH_MAX_CLASS;
 	uint32_t	start = at;
 
 	PMH_ASSERT((pm_load(&words[at / 64]) >> (at % 64) & 1) == 0);
@@ -164,7 +150,10 @@ room_around(const uint64_t *words, uint32_t at)
 		if (word != 0)
 			break;
 	}
-	return class_for_grains(next_grain(words, at, true) - start);
+	at = next_grain(words, at, true);
+	while (class > 0 && start + pmh_class_grains[class] > at)
+		class--;
+	return class;
 }
 
 static bool
@@ -213,13 +202,14 @@ note_room(PmhTable *t, uint64_t block, uint32_t class)
 		pm_store64(&hint[class], block);
 }
 
-/* Take a new value block; the space lock is held.  PMH_OK, PMH_NEED. */
+/* Take a new value block.  PMH_OK, PMH_NEED. */
 static PmhResult
 take_block(PmhTable *t, uint64_t *block)
 {
 	PmhRun	   *run = pmh_run(t);
 	PmhResult	result = pmh_space_take_extent(t, 1, block);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	if (result != PMH_OK)
 		return result;
 	fill_words(block_at(t, *block)->used, false);
@@ -237,12 +227,13 @@ take_block(PmhTable *t, uint64_t *block)
 	return PMH_OK;
 }
 
-/* Give back a value block that has no buffer; the space lock is held. */
+/* Give back a value block that has no buffer. */
 static void
 give_block_back(PmhTable *t, uint64_t block)
 {
 	PmhRun	   *run = pmh_run(t);
 
+	PMH_ASSERT(block > 0 && pmh_is_locked(&t->file_lock->space));
 	store_kind(t, block, 0);
 	PMH_STOP_POINT("value_block_before_free");
 	pm_store64(&run->value_blocks, pm_load(&run->value_blocks) - 1);
@@ -305,6 +296,7 @@ take_near_hint(PmhTable *t, uint32_t class, uint64_t *hint, uint64_t *offset)
 	uint64_t	newest = pm_load(&pmh_run(t)->newest_block);
 	uint64_t	end = block + ROOM_SEARCH < blocks ? block + ROOM_SEARCH : blocks;
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	while ((block = next_with_room(t, block, end, class)) < end)
 	{
 		if (take_in_block(t, block, class, offset))
@@ -345,6 +337,7 @@ begin_bits(PmhTable *t, uint64_t block)
 {
 	PmhValueBlock *b = block_at(t, block);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	if (room_of(t, block) != PMH_ROOM_OLD)
 		return;
 	fill_words(b->used, true);
@@ -467,6 +460,7 @@ make_old(PmhTable *t)
 	uint64_t	block = 0;
 	PmhResult	result = pmh_map_all(t);
 
+	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
 	if (result != PMH_OK)
 		return result;
 	pmh_space_lock(t);
@@ -493,6 +487,7 @@ pmh_value_walk_begin(PmhTable *t, PmhValueWalk *walk)
 {
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(!t->space_held);
 	walk->marks = !pmh_value_space_is_known(t);
 	if (!walk->marks)
 		return PMH_OK;
@@ -527,30 +522,14 @@ pmh_value_mark(PmhTable *t, const PmhValueWalk *walk, uint64_t payload)
 	pmh_unlock(&t->file_lock->space);
 }
 
-/* A walk is complete: what of a block of an earlier life is used?  Space lock held. */
-static void
-settle_block(PmhTable *t, uint64_t block)
-{
-	PmhValueBlock *b = block_at(t, block);
-	PmhRun	   *run = pmh_run(t);
-
-	begin_bits(t, block);
-	for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
-		pm_store64(&b->used[i], pm_load(&b->used[i]) & pm_load(&b->mark[i]));
-	set_room(t, block, 0);
-	pm_store64(&run->old_blocks, pm_load(&run->old_blocks) - 1);
-	if (is_empty(b))
-		give_block_back(t, block);
-	else
-		note_room(t, block, PMH_MAX_CLASS);
-}
-
 PmhResult
 pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk)
 {
+	PmhRun	   *run = pmh_run(t);
 	uint64_t	block = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(!t->space_held);
 	if (!walk->marks)
 		return PMH_OK;
 	result = await_owners(t);
@@ -563,10 +542,22 @@ pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk)
 	{
 		pmh_space_lock(t);
 		/* Not if bits have begun anew after our walk has. */
-		if (walk->serial == pm_load(&pmh_run(t)->walk_serial) &&
+		if (walk->serial == pm_load(&run->walk_serial) &&
 			is_value_kind(pm_load(pmh_space_kind(t, block))) &&
 			room_of(t, block) >= PMH_ROOM_SEEN)
-			settle_block(t, block);
+		{
+			PmhValueBlock *b = block_at(t, block);
+
+			begin_bits(t, block);
+			for (uint32_t i = 0; i < PMH_GRAIN_WORDS; i++)
+				pm_store64(&b->used[i], pm_load(&b->used[i]) & pm_load(&b->mark[i]));
+			set_room(t, block, 0);
+			pm_store64(&run->old_blocks, pm_load(&run->old_blocks) - 1);
+			if (is_empty(b))
+				give_block_back(t, block);
+			else
+				note_room(t, block, PMH_MAX_CLASS);
+		}
 		pmh_space_unlock(t);
 	}
 	walk->marks = false;
