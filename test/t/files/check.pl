@@ -157,9 +157,13 @@ sub value_line
 		foreach my $slot (grep { $state >> $_ & 1 } 0 .. SLOTS - 1)
 		{
 			my $word = get($file, 'Q<', $bucket + $word[$slot]);
+			my $pointer = $word & VALUE_MASK;
 
+			next if !($word & POINTER);
+			# the first slot of an index, after its header (layout.h)
+			$pointer = get($file, 'Q<', ($pointer >> 7) * 16 + 32) & (1 << 41) - 1 while $pointer >> 5 & 3;
 			# after a header, which is a line as well
-			push @lines, (($word & VALUE_MASK) >> 7) * 16 + 32 if $word & POINTER;
+			push @lines, ($pointer >> 7) * 16 + 32;
 		}
 	}
 	die 'not one list' if @lines != 1;

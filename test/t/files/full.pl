@@ -72,8 +72,9 @@ $node->safe_psql('postgres', 'VACUUM t');
 same_answers($node, 't', 'k', 't_k', 'VACUUM that shrinks');
 $node->restart;
 same_answers($node, 't', 'k', 't_k', 'after it and a start');
-$node->safe_psql('postgres', 'REINDEX INDEX t_k');
-same_answers($node, 't', 'k', 't_k', 'REINDEX after them');
+# (a tmpfs gets space back with the file alone)
+$node->safe_psql('postgres', 'DROP INDEX t_k; CREATE INDEX t_k ON t USING pmhash (k)');
+same_answers($node, 't', 'k', 't_k', 'a new index after them');
 $node->safe_psql('postgres', 'DROP INDEX t_k; TRUNCATE t');
 wait_for_files($pool, 0, 'DROP INDEX');
 $node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(1, 100000); CREATE INDEX t_k ON t USING pmhash (k)');
