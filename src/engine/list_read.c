@@ -228,6 +228,8 @@ pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
 	*n = 0;
 	if (pmh_pointer_level(head) == 0)
 	{
+		if (pmh_pointer_class(head) > PMH_CHUNK_CLASS)
+			return pmh_list_fail_foreign(t, head);
 		/* All of it.  (Nothing of a list that has lost its index is wanted any more.) */
 		pos->line = 0;
 		memset(pos->met, 0, sizeof(pos->met));
