@@ -21,7 +21,7 @@
 #include "cluster/cluster.h"
 #include "cluster/replay/replay.h"
 
-/* ---- callbacks, a file each ---- */
+/* ---- callbacks, and what their files share ---- */
 
 extern IndexBuildResult *pmhash_build(Relation heap, Relation index,
 									  struct IndexInfo *indexInfo);
@@ -50,20 +50,18 @@ extern void pmhash_costestimate(struct PlannerInfo *root, struct IndexPath *path
 								Selectivity *selectivity, double *correlation,
 								double *pages);
 struct IndexOptInfo;
-extern double pmhash_unread_part(struct PlannerInfo *root,
-								 struct IndexOptInfo *index);
-extern double pmhash_index_correlation(struct PlannerInfo *root,
-									   struct IndexOptInfo *index);
+struct RelOptInfo;
+extern double pmhash_unread_part(struct PlannerInfo *root, struct IndexOptInfo *index);
+extern double pmhash_index_correlation(struct PlannerInfo *root, struct IndexOptInfo *index);
+extern double pmhash_residence(struct PlannerInfo *root, const struct RelOptInfo *rel);
 extern bool pmhash_validate(Oid opclassoid);
 extern void pmhash_adjustmembers(Oid opfamilyoid, Oid opclassoid,
 								 List *operators, List *functions);
+extern void pmhash_warn_of_equality(Relation index);
+extern char *pmhash_opfamily_name(Oid family);
 
 /* ---- transaction.c ---- */
 extern void pmhash_transaction_init(void);
-
-/* ---- validate.c ---- */
-extern void pmhash_warn_of_equality(Relation index);
-extern char *pmhash_opfamily_name(Oid family);
 
 /* ---- functions.c ---- */
 extern void pmhash_require_index(Relation index);
@@ -113,10 +111,6 @@ pmhash_reserve(MemoryContext context, void *array, size_t *capacity, size_t n, s
 	*capacity = n;
 	return array;
 }
-
-/* ---- cost.c ---- */
-struct RelOptInfo;
-extern double pmhash_residence(struct PlannerInfo *root, const struct RelOptInfo *rel);
 
 /* ---- handler.c ---- */
 extern int	pmhash_fillfactor(Relation index);
