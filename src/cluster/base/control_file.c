@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
 #include "storage/fd.h"
 #include "utils/timestamp.h"
 
@@ -144,17 +143,13 @@ pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason re
 	control->dax_era = pmhash_random_id();
 }
 
-static pg_crc32c
+static uint32
 control_crc(const PmhashControl *control)
 {
 	PmhashControl copy = *control;
-	pg_crc32c	crc;
 
 	copy.crc = 0;
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, &copy, sizeof(copy));
-	FIN_CRC32C(crc);
-	return crc;
+	return pmhash_crc(&copy, sizeof(copy));
 }
 
 /*
@@ -324,17 +319,6 @@ pmhash_start_calls_syncfs(void)
 	return enableFsync && recovery_init_sync_method == SYNC_BY_SYNCFS;
 }
 
-static bool
-is_sound_pg_control(const ControlFileData *data)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, data, offsetof(ControlFileData, crc));
-	FIN_CRC32C(crc);
-	return EQ_CRC32C(crc, data->crc);
-}
-
 /*
  * pg_control as it is on disk.  get_controlfile (controldata_utils.c) would
  * raise an ERROR.  At start the server has read the file itself a moment ago,
@@ -351,7 +335,7 @@ pmhash_read_pg_control(ControlFileData *data, char *reason)
 		if (pmhash_read_small(path, data, sizeof(*data)) != sizeof(*data))
 			return pmhash_fail(reason, "could not read file \"%s\": %s", path,
 							   strerror(errno));
-		if (is_sound_pg_control(data))
+		if (data->crc == pmhash_crc(data, offsetof(ControlFileData, crc)))
 			return true;
 		pg_usleep(1000L);
 	}
@@ -379,17 +363,6 @@ pmhash_postmaster_opts_mtime(void)
 
 /* ---- the token ---- */
 
-static uint32
-token_crc(const PmhashToken *token)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, token, offsetof(PmhashToken, crc));
-	FIN_CRC32C(crc);
-	return crc;
-}
-
 /* Read the token.  False if it is not there, can't be read, or is not whole. */
 bool
 pmhash_read_token(PmhashToken *token)
@@ -398,7 +371,8 @@ pmhash_read_token(PmhashToken *token)
 
 	snprintf(path, MAXPGPATH, "%s/" TOKEN_FILE, DataDir);
 	return pmhash_read_small(path, token, sizeof(*token)) == sizeof(*token) &&
-		token->magic == PMHASH_TOKEN_MAGIC && token->crc == token_crc(token);
+		token->magic == PMHASH_TOKEN_MAGIC &&
+		token->crc == pmhash_crc(token, offsetof(PmhashToken, crc));
 }
 
 /*
@@ -415,7 +389,7 @@ pmhash_write_token(const uint8 *nonce, uint64 checkpoint, char *reason)
 	token.magic = PMHASH_TOKEN_MAGIC;
 	memcpy(token.nonce, nonce, PMHASH_NONCE_SIZE);
 	token.checkpoint = checkpoint;
-	token.crc = token_crc(&token);
+	token.crc = pmhash_crc(&token, offsetof(PmhashToken, crc));
 	return pmhash_replace_durably(DataDir, TOKEN_FILE, &token, sizeof(token), reason);
 }
 

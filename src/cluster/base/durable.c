@@ -28,6 +28,7 @@
 
 #include "common/file_perm.h"
 #include "mb/pg_wchar.h"
+#include "port/pg_crc32c.h"
 
 #include "cluster/base/control_file.h"
 
@@ -82,6 +83,29 @@ pmhash_next_name(DIR *dir, bool *ok)
 	if (de == NULL && errno != 0)
 		*ok = false;
 	return de;
+}
+
+/* Close a directory, or NULL; errno stays as it is. */
+void
+pmhash_close_dir(DIR *dir)
+{
+	int			save_errno = errno;
+
+	if (dir != NULL)
+		closedir(dir);
+	errno = save_errno;
+}
+
+/* The checksum of what is stored: CRC-32C, as the server has it of pg_control. */
+uint32
+pmhash_crc(const void *data, size_t size)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, data, size);
+	FIN_CRC32C(crc);
+	return crc;
 }
 
 /* Make what has happened to names in a directory durable; false with errno. */

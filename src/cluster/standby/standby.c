@@ -26,7 +26,6 @@
 
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
 #include "storage/shmem.h"
 #include "storage/sinval.h"
 #include "utils/snapmgr.h"
@@ -467,12 +466,7 @@ of_timeline(TimeLineID timeline)
 static uint32
 crc_of(const Note *note)
 {
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, &note->usable_xmin, offsetof(Note, crc) - offsetof(Note, usable_xmin));
-	FIN_CRC32C(crc);
-	return crc;
+	return pmhash_crc(&note->usable_xmin, offsetof(Note, crc) - offsetof(Note, usable_xmin));
 }
 
 /* Has no bit of it been flipped? */
@@ -580,7 +574,6 @@ for_each_in_database(Oid database, FileAction action, void *arg)
 	DIR		   *dir;
 	struct dirent *de;
 	bool		ok = true;
-	int			save_errno;
 
 	pmhash_database_path(directory, database);
 	dir = opendir(directory);
@@ -594,9 +587,7 @@ for_each_in_database(Oid database, FileAction action, void *arg)
 		if (pmhash_parse_file_name(de->d_name, &file_id) || is_work_file(de->d_name))
 			ok = action(database, path, file_id, arg);
 	}
-	save_errno = errno;
-	closedir(dir);
-	errno = save_errno;
+	pmhash_close_dir(dir);
 	return ok;
 }
 
@@ -608,17 +599,13 @@ for_each_file(FileAction action, void *arg)
 	struct dirent *de;
 	Oid			database;
 	bool		ok = dir != NULL;
-	int			save_errno;
 
 	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
 	{
 		if (pmhash_parse_database_name(de->d_name, &database))
 			ok = for_each_in_database(database, action, arg);
 	}
-	save_errno = errno;
-	if (dir != NULL)
-		closedir(dir);
-	errno = save_errno;
+	pmhash_close_dir(dir);
 	return ok;
 }
 

@@ -352,7 +352,6 @@ shut_directory_tree(const char *path, bool top, Shutting *shutting)
 	bool		ok = dir != NULL;
 	uint64		file_id;
 	Oid			database;
-	int			save_errno;
 
 	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
 	{
@@ -364,10 +363,7 @@ shut_directory_tree(const char *path, bool top, Shutting *shutting)
 	}
 	if (ok && fsync(dirfd(dir)) != 0)
 		ok = may_be_lost(shutting);
-	save_errno = errno;
-	if (dir != NULL)
-		closedir(dir);
-	errno = save_errno;
+	pmhash_close_dir(dir);
 	return ok;
 }
 

@@ -26,7 +26,6 @@
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
@@ -61,18 +60,6 @@ pmhash_insert_end(void)
 	if (lsn % XLOG_BLCKSZ == SizeOfXLogShortPHD)
 		return lsn - SizeOfXLogShortPHD;
 	return lsn;
-}
-
-/* The CRC that belongs into a record. */
-uint32
-pmhash_journal_crc(const PmhashJournalRecord *record)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, record, offsetof(PmhashJournalRecord, crc));
-	FIN_CRC32C(crc);
-	return crc;
 }
 
 static void
@@ -499,7 +486,7 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 		record.hash = entries[i].hash;
 		record.value = entries[i].value;
 		record.flushed = known_flushed;
-		record.crc = pmhash_journal_crc(&record);
+		record.crc = pmhash_crc(&record, offsetof(PmhashJournalRecord, crc));
 		write_record(&ring[at], &record);
 		pg_write_barrier();
 		pg_atomic_write_u64(&pmhash_shared->journal_lsn[at], lsn);
@@ -597,7 +584,7 @@ take_records(const PmhashJournalRecord *record, uint64 nrecords, uint64 instance
 
 	for (uint64 i = 0; i < nrecords; i++, record++)
 	{
-		if (record->crc != pmhash_journal_crc(record))
+		if (record->crc != pmhash_crc(record, offsetof(PmhashJournalRecord, crc)))
 			sound = sound && record->crc == 0;
 		else if (record->instance == instance)
 		{

@@ -71,7 +71,6 @@ extern PmhResult pmhash_journal_map(char *path, PmhError *error);
 extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
 extern void pmhash_journal_try_note_flushed(XLogRecPtr lsn);
 extern bool pmhash_journal_is_past(XLogRecPtr lsn);
-extern uint32 pmhash_journal_crc(const PmhashJournalRecord *record);
 extern void pmhash_undo(PmhashControl *control);
 
 #endif							/* PMHASH_UNDO_JOURNAL_H */
