@@ -25,7 +25,6 @@
 #ifdef __SSE2__
 #endif
 
-
 typedef struct PmhPlace PmhPlace;
 
 typedef struct PmhBucket

@@ -30,7 +30,7 @@
 #include "space.h"
 #include "table.h"
 
-/* Steps that add nothing to a batch, until the caller has a word. */
+/* So many steps may add nothing to a batch; then the caller may cancel. */
 #define FRUITLESS_STEPS		32
 
 /* ---- the values given ---- */

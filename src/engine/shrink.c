@@ -229,7 +229,7 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 		case PMH_SHRINK_PUNCHING:
 			break;
 	}
-	/* Punch what is free, but for the first blocks: they are for what comes next. */
+	/* Punch free blocks, except the first ones: new entries will need them. */
 	pmh_space_figures(t, &blocks, &free_units);
 	p->spare = (blocks - free_units / PMH_UNITS_PER_BLOCK) / 32 + SPARE_BLOCKS;
 	p->block = 0;

@@ -21,7 +21,6 @@
 /* Buffers of a list seen to under one hold of the stripe. */
 #define STEP_BUFFERS		8
 
-
 /* The smallest class for what a buffer of values, or an index, holds, as things are now. */
 static uint32_t
 class_needed(const PmhTable *t, const PmhListPath *path, uint32_t level)

@@ -353,7 +353,7 @@ insert_some(PmhTable *t)
 	return result;
 }
 
-/* The directory is doubled, and what stands where it was names no part of the file. */
+/* The directory is doubled; other words are stored in its old place, which name no part of the file. */
 static void
 directory_is_reused(void)
 {

@@ -369,10 +369,19 @@ left_for_shrink(uint32_t pair)
 }
 
 /*
- * The table grows to several times its size, and most of it is taken out again;
- * of lists something is left in each buffer, of a long one all of the newest.
- * Then it is shrunk.
+ * Most pairs below 'end' are taken out again: of lists something is left in each buffer, of
+ * a long one all of the newest.  Then the table is shrunk.
  */
+static void
+plan_death_and_shrink(uint32_t end)
+{
+	for (uint32_t pair = 0; pair < end; pair++)
+		sweep_dead[pair] = !left_for_shrink(pair);
+	add_operation(SWEEP, 0);
+	add_operation(SHRINK, 0);
+}
+
+/* The table grows to several times its size before. */
 static void
 plan_shrink(void)
 {
@@ -380,13 +389,10 @@ plan_shrink(void)
 	plan_growing_lists();
 	for (uint32_t pair = first_pair[FIRST_BULK]; pair < npairs; pair++)
 		add_operation(INSERT, pair);
-	for (uint32_t pair = 0; pair < npairs; pair++)
-		sweep_dead[pair] = !left_for_shrink(pair);
-	add_operation(SWEEP, 0);
-	add_operation(SHRINK, 0);
+	plan_death_and_shrink(npairs);
 }
 
-/* The table is shrunk in between: what comes then takes what was punched. */
+/* The table is shrunk in between: later inserts take the punched blocks. */
 static void
 plan_growth_after_shrink(void)
 {
@@ -395,10 +401,7 @@ plan_growth_after_shrink(void)
 	plan_new_keys();
 	for (uint32_t pair = first_pair[FIRST_BULK]; pair < half; pair++)
 		add_operation(INSERT, pair);
-	for (uint32_t pair = 0; pair < half; pair++)
-		sweep_dead[pair] = !left_for_shrink(pair);
-	add_operation(SWEEP, 0);
-	add_operation(SHRINK, 0);
+	plan_death_and_shrink(half);
 	for (uint32_t pair = half; pair < npairs; pair++)
 		add_operation(INSERT, pair);
 }

@@ -237,7 +237,7 @@ given_back(const char *path)
 	look_up_one(idle);
 	CHECK(allocated(path) == after);
 
-	/* It is there for what comes next, before the file becomes longer. */
+	/* Later growth takes it before the file becomes longer. */
 	REQUIRE(fill(KEYS, KEYS + KEYS / 2) == PMH_OK);
 	CHECK(pmh_blocks(table) << PMH_BLOCK_SHIFT == length);
 	check_holes(path, table, &holes);

@@ -47,11 +47,11 @@ make_ready(void)
 
 	Assert(!RecoveryInProgress());
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
-	/* Not in what stands there instead: a standby has had it for long. */
+	/* Not in another directory of that name: a standby has had its pool for long. */
 	pmhash_require_pool_present();
 	if (control.journal_instance != 0)
 	{
-		/* what it says is taken out, and it is not needed any more */
+		/* the entries that the journal names are removed; then it is not needed any more */
 		pmhash_undo(&control);
 		control.journal_instance = 0;
 		pmhash_see_redo(&control);

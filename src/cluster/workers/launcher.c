@@ -96,7 +96,7 @@ static bool is_read;
 static List *connectable;
 static List *existing;
 
-/* After requests have been taken: what they are of exists by then. */
+/* After requests have been taken: their databases exist by then. */
 static void
 read_catalog(void)
 {
