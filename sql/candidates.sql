@@ -61,6 +61,7 @@ DROP INDEX visit_page, visit_host, visit_include, visit_pattern;
 SELECT look('"' || repeat(chr(228), 31) || 'x"', $$host = 'host-17' AND page = 'page-17'$$);
 ROLLBACK;
 SELECT pg_stat_force_next_flush();
-SELECT octet_length(split_part(create_statement, '"', 2)) AS bytes FROM pmhash.candidates() WHERE schema = 'candidates';
+SELECT octet_length(n) <= 63 AS short, n LIKE '%\_pmhash' AS named
+	FROM pmhash.candidates() AS c, split_part(c.create_statement, '"', 2) AS n WHERE c.schema = 'candidates';
 SET client_min_messages = warning;
 DROP SCHEMA candidates CASCADE;

@@ -106,18 +106,19 @@ SQL
 
 	# ---- the session's own rows wait in a queue, and do not all go in any more ----
 
-	# Whoever is about to read applies the queue, and what it has opened lacks them then.
+	# Whoever is about to read applies the queue, and what it has opened lacks them then: name,
+	# answer of the table, may there be an error instead, ...
 	my $lateral = 'SELECT count(x.v) FROM generate_series(1002951, 1003000) g, LATERAL (SELECT v FROM t WHERE k = g OFFSET 0) x';
 	my @own = (
-		[ 'index scan', 50, $lateral, 'SET enable_bitmapscan = off; SET pmhash.enable_pagescan = off', 'Index Scan' ],
-		[ 'bitmap scan', 50, $lateral, 'SET enable_indexscan = off; SET pmhash.enable_pagescan = off', 'Bitmap Index Scan' ],
-		[ 'page scan', undef, 'SELECT count(v) FROM t WHERE k = 1003000', 'SET enable_bitmapscan = off', 'pmhash page scan' ],
-		[ 'join', undef, 'SELECT count(t.v) FROM generate_series(1002951, 1003000) g JOIN t ON t.k = g', 'SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off', 'pmhash join' ],
-		[ 'pmhash.stats', undef, q(SELECT entries FROM pmhash.stats('t_k')), '', '' ],
-		[ 'pmhash.check', undef, q(SELECT pmhash.check('t_k')), '', '' ]);
+		[ 'index scan', 50, 0, $lateral, 'SET enable_bitmapscan = off; SET pmhash.enable_pagescan = off', 'Index Scan' ],
+		[ 'bitmap scan', 50, 0, $lateral, 'SET enable_indexscan = off; SET pmhash.enable_pagescan = off', 'Bitmap Index Scan' ],
+		[ 'page scan', 1, 1, 'SELECT count(v) FROM t WHERE k = 1003000', 'SET enable_bitmapscan = off', 'pmhash page scan' ],
+		[ 'join', 50, 1, 'SELECT count(t.v) FROM generate_series(1002951, 1003000) g JOIN t ON t.k = g', 'SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off', 'pmhash join' ],
+		[ 'pmhash.stats', undef, 1, q(SELECT entries FROM pmhash.stats('t_k')), '', '' ],
+		[ 'pmhash.check', undef, 1, q(SELECT pmhash.check('t_k')), '', '' ]);
 	foreach my $own (@own)
 	{
-		my ($name, $wanted, $query, $set, $plan) = @$own;
+		my ($name, $wanted, $may_raise, $query, $set, $plan) = @$own;
 		$node->safe_psql('postgres', <<SQL);
 DROP TABLE IF EXISTS t;
 CREATE TABLE t (k int4, v int4) WITH (autovacuum_enabled = off);
@@ -132,7 +133,9 @@ SQL
 		unlink(index_file($node, 't_k')) or die;
 		$session->query_safe('BEGIN; INSERT INTO t SELECT 1000000 + i, i FROM generate_series(1, 3000) i');
 		my $answer = $session->query('EXECUTE q');
-		if (defined($wanted))
+		# (when somebody else has marked the index meanwhile, the statement is planned anew and
+		# the table answers here too)
+		if (defined($wanted) && !($may_raise && $session->{stderr} =~ /ERROR/))
 		{
 			is($answer, $wanted, "own rows, $name: the table instead");
 		}
