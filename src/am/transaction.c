@@ -17,7 +17,6 @@
 #include "cluster/base/tools.h"
 #include "cluster/file/files.h"
 #include "cluster/open/open.h"
-#include "cluster/wal/logged.h"
 
 static void
 transaction_callback(XactEvent event, void *arg)
@@ -29,9 +28,7 @@ transaction_callback(XactEvent event, void *arg)
 		pmhash_transaction_is_ending = true;
 		pmhash_row_types_check();	/* the user's errors, before anything is written */
 		pmhash_apply_inserts(NULL); /* and no row inserted from here on is queued */
-		if (event == XACT_EVENT_PRE_PREPARE)
-			pmhash_logged_before_prepare();
-		else
+		if (event == XACT_EVENT_PRE_COMMIT)
 			pmhash_files_before_commit();	/* last: standbys rebuild if the commit fails then */
 		pmhash_forget_plans_for_now();	/* when catalogs have been read for the last time */
 	}
@@ -40,9 +37,6 @@ transaction_callback(XactEvent event, void *arg)
 		Assert(!IsTransactionState());
 		pmhash_row_types_forget();
 		pmhash_queues_forget();		/* they have pointers to files, which are closed last */
-		if (event == XACT_EVENT_COMMIT)
-			pmhash_logged_committed();	/* before files are removed, which may take long */
-		pmhash_logged_forget();
 		if (event == XACT_EVENT_PREPARE)
 			pmhash_files_prepared();
 		else if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
@@ -71,7 +65,6 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 
 		pmhash_row_types_level_ends(event);
 		pmhash_queues_level_ends(level, committed); /* before files are removed */
-		pmhash_logged_level_ends(event);
 		if (committed)
 			pmhash_files_to_parent(level, mySubid, parentSubid);
 		else

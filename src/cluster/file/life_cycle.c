@@ -98,9 +98,6 @@ static bool any_doubtful = false;
 void
 pmhash_unlink(const char *path)
 {
-	const char *name = last_dir_separator(path);
-	uint64		file_id;
-	bool		is_ours = name != NULL && pmhash_parse_file_name(name + 1, &file_id);
 	ListCell   *lc;
 
 	if (unlink(path) != 0 && errno != ENOENT)
@@ -118,8 +115,6 @@ pmhash_unlink(const char *path)
 		files = foreach_delete_current(files, lc);
 		break;
 	}
-	if (is_ours)
-		pmhash_file_is_not_new(file_id);
 }
 
 /*
@@ -729,9 +724,7 @@ log_drops(void)
 		const Pending *p = lfirst(lc);
 
 		if (p->drop && p->logged && !p->not_yet)
-			(void) pmhash_wal_log(&(PmhashWalRecord) {
-				.type = PMHASH_WAL_FILE_GONE, .file_id = p->file_id, .database = MyDatabaseId
-			}, NULL, InvalidBuffer);
+			pmhash_log_file_gone(p->file_id);
 	}
 }
 

@@ -144,7 +144,7 @@ pmhash_file_begin_filling(Relation index)
 	pmhash_pending_keep(file->path);
 	RESUME_INTERRUPTS();
 	if (pmhash_flags_logged(stub.flags))
-		pmhash_file_announce(index, stub.file_id);
+		pmhash_log_new_file(index, stub.file_id);
 	return stub.file_id;
 }
 
@@ -190,6 +190,11 @@ part_with_file_before(Relation index)
 
 	if (file_before(index, path))
 	{
+		uint64		file_id;
+
+		if (pmhash_flags_logged(wal_flags(index)) &&
+			pmhash_parse_file_name(last_dir_separator(path) + 1, &file_id))
+			pmhash_log_file_gone(file_id);
 		pmhash_unlink(path);
 		pmhash_pending_keep(path);	/* it says nothing of the file that follows */
 		pmhash_entry_doubt(RelationGetRelid(index));	/* closed also if we fail */
@@ -235,7 +240,7 @@ pmhash_file_create(Relation index)
 		pmhash_session_file_made(file, index);
 	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
 	if (pmhash_flags_logged(stub.flags))
-		pmhash_file_is_new(index, stub.file_id);
+		pmhash_log_new_file(index, stub.file_id);
 	if (!is_new)
 		pmhash_pending_keep(file->path);
 	if (comes_back)

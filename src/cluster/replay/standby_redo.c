@@ -59,6 +59,7 @@ typedef struct Work
 	XLogRecPtr	start;
 	XLogRecPtr	end;
 	TimeLineID	timeline;		/* that is being replayed */
+	TransactionId xid;			/* whose record it is */
 	size_t		n;
 	PmhEntry	entries[PMHASH_WAL_MAX_ENTRIES];
 } Work;
@@ -437,8 +438,8 @@ change_entries(void)
 }
 
 /*
- * FILE_NEW: from here on the file is logged.  What there is of it already is from
- * when it was not.
+ * FILE_NEW: an index has this file from the commit of the record's transaction on, which
+ * the launcher waits for.
  */
 static void
 announce_file(void)
@@ -452,11 +453,12 @@ announce_file(void)
 		if (row->status != PMHASH_STANDBY_NONE)
 			pmhash_standby_lose(row, true, 0, NULL);
 		row->heap = work.record.heap;
+		row->maker = work.xid;
 		row->failures = 0;
 		row->next_try = 0;
 	}
 	LWLockRelease(pmhash_standby_lock);
-	pmhash_request(work.record.database, PMHASH_JOB_PLAIN);
+	pmhash_wake_launcher();
 }
 
 /*
@@ -706,6 +708,7 @@ deal_with(XLogReaderState *record)
 	Assert(record->ReadRecPtr < record->EndRecPtr);
 	work.start = record->ReadRecPtr;
 	work.end = record->EndRecPtr;
+	work.xid = XLogRecGetXid(record);
 	work.n = 0;
 	(void) GetCurrentReplayRecPtr(&work.timeline);
 	PMH_STOP_POINT("redo_record");

@@ -24,8 +24,10 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include "access/transam.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
+#include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/sinval.h"
 #include "utils/snapmgr.h"
@@ -38,6 +40,8 @@
 #include "cluster/cluster.h"
 #include "cluster/standby/standby_state.h"
 #include "engine/stop_point.h"
+
+#define MAKER_PAUSE		500		/* ms between looks for the commit that makes a new file an index's */
 
 /* ---- shared memory ---- */
 
@@ -182,6 +186,7 @@ pmhash_standby_forget(PmhashStandbyRow *row)
 	Assert(row->status == PMHASH_STANDBY_NONE && row->file_id != 0);
 	standby->id[row - standby->row] = 0;
 	row->file_id = 0;
+	row->maker = InvalidTransactionId;
 }
 
 /* A row has another status from now on; all backends learn of it. */
@@ -194,6 +199,7 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 	Assert(status == PMHASH_STANDBY_NONE || row->status == status - 1);	/* one step on */
 	Assert(row->file_id != 0 && OidIsValid(row->database));
 	row->status = status;
+	row->maker = InvalidTransactionId;
 	row->life = ++standby->lives;
 	row->restored = false;
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
@@ -235,6 +241,43 @@ pmhash_standby_databases(bool to_sweep)
 	return databases;
 }
 
+/*
+ * WAL has said that there are new files: has the transaction committed that has made one, so
+ * that its index can be seen?  If it was aborted the row is free.  Without the lock, as
+ * pg_xact may have to be read.
+ */
+static void
+follow_makers(int64 *next)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	Assert(!LWLockHeldByMe(pmhash_standby_lock));
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		PmhashStandbyRow *row = &standby->row[i];
+		TransactionId maker = row->maker;
+		bool		committed;
+
+		if (!TransactionIdIsValid(maker))
+			continue;
+		if (TransactionIdIsInProgress(maker))
+		{
+			*next = Min(*next, pmhash_clock_ms() + MAKER_PAUSE);
+			continue;
+		}
+		committed = TransactionIdDidCommit(maker);
+		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+		if (row->maker == maker)
+		{
+			row->maker = InvalidTransactionId;
+			row->next_try = 1;
+			if (!committed)
+				pmhash_standby_forget(row);
+		}
+		LWLockRelease(pmhash_standby_lock);
+	}
+}
+
 List *
 pmhash_standby_due_databases(int64 *next)
 {
@@ -244,6 +287,7 @@ pmhash_standby_due_databases(int64 *next)
 	List	   *databases = NIL;
 	int			n = 0;
 
+	follow_makers(next);
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{

@@ -75,6 +75,7 @@ typedef struct PmhashStandbyRow
 	uint64		total;
 
 	/* if NONE */
+	TransactionId maker;		/* whose commit makes it an index's, or 0 */
 	int			failures;		/* in a row */
 	int			sqlstate;		/* of the last one */
 	int64		next_try;		/* pmhash_clock_ms; 0: nothing is waited for */

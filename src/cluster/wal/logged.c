@@ -14,11 +14,9 @@
  * logged from its beginning.  With wal_level = minimal nothing is, but no standby
  * replays such WAL (xlog.c, CheckRequiredParameterValues).
  *
- * FILE_NEW is no more than a call to look: what is to be built stands in stubs.  That of
- * a new file is logged just after the commit record: until then standbys do not see the
- * index, and one that delays commits (recovery_min_apply_delay) would look for it in vain
- * for hours.  No callback comes with COMMIT PREPARED, so it is logged before PREPARE, and
- * standbys look again from time to time (launcher.c, want_visits).
+ * FILE_NEW is no more than a call to look: what is to be built stands in stubs.  It is
+ * logged when the stub names the file, and has the number of the transaction, as all WAL: a
+ * standby looks when that has committed (standby.c, follow_makers).
  *
  * Inserts: entry first, then its record (P1).  Removals: the record first, flushed,
  * then the entry (P3, P4).  So at every moment, and after every crash, a standby
@@ -39,7 +37,6 @@
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/lmgr.h"
-#include "utils/memutils.h"
 
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
@@ -58,17 +55,6 @@
 #define advance_horizon(tuple, horizon) \
 	HeapTupleHeaderAdvanceLatestRemovedXid(tuple, horizon)
 #endif
-
-/* A file made in this transaction; lives in TopTransactionContext. */
-typedef struct NewFile
-{
-	int			level;			/* nesting level of the transaction (tools.h) */
-	uint64		file_id;
-	Oid			heap;
-	Oid			index;
-} NewFile;
-
-static List *new_files = NIL;	/* NewFile */
 
 /* ---- what is wanted ---- */
 
@@ -109,114 +95,30 @@ pmhash_tell_of_wal(Relation index)
 			 errhint("Use REINDEX INDEX CONCURRENTLY to have it rebuilt now.")));
 }
 
-/* ---- transactions ---- */
+/* ---- files ---- */
 
-/* An index has this file from now on: standbys are to look at it.  Returns the record's end. */
-static XLogRecPtr
-announce(uint64 file_id, Oid heap, Oid index)
+/*
+ * A file has been made for an index, and its stub names it: standbys are to look at that
+ * when this transaction has committed.
+ */
+void
+pmhash_log_new_file(Relation index, uint64 file_id)
 {
-	return pmhash_wal_log(&(PmhashWalRecord) {
+	Assert(IsTransactionState() && !RecoveryInProgress() && file_id != 0);
+	(void) pmhash_wal_log(&(PmhashWalRecord) {
 		.type = PMHASH_WAL_FILE_NEW, .file_id = file_id, .database = MyDatabaseId,
-		.heap = heap, .index = index
+		.heap = index->rd_index->indrelid, .index = RelationGetRelid(index)
 	}, NULL, InvalidBuffer);
 }
 
-/* The same where no commit is waited for: the index is there already. */
+/* No index has that file any more. */
 void
-pmhash_file_announce(Relation index, uint64 file_id)
+pmhash_log_file_gone(uint64 file_id)
 {
-	PMH_STOP_POINT("wal_before_announced");
-	(void) announce(file_id, index->rd_index->indrelid, RelationGetRelid(index));
-	PMH_STOP_POINT("wal_announced");
-}
-
-/* This transaction has made a file that is logged. */
-void
-pmhash_file_is_new(Relation index, uint64 file_id)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-	NewFile    *file = palloc(sizeof(NewFile));
-
-	Assert(IsTransactionState() && file_id != 0);
-	Assert(!RecoveryInProgress() && pmhash_wants_wal(index));
-	file->level = GetCurrentTransactionNestLevel();
-	file->file_id = file_id;
-	file->heap = index->rd_index->indrelid;
-	file->index = RelationGetRelid(index);
-	new_files = lappend(new_files, file);
-	MemoryContextSwitchTo(old);
-}
-
-/* It has removed it again. */
-void
-pmhash_file_is_not_new(uint64 file_id)
-{
-	ListCell   *lc;
-
-	foreach(lc, new_files)
-	{
-		if (((NewFile *) lfirst(lc))->file_id == file_id)
-			new_files = foreach_delete_current(new_files, lc);
-	}
-}
-
-/* The transaction is about to be prepared, or has committed. */
-static XLogRecPtr
-announce_all(void)
-{
-	XLogRecPtr	end = InvalidXLogRecPtr;
-	ListCell   *lc;
-
-	foreach(lc, new_files)
-	{
-		const NewFile *file = lfirst(lc);
-
-		end = announce(file->file_id, file->heap, file->index);
-	}
-	return end;
-}
-
-/*
- * The transaction has committed.  Flushed, since no later commit may come for long.
- * The next transaction, which may write nothing, is not to take these records for its
- * own (undo_journal.c, pmhash_journal_note; xact.c, RecordTransactionCommit).  They
- * have the number of one that is over.  Standbys have seen that number before, so they
- * do not take it for running (procarray.c, RecordKnownAssignedTransactionIds); logical
- * decoding has an empty transaction until it reads the next RUNNING_XACTS
- * (reorderbuffer.c, ReorderBufferAbortOld).
- */
-void
-pmhash_logged_committed(void)
-{
-	XLogRecPtr	before = XactLastRecEnd;
-	XLogRecPtr	end;
-
-	Assert(!IsTransactionState());
-	end = announce_all();
-	if (end != InvalidXLogRecPtr)
-		XLogFlush(end);
-	XactLastRecEnd = before;
-}
-
-/* The transaction is about to be prepared. */
-void
-pmhash_logged_before_prepare(void)
-{
-	Assert(IsTransactionState());
-	(void) announce_all();
-}
-
-/* The transaction has ended. */
-void
-pmhash_logged_forget(void)
-{
-	new_files = NIL;			/* the memory goes with TopTransactionContext */
-}
-
-void
-pmhash_logged_level_ends(SubXactEvent event)
-{
-	new_files = pmhash_level_ends(new_files, event);
+	Assert(!RecoveryInProgress() && file_id != 0);
+	(void) pmhash_wal_log(&(PmhashWalRecord) {
+		.type = PMHASH_WAL_FILE_GONE, .file_id = file_id, .database = MyDatabaseId
+	}, NULL, InvalidBuffer);
 }
 
 /* ---- entries ---- */

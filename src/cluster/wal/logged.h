@@ -11,7 +11,6 @@
 #define PMHASH_LOGGED_H
 
 #include "access/transam.h"
-#include "access/xact.h"
 #include "access/xlogdefs.h"
 
 #include "cluster/cluster.h"
@@ -35,15 +34,10 @@ extern void pmhash_log_bulk_delete(PmhashFile *file);
 
 /* ---- for the cluster layer ---- */
 
-extern void pmhash_logged_before_prepare(void);
-extern void pmhash_logged_committed(void);
-extern void pmhash_logged_forget(void);
-extern void pmhash_logged_level_ends(SubXactEvent event);
 extern bool pmhash_wants_wal(Relation index);
-extern void pmhash_file_announce(Relation index, uint64 file_id);
 extern void pmhash_tell_of_wal(Relation index);
-extern void pmhash_file_is_new(Relation index, uint64 file_id);
-extern void pmhash_file_is_not_new(uint64 file_id);
+extern void pmhash_log_new_file(Relation index, uint64 file_id);
+extern void pmhash_log_file_gone(uint64 file_id);
 extern XLogRecPtr pmhash_log_deletes(const PmhashFile *file, TransactionId horizon,
 									 uint8 flags, const PmhEntry *entries, int n);
 extern bool pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,

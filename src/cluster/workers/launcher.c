@@ -490,9 +490,9 @@ take_requests(void)
 /*
  * Databases of a standby that had indexes when they were looked at, or have files: a build
  * may be due there that nothing says.  WAL has said that a file goes, and then the
- * transaction failed; or that there is a new one, and its transaction was prepared and has
- * committed since; or the primary crashed before it could say so.  The same where none
- * has been able to look yet: the database took no connections.
+ * transaction failed; or that there is a new one, and this server was restarted before its
+ * transaction committed.  The same where none has been able to look yet: the database took
+ * no connections.
  */
 static void
 want_visits(void)

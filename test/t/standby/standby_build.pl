@@ -143,6 +143,17 @@ SQL
 	on_primary("ROLLBACK PREPARED 'p2'");
 	all_built('prepared transactions', \@a);
 
+	# an index of a prepared transaction, when no other reason has the standby look
+	$standby->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1h');
+	$standby->reload;
+	on_primary("BEGIN; CREATE INDEX a_v ON a USING pmhash (v); PREPARE TRANSACTION 'p3'");
+	caught_up($primary, $standby);
+	on_primary("COMMIT PREPARED 'p3'");
+	all_built('an index of a prepared transaction', [ 'a', 'v', 'a_v' ]);
+	on_primary('DROP INDEX a_v');
+	$standby->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1');
+	$standby->reload;
+
 	# entries that scans have removed before the build, of rows that are still there: VACUUM
 	# frees their line pointers later, and says nothing of it
 	on_primary('CREATE TABLE g (k int4) WITH (autovacuum_enabled = off); INSERT INTO g SELECT i % 10 FROM generate_series(1, 2000) i; CREATE INDEX g_k ON g USING pmhash (k)');

@@ -320,6 +320,12 @@ SQL
 	# One with all places but one is an enemy's, so to speak: it builds nothing, which would
 	# take long, but WAL has announced them.
 	my $standby = new_standby($primary, 'standby3', "pmhash.rebuild = off\npmhash.cleaner_naptime = 5\n", @library);
+	# Those that are rolled back take no place.
+	$primary->safe_psql('postgres', "CREATE TABLE gone (k int); DO \$\$ BEGIN FOR i IN 1 .. $places LOOP BEGIN "
+		  . "CREATE INDEX gone_k ON gone USING pmhash (k) WITH (wal = on); RAISE EXCEPTION 'gone'; "
+		  . 'EXCEPTION WHEN raise_exception THEN END; END LOOP; END $$');
+	caught_up($primary, $standby);
+	sleep(2);
 	$primary->safe_psql('postgres', 'CREATE TABLE many (k int) PARTITION BY LIST (k); CREATE INDEX ON many USING pmhash (k) WITH (wal = on)');
 	$primary->safe_psql('postgres', join(";\n", map { "CREATE TABLE many_$_ PARTITION OF many FOR VALUES IN ($_); INSERT INTO many_$_ VALUES ($_)" } 1 .. $places));
 	my $position = log_position($standby);
