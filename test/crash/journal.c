@@ -30,18 +30,6 @@
 static uint64_t replay_end;		/* of the image at level 1: control keeps it */
 static uint64_t noted;			/* WAL durably noted to have been flushed */
 static uint64_t nvalues;
-static bool spoiling;			/* the journal may have been spoiled ... */
-static bool spoiled;			/* ... and this is durable */
-
-/* Once its journal is spoiled a pool is not trusted: for that no WAL is needed. */
-static const char *
-belief(void)
-{
-	if (spoiled && shim_complaint == NULL)
-		return say("a spoiled journal is believed");
-	return spoiling ? NULL : shim_complaint;
-}
-
 /* Recover as a server start does: undo, under the new instance. */
 static const char *
 undo_first(unsigned level)
@@ -61,7 +49,7 @@ undo_first(unsigned level)
 	shim_complaint = NULL;
 	if (!shim_undo(replay_end))
 		return say("undo ended with an error");
-	return belief();
+	return shim_complaint;
 }
 
 /* A transaction has written WAL up to here. */
@@ -87,7 +75,6 @@ start(uint64_t nrecords)
 {
 	arm(false);
 	nvalues = noted = 0;
-	spoiling = spoiled = false;
 	if (shim_wal_inserted == 0)
 		shim_wal_inserted = 1000000;
 	shim_wal_flushed = shim_wal_inserted;
@@ -206,26 +193,6 @@ run_replay(void)
 }
 
 /*
- * A run gives its pool up, for want of another way in the journal.  All WAL is
- * flushed, so that an index which is not undone still is right.
- */
-static void
-run_spoil(void)
-{
-	start(40);
-	run_for(20);
-	shim_wal_flushed = shim_wal_inserted;
-	arm(true);
-	spoiling = true;
-	if (!shim_spoil())
-		crash_failure("the journal could not be spoiled");
-	spoiled = true;
-	crash.rest_tested = false;	/* more must be durable now */
-	enumerate(0, NULL);
-	arm(false);
-}
-
-/*
  * A server life takes over the journal of the one before, which nothing needs any more, and
  * writes over a part of it: what was damaged in the rest must not come back.
  */
@@ -254,7 +221,6 @@ const Workload workloads[] = {
 	{"journal_write", run_write},
 	{"journal_reuse", run_reuse},
 	{"journal_replay", run_replay},
-	{"journal_spoil", run_spoil},
 	{"journal_take_over", run_take_over},
 };
 

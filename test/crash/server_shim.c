@@ -119,6 +119,12 @@ pmhash_disable(const char *reason)
 	shim_complaint = "the undo journal has been given up";
 }
 
+bool
+pmhash_remove_token(char *reason)
+{
+	return true;
+}
+
 void
 pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason reason)
 {
@@ -209,14 +215,6 @@ void
 shim_note_flushed(uint64_t lsn)
 {
 	pmhash_journal_note_flushed(lsn);
-}
-
-bool
-shim_spoil(void)
-{
-	char		reason[PMHASH_REASON_SIZE];
-
-	return pmhash_journal_spoil(instance, reason);
 }
 
 bool

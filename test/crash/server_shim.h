@@ -38,7 +38,6 @@ extern void shim_note(const PmhEntry *entries, size_t n, uint64_t lsn);
 extern void shim_note_flushed(uint64_t lsn);
 
 /* Let the journal say nothing any more.  False if that failed. */
-extern bool shim_spoil(void);
 
 /* Undo what depends on WAL after 'end'.  False if that ended with an ERROR. */
 extern bool shim_undo(uint64_t end);

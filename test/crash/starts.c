@@ -336,6 +336,7 @@ sigjmp_buf *PG_exception_stack;
 ErrorContextCallback *error_context_stack;
 
 static pg_on_exit_callback at_exit;
+static pg_on_exit_callback at_shmem_exit;
 static char *shared_memory;
 static size_t shared_used;
 static LWLockPadded lwlocks[64];
@@ -577,6 +578,7 @@ pmhash_counters_init(void)
 void
 on_shmem_exit(pg_on_exit_callback function, Datum arg)
 {
+	at_shmem_exit = function;
 }
 
 void
@@ -1304,6 +1306,7 @@ leave(void)
 	}
 	arm_faults(1, 3, 40);
 	fails_now = fail_at >= 0;
+	at_shmem_exit(0, (Datum) 0);
 	if (mprotect(shared_memory, 1 << 20, PROT_NONE) != 0)
 		abort();
 	at_exit(0, (Datum) 0);

@@ -201,18 +201,25 @@ StaticAssertDecl(sizeof(PmhashControl) <= PMHASH_SMALL_FILE &&
 				 sizeof(PmhashToken) <= PMHASH_SMALL_FILE,
 				 "files of durable.c are small");
 
-/*
- * Make away with the control file: whatever the token in the data directory says,
- * nothing is trusted then.  True if it is gone; else false with a reason.
- */
-bool
-pmhash_control_remove(char *reason)
-{
-	return pmhash_remove_durably(pmhash_pool_path(), CONTROL_FILE,
-								 sizeof(PmhashControl), reason);
-}
-
 /* ---- the nonce ---- */
+
+#define TOKEN_FILE		"pmhash.nonce"
+
+/*
+ * Write the token of trust, with a nonce of PMHASH_NONCE_SIZE bytes.  False with a reason if
+ * that fails; then the old or the new one is there.
+ */
+static bool
+write_token(const uint8 *nonce, char *reason)
+{
+	PmhashToken token;
+
+	memset(&token, 0, sizeof(token));
+	token.magic = PMHASH_TOKEN_MAGIC;
+	memcpy(token.nonce, nonce, PMHASH_NONCE_SIZE);
+	token.crc = pmhash_crc(&token, offsetof(PmhashToken, crc));
+	return pmhash_replace_durably(DataDir, TOKEN_FILE, &token, sizeof(token), reason);
+}
 
 static void
 new_nonce(PmhashControl *control)
@@ -242,7 +249,7 @@ pmhash_control_first_nonce(PmhashControl *control, const PmhashServerState *serv
 	new_nonce(control);
 	control->nonce_pending = server->has_token;
 	return pmhash_pool_write_control(control, reason) &&
-		pmhash_write_token(control->nonce, 0, reason);
+		write_token(control->nonce, reason);
 }
 
 /*
@@ -262,10 +269,10 @@ token_lags(const PmhashControl *control)
 /*
  * The same later in the server life: now and then, and at its end.  So a pool
  * or a data directory put back from an earlier moment of it is noticed, too.
- * checkpoint: see PmhashToken.  Under the pool lock, or alone.
+ * Under the pool lock, or alone.
  */
 bool
-pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint, char *reason)
+pmhash_pool_renew_nonce(PmhashControl *control, char *reason)
 {
 	if (!token_lags(control))
 	{
@@ -274,15 +281,13 @@ pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint, char *reason)
 	}
 	control->nonce_pending = 1;
 	if (!pmhash_pool_write_control(control, reason) ||
-		!pmhash_write_token(control->nonce, checkpoint, reason))
+		!write_token(control->nonce, reason))
 		return false;
 	control->nonce_pending = 0;
 	return pmhash_pool_write_control(control, reason);
 }
 
 /* ==== the data directory ==== */
-
-#define TOKEN_FILE		"pmhash.nonce"
 
 #if PG_VERSION_NUM >= 170000
 #define SYNC_BY_SYNCFS	DATA_DIR_SYNC_METHOD_SYNCFS
@@ -375,24 +380,6 @@ pmhash_read_token(PmhashToken *token)
 		token->crc == pmhash_crc(token, offsetof(PmhashToken, crc));
 }
 
-/*
- * Write the token of trust, with a nonce of PMHASH_NONCE_SIZE bytes.
- * checkpoint: see PmhashToken.  False with a reason if that fails; then the old
- * or the new one is there.
- */
-bool
-pmhash_write_token(const uint8 *nonce, uint64 checkpoint, char *reason)
-{
-	PmhashToken token;
-
-	memset(&token, 0, sizeof(token));
-	token.magic = PMHASH_TOKEN_MAGIC;
-	memcpy(token.nonce, nonce, PMHASH_NONCE_SIZE);
-	token.checkpoint = checkpoint;
-	token.crc = pmhash_crc(&token, offsetof(PmhashToken, crc));
-	return pmhash_replace_durably(DataDir, TOKEN_FILE, &token, sizeof(token), reason);
-}
-
 /* Remove the token durably, or spoil it.  False with a reason if it is still good. */
 bool
 pmhash_remove_token(char *reason)
@@ -427,12 +414,4 @@ pmhash_read_server_state(PmhashServerState *server, char *reason)
 	server->restored |= unknown;
 	server->has_token = pmhash_read_token(&server->token);
 	return true;
-}
-
-/* Did the server life that wrote the token end in order, and has none begun since? */
-bool
-pmhash_has_ended_token(const PmhashServerState *server)
-{
-	return server->has_token && server->token.checkpoint != 0 &&
-		server->token.checkpoint == server->control.checkPoint;
 }

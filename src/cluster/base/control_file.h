@@ -72,18 +72,14 @@ extern bool pmhash_parse_database_name(const char *name, Oid *database);
 /*
  * Token of trust: <data directory>/pmhash.nonce.  It is there only if all that
  * the server has done since it was written was done with the pool whose control
- * file has the same nonce: a start that can't use the pool removes it, unless
- * the server life before has ended in order and 'checkpoint' is still
- * pg_control's.
+ * file has the same nonce: a start that can't use the pool removes it.
  */
-#define PMHASH_TOKEN_MAGIC		UINT64CONST(0x4e454b4f54484d50)
+#define PMHASH_TOKEN_MAGIC		UINT64CONST(0x4e454b4f54484d51)
 
 typedef struct PmhashToken
 {
 	uint64		magic;
 	uint8		nonce[PMHASH_NONCE_SIZE];
-	uint64		checkpoint;		/* at the end in order of the life that wrote it,
-								 * if nothing is left to be undone; else 0 */
 	uint32		reserved;
 	uint32		crc;			/* CRC-32C of all before */
 } PmhashToken;
@@ -91,10 +87,9 @@ typedef struct PmhashToken
 /* Guards: another layout is another PMHASH_TOKEN_MAGIC. */
 PMHASH_AT(PmhashToken, magic, 0);
 PMHASH_AT(PmhashToken, nonce, 8);
-PMHASH_AT(PmhashToken, checkpoint, 24);
-PMHASH_AT(PmhashToken, reserved, 32);
-PMHASH_AT(PmhashToken, crc, 36);
-PMHASH_SIZE(PmhashToken, 40);
+PMHASH_AT(PmhashToken, reserved, 24);
+PMHASH_AT(PmhashToken, crc, 28);
+PMHASH_SIZE(PmhashToken, 32);
 
 /* What a start finds in the data directory. */
 typedef struct PmhashServerState
@@ -111,10 +106,8 @@ extern int64 pmhash_postmaster_opts_mtime(void);
 extern bool pmhash_start_calls_syncfs(void);
 extern bool pmhash_starts_standby(void);
 extern bool pmhash_read_server_state(PmhashServerState *server, char *reason);
-extern bool pmhash_write_token(const uint8 *nonce, uint64 checkpoint, char *reason);
 extern bool pmhash_read_token(PmhashToken *token);
 extern bool pmhash_remove_token(char *reason);
-extern bool pmhash_has_ended_token(const PmhashServerState *server);
 
 /* ---- the control file ---- */
 
@@ -239,13 +232,11 @@ typedef enum PmhashControlRead
 } PmhashControlRead;
 
 extern PmhashControlRead pmhash_control_read(PmhashControl *control, char *reason);
-extern bool pmhash_control_remove(char *reason);
 extern bool pmhash_pool_write_control(PmhashControl *control, char *reason);
 extern bool pmhash_control_first_nonce(PmhashControl *control,
 									   const PmhashServerState *server,
 									   char *reason);
-extern bool pmhash_pool_renew_nonce(PmhashControl *control, uint64 checkpoint,
-									char *reason);
+extern bool pmhash_pool_renew_nonce(PmhashControl *control, char *reason);
 extern uint64 pmhash_random_id(void);
 extern void pmhash_renew_eras(PmhashControl *control, PmhashFileClass which,
 							  PmhashReason reason);

@@ -292,24 +292,6 @@ remove_files(Oid database)
 }
 
 /*
- * The pool is not used in this server life.  In the next one it may be trusted again,
- * for what this life leaves out of an index it marks in the stub (trust.c,
- * pmhash_refuse_trust); this would not be.
- */
-static void
-refuse_next_life(void)
-{
-	char		reason[PMHASH_REASON_SIZE];
-
-	if (!pmhash_remove_token(reason))
-		ereport(ERROR,
-				(errcode(ERRCODE_IO_ERROR),
-				 errmsg("pmhash is disabled, and files of a dropped database cannot be given up: %s",
-						reason),
-				 errhint("Give the new database another OID, or none.")));
-}
-
-/*
  * database_is_new
  *		A row of pg_database has been inserted, and no process can see it yet.
  *
@@ -325,12 +307,9 @@ database_is_new(Oid database)
 		return;
 	if (pmhash_shared->usable && pmhash_pool_is_present())
 		remove_files(database);
-	else if (!oid_is_given)
-		return;
-	else if (pmhash_shared->usable)
+	else if (oid_is_given && pmhash_shared->usable)
 		pmhash_require_pool_present();
-	else
-		refuse_next_life();
+	/* (If it is not usable, no file that is there will be trusted again.) */
 }
 
 /* ==== files of transactions ==== */

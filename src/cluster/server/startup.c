@@ -39,9 +39,9 @@
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
-/* In the postmaster: which server life this is, and whether the pool was refused. */
+/* In the postmaster: which server life this is, and whether it does without its pool. */
 static uint64 current_instance;
-static bool pool_refused;
+static bool given_up;
 
 /* ---- shared memory ---- */
 
@@ -134,28 +134,36 @@ init_shared_memory(void)
 /* ---- the pool ---- */
 
 /*
- * Take the pool into use for this server life.  If it was refused before,
- * another server may have used it meanwhile: then the token has gone, and
- * nothing is trusted.
+ * Take the pool into use for this server life.  If it can't be used, no file in it is trusted
+ * afterwards: rows will be written that it lacks.
  */
 static void
 start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
-	pool_refused = !pmhash_directory_allowed(reason) ||
-		!pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
-	pmhash_shared->usable = !pool_refused;
+	pmhash_shared->usable = pmhash_directory_allowed(reason) &&
+		pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
-	if (!pool_refused)
+	if (pmhash_shared->usable)
 		return;
 	ereport(LOG,
 			(errmsg("pmhash is disabled: %s", reason),
 			 errdetail("%s", pmhash_disabled_detail(pmhash_starts_standby()))));
-	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
+	pmhash_refuse_trust();
 }
 
 /* ---- hooks ---- */
+
+/*
+ * The end of a server life, before shared memory goes.  What has been given up must not be
+ * made good again (postmaster_exit).
+ */
+static void
+note_given_up(int code, Datum arg)
+{
+	given_up = !pmhash_shared->usable;
+}
 
 /*
  * Called by the postmaster each time it has made shared memory: at start, and
@@ -174,6 +182,7 @@ shared_memory_startup(void)
 	{
 		init_shared_memory();
 		start_pool();
+		on_shmem_exit(note_given_up, (Datum) 0);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -185,11 +194,8 @@ shared_memory_startup(void)
 static void
 postmaster_exit(int code, Datum arg)
 {
-	if (IsUnderPostmaster || current_instance == 0)
-		return;
-	if (pool_refused)
-		pmhash_continue_without_pool();
-	pmhash_pool_stop(current_instance);
+	if (!IsUnderPostmaster && current_instance != 0 && !given_up)
+		pmhash_pool_stop(current_instance);
 }
 
 /* Install the hooks.  While shared_preload_libraries is loaded. */

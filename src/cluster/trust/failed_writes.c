@@ -61,7 +61,7 @@ pmhash_renew_nonce(void)
 	{
 		control = pmhash_shared->control;
 		pmhash_see_redo(&control);
-		if (!pmhash_pool_renew_nonce(&control, 0, reason))
+		if (!pmhash_pool_renew_nonce(&control, reason))
 			ereport(LOG, (errmsg("pmhash: %s", reason)));
 		pmhash_shared->control = control;
 	}
@@ -99,7 +99,7 @@ distrust_all(const char *why)
 	if (!written)
 	{
 		pmhash_disable(reason);
-		pmhash_refuse_trust(control.journal_instance);
+		pmhash_refuse_trust();
 	}
 	else
 		pmhash_restore_witness(pmhash_pool_lock_fd());

@@ -42,9 +42,6 @@
 #include "cluster/wal/undo_journal.h"
 #include "engine/stop_point.h"
 
-static bool lock_served = false;	/* a run of this postmaster has used the pool
-									 * under this lock */
-
 /* ---- the directory ---- */
 
 /* Things that may stand in a pool directory. */
@@ -147,20 +144,6 @@ open_to_us(char *reason)
 /* ---- start ---- */
 
 /*
- * At a restart after a crash we still have the lock, unless the directory was replaced.
- * What another lock has served does not count for a new one, nor what the open files of
- * that one have reported: so it is looked at once whether it is kept.
- */
-static bool
-take_lock(char *reason)
-{
-	if (pmhash_pool_is_locked() && pmhash_pool_is_present())
-		return true;
-	lock_served = false;
-	return pmhash_pool_lock(reason);
-}
-
-/*
  * Is the locked pool this server's, or is it now?  One that its control file says to be
  * of another cluster is
  *	- this server's if the data directory has its nonce: then the server has got another
@@ -231,7 +214,6 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	Assert(pmhash_pool_is_locked());
 	memset(&entry, 0, sizeof(entry));
 	entry.lock_fd = pmhash_pool_lock_fd();
-	entry.lock_kept = lock_served;
 	entry.found = found;
 	entry.write_failed = found == PMHASH_CONTROL_VALID &&
 		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
@@ -250,7 +232,6 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	pmhash_standby_clear_work();
 	reason[0] = '\0';
 	pmhash_set_witness(pmhash_pool_lock_fd());
-	lock_served = true;
 	return true;
 }
 
@@ -272,7 +253,6 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
 	if (!is_ours(control, &found, &server, reason))
 	{
 		pmhash_pool_unlock();
-		lock_served = false;
 		return false;
 	}
 	if (!open_to_us(reason) || !pmhash_journal_provide(reason) ||
@@ -299,7 +279,9 @@ pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
 {
 	Assert(!IsUnderPostmaster);
 	pmhash_set_pool_path();
-	return prepare_directory(reason) && take_lock(reason) &&
+	/* At a restart after a crash we still have the lock, unless the directory was replaced. */
+	return prepare_directory(reason) &&
+		((pmhash_pool_is_locked() && pmhash_pool_is_present()) || pmhash_pool_lock(reason)) &&
 		enter_pool(control, instance, reason);
 }
 
@@ -421,7 +403,7 @@ give_up_files(PmhashControl *control, bool lost, int error)
 	if (!pmhash_pool_write_control(control, reason))
 	{
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
-		pmhash_refuse_trust(control->journal_instance);
+		pmhash_refuse_trust();
 	}
 }
 
@@ -443,7 +425,7 @@ note_orderly_end(PmhashControl *control, const ControlFileData *server, char *re
 
 /* Write all files back and mark the pool clean. */
 static bool
-mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *reason)
+mark_clean(PmhashControl *control, uint64 instance, char *reason)
 {
 	bool		lost;
 
@@ -457,8 +439,7 @@ mark_clean(PmhashControl *control, uint64 checkpoint, uint64 instance, char *rea
 	control->shut = control->next_shut;
 	control->all_shut = 1;
 	control->state = PMHASH_POOL_CLEAN;
-	control->clean_checkpoint = checkpoint;
-	return pmhash_pool_renew_nonce(control, checkpoint, reason);
+	return pmhash_pool_renew_nonce(control, reason);
 }
 
 /*
@@ -481,23 +462,10 @@ pmhash_pool_stop(uint64 instance)
 		server.state != (control.role == PMHASH_ROLE_STANDBY ?
 						 DB_SHUTDOWNED_IN_RECOVERY : DB_SHUTDOWNED) ||
 		control.life_instance != instance ||
-		control.state == PMHASH_POOL_STARTING)
+		control.state == PMHASH_POOL_STARTING ||
+		!pmhash_trust_stands(&control, pmhash_pool_lock_fd()))
 		return;
-
-	/*
-	 * A server that has given its pool up must not make it a good one again.  It may
-	 * have said so in its journal only: one that cannot be read, or is gone, may be
-	 * that one.
-	 */
-	if (!pmhash_trust_stands(&control, pmhash_pool_lock_fd()) ||
-		(control.journal_instance == instance && !pmhash_journal_is_sound(instance)))
-		return;
-	if (!note_orderly_end(&control, &server, reason) ||
-		!mark_clean(&control, control.role == PMHASH_ROLE_STANDBY ? 0 : server.checkPoint,
-					instance, reason))
-	{
-		if (reason[0] != '\0')
-			ereport(LOG, (errmsg("pmhash: %s", reason)));
-		return;
-	}
+	if ((!note_orderly_end(&control, &server, reason) ||
+		 !mark_clean(&control, instance, reason)) && reason[0] != '\0')
+		ereport(LOG, (errmsg("pmhash: %s", reason)));
 }

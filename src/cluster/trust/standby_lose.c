@@ -80,7 +80,7 @@ give_files_up(const char *path)
 	pg_write_barrier();
 	standby->active = false;
 	pmhash_shared->usable = false;
-	pmhash_refuse_trust(pmhash_shared->control.journal_instance);
+	pmhash_refuse_trust();
 }
 
 /*

@@ -44,7 +44,6 @@
 #include "cluster/base/control_file.h"
 #include "cluster/pool/pool.h"
 #include "cluster/trust/trust.h"
-#include "cluster/wal/undo_journal.h"
 
 /* ==== the witness of the page cache ==== */
 
@@ -162,9 +161,6 @@ pmhash_restore_witness(int lock_fd)
 
 #define WRITE_FAILED	"the file system has failed to write something back"
 
-/* What pg_control said when this postmaster was refused the pool; or 0. */
-static XLogRecPtr refused_at = InvalidXLogRecPtr;
-
 /* ---- what is known of the server ---- */
 
 /*
@@ -200,42 +196,27 @@ pmhash_token_matches(const PmhashControl *control, const PmhashServerState *serv
 }
 
 /*
- * The server is about to do without the pool, and what is in the pool will be
- * out of step with the tables: rows that a crash has lost and that are not
- * taken out, pages that the kernel has lost.  No later start must take it for
- * up to date.  Of what has to hold for that, one thing is made not so: the
- * token is removed or spoiled, or the control file, or the journal, or trust is
- * revoked in the inode of the lock file.  None of that needs space, the last
- * one no medium that can be written either.
+ * The server is about to do without the pool, and what is in the pool will be out of step
+ * with the tables.  No later start must take it for up to date.  So the token is removed or
+ * spoiled; or, if the data directory can't be written, trust is revoked in the inode of the
+ * lock file.  Neither needs space.  (The token of a start that could not be removed may
+ * stay: without that a server can't make its postmaster.pid.)
  *
- * If all of that fails the server goes on nevertheless.  A start that finds the
- * control file as it is now judges it by pg_control, as after the life of a
- * server that has no pmhash, which takes nothing away either (wal_doubt): the
- * one that begins now recovers and leaves a checkpoint past all of the crashed
- * one's WAL. What it leaves out of an index it marks in the stub.
+ * If both fail the server goes on nevertheless.  A start that finds the control file as it
+ * is now judges it by pg_control, as after the life of a server that has no pmhash, which
+ * takes nothing away either (wal_doubt): the one that begins now recovers and leaves a
+ * checkpoint past all of the crashed one's WAL.  What it leaves out of an index it marks in
+ * the stub.
  *
- * After an orderly end nothing is lost, and what this server life leaves out it
- * marks in the stubs; then the token stays, and goes on recording each orderly
- * end.
- *
- * journal_instance: of the control file, or 0.  Also called at the postmaster's exit,
- * when shared memory has gone.
+ * Also called at the postmaster's exit, when shared memory has gone.
  */
 void
-pmhash_refuse_trust(uint64 journal_instance)
+pmhash_refuse_trust(void)
 {
-	PmhashServerState server;
 	char		reason[PMHASH_REASON_SIZE];
-	char		last[PMHASH_REASON_SIZE];
-	bool		is_ours = pmhash_pool_is_locked();
 
-	refused_at = InvalidXLogRecPtr;
-	if (pmhash_read_server_state(&server, reason) && pmhash_has_ended_token(&server))
-		refused_at = server.control.checkPoint;
-	else if (!pmhash_remove_token(reason) &&
-			 !(is_ours && pmhash_control_remove(last)) &&
-			 !pmhash_journal_spoil(journal_instance, last) &&
-			 !(is_ours && revoke_trust(pmhash_pool_lock_fd())))
+	if (!pmhash_remove_token(reason) &&
+		!(pmhash_pool_is_locked() && revoke_trust(pmhash_pool_lock_fd())))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
 				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));
@@ -255,26 +236,6 @@ pmhash_trust_stands(const PmhashControl *control, int lock_fd)
 		!pmhash_read_token(&token))
 		return false;
 	return is_our_nonce(control, &token);
-}
-
-/*
- * A server that was refused the pool has shut down in order.  If the token was
- * kept, let it say that nothing else has happened since.
- */
-void
-pmhash_continue_without_pool(void)
-{
-	PmhashServerState server;
-	char		reason[PMHASH_REASON_SIZE];
-
-	Assert(!IsUnderPostmaster);
-	if (refused_at == InvalidXLogRecPtr ||
-		!pmhash_read_server_state(&server, reason) ||
-		server.control.state != DB_SHUTDOWNED ||
-		!server.has_token || server.token.checkpoint != refused_at)
-		return;
-	if (!pmhash_write_token(server.token.nonce, server.control.checkPoint, reason))
-		ereport(LOG, (errmsg("pmhash: %s", reason)));
 }
 
 /* ---- is the control file that of this WAL? ---- */
@@ -300,8 +261,6 @@ crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server
 static const char *
 wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 {
-	if (pmhash_has_ended_token(server))
-		return NULL;
 	/* It may have written WAL where that of the life before was lost. */
 	if (control->state == PMHASH_POOL_STARTING)
 		return "the last start went down before it used the pool";
@@ -405,13 +364,12 @@ copy_doubt(const PmhashControl *control, int lock_fd)
  * Why what the last server life has stored may not be in the page cache any more, or
  * NULL.  The marker is in an inode that was in memory all the time since, hence so was
  * all else of that file system, whatever the id of the boot: a container runtime may
- * give each start one of its own.  A postmaster that has had the lock file open all the
- * time has kept that inode itself.
+ * give each start one of its own.
  */
 static const char *
 page_cache_doubt(const PmhashEntryState *entry)
 {
-	if (entry->lock_kept || pmhash_has_witness(entry->lock_fd))
+	if (pmhash_has_witness(entry->lock_fd))
 		return NULL;
 	return "the operating system went down, or the file system of the pool was unmounted, without a clean shutdown of the server";
 }
@@ -419,19 +377,16 @@ page_cache_doubt(const PmhashEntryState *entry)
 /*
  * May a process of the last server life have learned that something was not written
  * back, and have been killed with that?  Only if it has taken the witness away before.
- * Where the kernel knows no such hint, and this postmaster has had the lock all the time,
- * that is not known.  Or the postmaster has asked already (pool_start.c, ask_before_server).
+ * Or the postmaster has asked already (pool_start.c, ask_before_server).
  */
 static const char *
 write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
 {
 	if (entry->write_failed)
 		return WRITE_FAILED;
-	if (control->state != PMHASH_POOL_RUNNING || pmhash_has_witness(entry->lock_fd))
-		return NULL;
-	if (pmhash_witness_is_withdrawn(entry->lock_fd))
+	if (control->state == PMHASH_POOL_RUNNING && pmhash_witness_is_withdrawn(entry->lock_fd))
 		return "a process went down while it asked whether all had been written back";
-	return entry->lock_kept ? "it is not known whether all has been written back" : NULL;
+	return NULL;
 }
 
 /*

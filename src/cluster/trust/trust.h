@@ -19,7 +19,6 @@
 typedef struct PmhashEntryState
 {
 	int			lock_fd;		/* of the pool's lock file */
-	bool		lock_kept;		/* this postmaster had it before, too */
 	PmhashControlRead found;	/* what the control file is */
 	bool		write_failed;	/* the kernel has failed to write something back */
 } PmhashEntryState;
@@ -38,8 +37,7 @@ extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 extern bool pmhash_token_matches(const PmhashControl *control,
 								 const PmhashServerState *server);
 extern bool pmhash_trust_stands(const PmhashControl *control, int lock_fd);
-extern void pmhash_refuse_trust(uint64 journal_instance);
-extern void pmhash_continue_without_pool(void);
+extern void pmhash_refuse_trust(void);
 
 /* ---- service.c ---- */
 extern void pmhash_pool_ready(void);

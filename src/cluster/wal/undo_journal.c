@@ -124,56 +124,6 @@ pmhash_journal_provide(char *reason)
 }
 
 /*
- * Make a journal one that cannot be read: so no start can undo the server life
- * it is of, and none trusts any file.  As lasting as what it takes the trust
- * from.  One that is mapped takes no call of the operating system.  False with
- * a reason.
- */
-bool
-pmhash_journal_spoil(uint64 instance, char *reason)
-{
-	char		path[MAXPGPATH];
-	PmFile		file;
-	PmFile	   *spoiled = &journal;
-	PmhashJournalHeader *header;
-	PmhError	error;
-	bool		done;
-
-	if (instance == 0)
-		return pmhash_fail(reason, "there is no journal");
-	pmhash_journal_path(path);
-	if (journal.base == NULL || instance != pmhash_shared->instance)
-	{
-		spoiled = &file;
-		if (pm_open(&file, path, false, &error) != PMH_OK)
-			return pmhash_fail(reason, "could not use file \"%s\": %s", path, error.detail);
-	}
-	header = (PmhashJournalHeader *) spoiled->base;
-	pm_store64(&header->magic, 0);
-	pm_flush(spoiled, &header->magic, sizeof(header->magic));
-	pm_fence(spoiled);
-	done = !pm_is_lost(spoiled);
-	if (spoiled == &file)
-		pm_close(&file);
-	return done || pmhash_fail(reason, "file \"%s\" was lost", path);
-}
-
-/*
- * Is the journal of that server life there, and has that not been done to it?  What
- * can't be read is not known to be sound.
- */
-bool
-pmhash_journal_is_sound(uint64 instance)
-{
-	char		path[MAXPGPATH];
-	PmhashJournalHeader header;
-
-	pmhash_journal_path(path);
-	return pmhash_read_small(path, &header, sizeof(header)) == sizeof(header) &&
-		header.magic == PMHASH_JOURNAL_MAGIC && header.instance == instance;
-}
-
-/*
  * Take all records out of the journal; the header first, which is not to be believed
  * meanwhile.
  */
@@ -253,12 +203,9 @@ pmhash_journal_begin(uint64 instance, bool *pmem)
 }
 
 /*
- * The journal cannot be used any more, so no entry may be made: from now on
- * this server life does without indexes.  What has been noted so far must not
- * be needed any more, in case that it is lost: all the WAL that it depends on
- * is flushed.  A backend that notes something now without meeting a fault can do
- * so, since that is in the file; if the next start cannot read it, no index
- * file is trusted.
+ * The journal cannot be used any more, so no entry may be made: this server life does
+ * without indexes, and none of their files is trusted afterwards.  In case that the token
+ * of trust can't be removed all the WAL is flushed that what has been noted depends on.
  */
 static void
 give_up_journal(const char *path, const PmhError *error)
@@ -267,6 +214,7 @@ give_up_journal(const char *path, const PmhError *error)
 
 	Assert(CritSectionCount == 0);
 	XLogFlush(pmhash_insert_end());
+	(void) pmhash_remove_token(reason);
 	pmhash_fail(reason, "undo journal \"%s\" was lost: %s", path, error->detail);
 	pmhash_disable(reason);
 }

@@ -65,8 +65,6 @@ PMHASH_SIZE(PmhashJournalRecord, 64);
 extern XLogRecPtr pmhash_insert_end(void);
 extern bool pmhash_journal_provide(char *reason);
 extern void pmhash_journal_begin(uint64 instance, bool *pmem);
-extern bool pmhash_journal_spoil(uint64 instance, char *reason);
-extern bool pmhash_journal_is_sound(uint64 instance);
 extern PmhResult pmhash_journal_map(char *path, PmhError *error);
 extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
 extern void pmhash_journal_try_note_flushed(XLogRecPtr lsn);

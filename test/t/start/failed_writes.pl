@@ -204,9 +204,9 @@ CONF
 		return $node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
 	}
 
-	# The launcher gives the pool up, and its journal says so; then there are no faults.
-	# without_hints: the launcher cannot withdraw the witness either, as on a file system
-	# that knows none, so that nothing else says it.
+	# The launcher gives the pool up; then there are no faults.  without_hints: the inode of
+	# the lock file cannot say so, as on a file system that knows no hints, so that the server
+	# alone knows.
 	sub give_pool_up
 	{
 		my $without_hints = shift;
@@ -228,8 +228,8 @@ CONF
 	}
 
 	# ---- the kernel fails to write something back, and that cannot be noted ----
-	# The control file cannot be written; so the token goes.  If that stays, the
-	# journal, which is mapped, is spoiled.  Ends: an orderly one, and a crash.
+	# The control file cannot be written; so the token goes.  If that stays, the inode of
+	# the lock file says it.  Ends: an orderly one, and a crash.
 	foreach my $way ([ 'control file', 'syncfs pwrite', 0 ],
 		[ 'control file, token', 'syncfs pwrite unlink ftruncate', 1 ])
 	{
@@ -254,7 +254,7 @@ CONF
 			is(-e token() ? 1 : 0, $has_token, "$name, $end: token, when all could be written again");
 			$end eq 'crash' ? $node->stop('immediate') : $node->stop;
 			$node->start;
-			stays_invalid($node, $has_token ? $failed_write : $apart, "$name, $end");
+			stays_invalid($node, $apart, "$name, $end");
 			rebuild_on($node);
 			all_come_back($node, "$name, $end");
 		}
@@ -290,22 +290,17 @@ CONF
 		all_come_back($node, "revoked, $end");
 	}
 
-	# ---- only the journal says it, and at the end that cannot be looked at ----
-	foreach my $case ([ 'gone', 0 ], [ 'unreadable', 0 ], [ 'gone', 1 ], [ 'unreadable', 1 ])
+	# ---- given up, and an orderly end ----
+	foreach my $without_hints (0, 1)
 	{
-		my ($way, $without_hints) = @$case;
-		my $name = "journal $way at the end" . ($without_hints ? ', without hints' : '');
-		my $journal;
+		my $name = 'given up, at the end' . ($without_hints ? ', without hints' : '');
 
 		rebuild_off($node);
 		give_pool_up($without_hints);
-		$journal = pool($node) . '/journal';
-		$way eq 'gone' ? rename($journal, "$journal.away") : chmod(0, $journal);
 		$node->stop;
-		$way eq 'gone' ? rename("$journal.away", $journal) : chmod(0600, $journal);
 		$node->start;
-		# trust: journal-at-end
-		stays_invalid($node, $without_hints ? $apart : $failed_write, $name);
+		# trust: given-up-at-end
+		stays_invalid($node, $apart, $name);
 		rebuild_on($node);
 		all_come_back($node, $name);
 	}

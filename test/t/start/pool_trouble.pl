@@ -353,7 +353,6 @@ SQL
 	eval { $victim->quit };
 	$node->wait_for_log(qr/reinitializing/, $from);
 	wait_until_up($node);
-	# trust: kept-lock
 	repaired('emptied, one backend killed');
 
 	# replaced by another cluster's, which stays as it is

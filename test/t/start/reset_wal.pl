@@ -154,7 +154,6 @@ SQL
 	# after a clean shutdown nothing is lost by it, but that cannot be known
 	$node->stop;
 	reset_wal();
-	# trust: ended-token
 	not_trusted('t0', 'pg_resetwal after a clean shutdown');
 
 	# event: `pg_control` is put back from before
