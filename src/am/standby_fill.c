@@ -500,7 +500,7 @@ fold_partition(PmhashStandbyFill *fill, int partition)
 static uint64
 load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 {
-	PmhashDeltaOp *ops = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhashDeltaOp));
+	PmhEntry   *ops = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhEntry));
 	uint64		length = pmhash_standby_delta_length(fill->build);	/* as it is now */
 	uint64		operations = 0;
 	char		reason[PMHASH_REASON_SIZE];

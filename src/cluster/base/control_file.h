@@ -39,6 +39,7 @@ extern bool pmhash_fail(char *reason, const char *format,...) pg_attribute_print
 extern ssize_t pmhash_read_small(const char *path, void *data, size_t size);
 extern struct dirent *pmhash_next_name(DIR *dir, bool *ok);
 extern void pmhash_close_dir(DIR *dir);
+extern bool pmhash_fsync_directory(const char *path);
 extern uint32 pmhash_crc(const void *data, size_t size);
 extern bool pmhash_replace_durably(const char *directory, const char *name,
 								   const void *data, size_t size, char *reason);

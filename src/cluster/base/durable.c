@@ -109,8 +109,8 @@ pmhash_crc(const void *data, size_t size)
 }
 
 /* Make what has happened to names in a directory durable; false with errno. */
-static bool
-fsync_directory(const char *path)
+bool
+pmhash_fsync_directory(const char *path)
 {
 	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int			save_errno;
@@ -155,7 +155,7 @@ pmhash_replace_durably(const char *directory, const char *name, const void *data
 	char		path[MAXPGPATH];
 
 	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
-	if (!write_in_place(path, O_CREAT, data, size) || !fsync_directory(directory))
+	if (!write_in_place(path, O_CREAT, data, size) || !pmhash_fsync_directory(directory))
 		return pmhash_fail(reason, "could not write file \"%s\": %s", path,
 						   strerror(errno));
 	return true;
@@ -178,7 +178,7 @@ pmhash_remove_durably(const char *directory, const char *name, size_t size,
 
 	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
 	spoiled = write_in_place(path, 0, zeros, size);
-	if (((unlink(path) == 0 || errno == ENOENT) && fsync_directory(directory)) ||
+	if (((unlink(path) == 0 || errno == ENOENT) && pmhash_fsync_directory(directory)) ||
 		spoiled)
 		return true;
 	return pmhash_fail(reason, "could not remove file \"%s\": %s", path,

@@ -21,13 +21,13 @@ extern bool pmhash_pool_is_present(void);
 extern void pmhash_require_pool_present(void);
 
 /* ---- pool_files.c ---- */
+typedef bool (*PmhashVisit) (const char *path, Oid database, uint64 file_id, void *arg);
 typedef bool (*PmhashGoOn) (void);
 typedef bool (*PmhashAskFile) (int fd, const char *path);
 
+extern bool pmhash_visit_files(Oid database, PmhashVisit visit, void *arg);
 extern bool pmhash_pool_write_back(uint64 device, PmhashGoOn go_on);
 extern bool pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn go_on);
-
-/* ---- pool_files.c ---- */
 extern uint64 pmhash_device_of_syncfs(void);
 extern bool pmhash_pool_sync(void);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pool_files.c
- *	  The files that are in the pool, one after the other: writing them back, asking
+ *	  The files that are in the pool, one after the other; writing them back, asking
  *	  each whether that failed.
  *
  * Writing back.  While the kernel is asked the witness is away (trust.c), so that a
@@ -53,10 +53,8 @@ typedef struct FileWalk
 	uint64		device;			/* that syncfs() on the pool speaks for */
 	PmhashAskFile ask;
 	PmhashGoOn	go_on;			/* or NULL */
-	bool		going;			/* of writing back: go_on has not said no */
+	bool		going;			/* it has not been said to end */
 } FileWalk;
-
-typedef bool (*Visit) (const char *path, bool index_file, FileWalk *walk);
 
 static bool
 goes_on(const FileWalk *walk)
@@ -76,45 +74,61 @@ is_passing(int error)
 	return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR;
 }
 
+/*
+ * Those of the pool's own directory (no database) or of one below it.  False if visit has
+ * said so.  *error: why a directory could not be read, before all if that passes.
+ */
 static bool
-visit_directory(const char *path, bool top, Visit visit, FileWalk *walk)
+walk(const char *path, Oid database, PmhashVisit visit, void *arg, int *error)
 {
 	DIR		   *dir = opendir(path);
 	struct dirent *de;
 	char		child[MAXPGPATH];
-	const char *name;
-	bool		going = dir != NULL || !is_passing(errno);
-	bool		ok = true;
-	uint64		file_id;
-	Oid			database;
+	bool		ok = dir != NULL;
+	bool		going = true;
 
 	while (dir != NULL && going && (de = pmhash_next_name(dir, &ok)) != NULL)
 	{
-		name = de->d_name;
-		snprintf(child, MAXPGPATH, "%s/%s", path, name);
-		if (top && pmhash_parse_database_name(name, &database))
-			going = visit_directory(child, false, visit, walk);
-		else if (top ? name[0] != '.' : pmhash_parse_file_name(name, &file_id))
-			going = visit(child, !top, walk);
+		uint64		file_id = 0;
+		Oid			inner;
+
+		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
+		if (!OidIsValid(database) && pmhash_parse_database_name(de->d_name, &inner))
+			going = walk(child, inner, visit, arg, error);
+		else if (de->d_name[0] != '.')
+		{
+			if (OidIsValid(database))
+				(void) pmhash_parse_file_name(de->d_name, &file_id);
+			going = visit(child, database, file_id, arg);
+		}
 	}
-	if (!ok && is_passing(errno))
-		going = false;
-	if (dir != NULL)
-		closedir(dir);
+	if (!ok && (errno != ENOENT || !OidIsValid(database)) && !is_passing(*error))
+		*error = errno;
+	pmhash_close_dir(dir);
 	return going;
 }
 
 /*
- * Call visit for each file of the pool with its path and whether it is an index file,
- * until it returns false: then this does, and also if a directory could not be read for
- * want of descriptors or memory.  Files that come or go meanwhile may be left out, and
- * what is in a directory that cannot be read for another reason is.  Raises no error;
- * holds up to two descriptors.
+ * Call visit for each file of the pool, or of one database: its path, its database (none for
+ * those of the whole pool), and its id if it is an index file, else 0.  False if visit
+ * returns that, which ends it; and with errno if a directory could not be read, after all
+ * others.  Files that come or go meanwhile may be left out.  Raises no error; holds up to
+ * two descriptors.
  */
-static bool
-each_file(Visit visit, FileWalk *walk)
+bool
+pmhash_visit_files(Oid database, PmhashVisit visit, void *arg)
 {
-	return visit_directory(pmhash_pool_path(), true, visit, walk);
+	char		path[MAXPGPATH];
+	int			error = 0;
+
+	if (OidIsValid(database))
+		pmhash_database_path(path, database);
+	else
+		strlcpy(path, pmhash_pool_path(), MAXPGPATH);
+	if (!walk(path, database, visit, arg, &error))
+		return false;
+	errno = error;
+	return error == 0;
 }
 
 /* ---- writing back ---- */
@@ -124,12 +138,13 @@ each_file(Visit visit, FileWalk *walk)
  * it grows by meanwhile is left to syncfs().  False: not to be gone on with.
  */
 static bool
-write_back_file(const char *path, bool index_file, FileWalk *walk)
+write_back_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
+	FileWalk   *walk = arg;
 	struct stat st;
 	int			fd;
 
-	if (!index_file)
+	if (file_id == 0)
 		return true;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
@@ -162,7 +177,7 @@ pmhash_pool_write_back(uint64 device, PmhashGoOn go_on)
 	FileWalk	walk = {.device = device, .go_on = go_on, .going = true};
 
 	if (device != 0)
-		(void) each_file(write_back_file, &walk);
+		(void) pmhash_visit_files(InvalidOid, write_back_file, &walk);
 	return walk.going;
 }
 
@@ -174,20 +189,24 @@ pmhash_pool_write_back(uint64 device, PmhashGoOn go_on)
  * Where that will be soon, this is tried again.
  */
 static bool
-ask_file(const char *path, bool index_file, FileWalk *walk)
+ask_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
+	FileWalk   *walk = arg;
 	struct stat st;
-	bool		going;
 	int			fd;
 
-	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_dev == walk->device)
+	if ((OidIsValid(database) && file_id == 0) || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_dev == walk->device)
 		return true;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return !is_passing(errno);
-	going = walk->ask(fd, path);
-	close(fd);
-	return going && goes_on(walk);
+	if (fd >= 0)
+	{
+		walk->going = walk->ask(fd, path);
+		close(fd);
+		walk->going = walk->going && goes_on(walk);
+	}
+	else
+		walk->going = !is_passing(errno);
+	return walk->going;
 }
 
 /*
@@ -201,12 +220,12 @@ ask_file(const char *path, bool index_file, FileWalk *walk)
 bool
 pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn go_on)
 {
-	FileWalk	walk = {.device = device, .ask = ask, .go_on = go_on};
+	FileWalk	walk = {.device = device, .ask = ask, .go_on = go_on, .going = true};
 
 	/* What stands there instead is not ours to ask: its owner would ask in vain. */
 	if (!pmhash_pool_is_present())
 		return device != 0;
-	return each_file(ask_file, &walk);
+	return pmhash_visit_files(InvalidOid, ask_file, &walk) || (walk.going && !is_passing(errno));
 }
 
 /* ==== syncfs ==== */

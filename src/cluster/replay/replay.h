@@ -14,20 +14,11 @@
 #include "cluster/cluster.h"
 #include "cluster/standby/standby_state.h"
 
-/* One operation of a delta: 16 bytes in the file, in the order of WAL. */
-#define PMHASH_DELTA_DELETE		(UINT64CONST(1) << 63)	/* else an insert */
-#define PMHASH_DELTA_VALUE(op)	((op)->value & ~PMHASH_DELTA_DELETE)
-#define PMHASH_DELTA_IS_DELETE(op)	(((op)->value & PMHASH_DELTA_DELETE) != 0)
-
-typedef struct PmhashDeltaOp
-{
-	uint64		hash;
-	uint64		value;			/* the TID as in entries, and PMHASH_DELTA_DELETE */
-} PmhashDeltaOp;
-
-PMHASH_AT(PmhashDeltaOp, hash, 0);
-PMHASH_AT(PmhashDeltaOp, value, 8);
-PMHASH_SIZE(PmhashDeltaOp, 16);
+/*
+ * A delta is a file of entries, in the order of WAL: those that were inserted, and with this
+ * in their values those that were deleted.
+ */
+#define PMHASH_DELTA_DELETE		(UINT64CONST(1) << 63)
 
 /* An index that is to have a file here. */
 typedef struct PmhashStandbyIndex
@@ -101,7 +92,7 @@ extern uint64 pmhash_standby_delta_length(const PmhashStandbyBuild *build);
  * been counted is complete.
  */
 extern bool pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 from,
-									  PmhashDeltaOp *ops, size_t n, char *reason);
+									  PmhEntry *ops, size_t n, char *reason);
 
 /* For the views.  xid: the one waited for, else InvalidTransactionId. */
 extern void pmhash_standby_progress(const PmhashStandbyBuild *build,

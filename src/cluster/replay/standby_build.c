@@ -94,21 +94,33 @@ pmhash_set_filler(const PmhashFiller *wanted)
 
 /* ---- builds in the table of files ---- */
 
-/* Should this index have a build now? */
+/*
+ * Should this index have a build now?  Not before replay has reached all that files of the
+ * life before may have: what is published is said to have all records up to applied, and
+ * records that come before that are not for the files that have them.
+ */
+static bool
+is_due(const PmhashStandbyIndex *of)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	PmhashStandbyRow *row = pmhash_standby_find(of->file_id);
+
+	if (!RecoveryInProgress() || !standby->active || standby->newer ||
+		!pmhash_standby_reached())
+		return false;
+	return row == NULL ? pmhash_standby_has_room() :
+		row->status == PMHASH_STANDBY_NONE && row->database == of->database &&
+		row->next_try <= pmhash_clock_ms();
+}
+
+/* The same of a process that does not have the lock. */
 static bool
 wants(const PmhashStandbyIndex *of)
 {
-	PmhashStandbyRow *row;
 	bool		wants;
 
-	if (!pmhash_standby_is_active() || pmhash_shared->standby->newer ||
-		!pmhash_standby_reached())
-		return false;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find(of->file_id);
-	wants = row == NULL ? pmhash_standby_has_room() :
-		row->status == PMHASH_STANDBY_NONE && row->database == of->database &&
-		row->next_try <= pmhash_clock_ms();
+	wants = is_due(of);
 	LWLockRelease(pmhash_standby_lock);
 	return wants;
 }
@@ -154,36 +166,17 @@ primary_of_build(void)
 	return Max(replayed, pmhash_shared->standby->replay_timeline);
 }
 
-/*
- * NONE becomes DELTA.  False with a reason if that cannot be: the file is DELTA or LIVE
- * already, the table is full, recovery is over, a file cannot be made.
- */
+/* NONE becomes DELTA.  False if that cannot be, or a file can't be made. */
 static bool
-begin_locked(PmhashStandbyBuild *build, char *reason)
+begin_locked(PmhashStandbyBuild *build)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashStandbyRow *row;
+	char		reason[PMHASH_REASON_SIZE];
 
 	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	if (!RecoveryInProgress() || !standby->active)
-		return pmhash_fail(reason, "the server is not in recovery");
-	if (standby->newer)
-		return pmhash_fail(reason, "the primary has another version of pmhash");
-
-	/*
-	 * Not before: what is published is said to have all records up to applied,
-	 * and records that come before that are not for the files that have them.
-	 */
-	if (!pmhash_standby_reached())
-		return pmhash_fail(reason, "replay has not come as far as it had");
+	if (!is_due(&build->of))
+		return false;
 	row = pmhash_standby_enter(build->of.file_id, build->of.database);
-	if (row == NULL)
-		return pmhash_fail(reason, "this server has %d files already",
-						   PMHASH_STANDBY_FILES);
-	if (row->status != PMHASH_STANDBY_NONE)
-		return pmhash_fail(reason, "the file is there, or being built");
-	if (row->database != build->of.database)
-		return pmhash_fail(reason, "it is the file of another database");
 	if (!prepare_files(build, reason))
 	{
 		pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
@@ -249,12 +242,12 @@ pmhash_standby_delta_length(const PmhashStandbyBuild *build)
 
 bool
 pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 from,
-						  PmhashDeltaOp *ops, size_t n, char *reason)
+						  PmhEntry *ops, size_t n, char *reason)
 {
-	ssize_t		wanted = (ssize_t) (n * sizeof(PmhashDeltaOp));
+	ssize_t		wanted = (ssize_t) (n * sizeof(PmhEntry));
 	int			fd = open(build->delta_path, O_RDONLY | O_CLOEXEC);
 	ssize_t		got = fd < 0 ? -1 :
-		pread(fd, ops, wanted, (off_t) (from * sizeof(PmhashDeltaOp)));
+		pread(fd, ops, wanted, (off_t) (from * sizeof(PmhEntry)));
 
 	if (fd >= 0)
 		close(fd);
@@ -269,7 +262,7 @@ pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 from,
  * not be removed.
  */
 static PmhResult
-apply_ops(PmhTable *table, const PmhashDeltaOp *ops, size_t n)
+apply_ops(PmhTable *table, const PmhEntry *ops, size_t n)
 {
 	PmhEntry	entries[PMHASH_WAL_MAX_ENTRIES];
 	PmhResult	result = PMH_OK;
@@ -278,16 +271,16 @@ apply_ops(PmhTable *table, const PmhashDeltaOp *ops, size_t n)
 
 	for (size_t i = 0; i < n && result == PMH_OK; i += group)
 	{
-		bool		delete = PMHASH_DELTA_IS_DELETE(&ops[i]);
+		uint64		delete = ops[i].value & PMHASH_DELTA_DELETE;
 
 		/* as many as are of one kind */
 		for (group = 0; group < PMHASH_WAL_MAX_ENTRIES && i + group < n &&
-			 PMHASH_DELTA_IS_DELETE(&ops[i + group]) == delete; group++)
+			 (ops[i + group].value & PMHASH_DELTA_DELETE) == delete; group++)
 		{
-			entries[group].hash = ops[i + group].hash;
-			entries[group].value = PMHASH_DELTA_VALUE(&ops[i + group]);
+			entries[group] = ops[i + group];
+			entries[group].value &= ~PMHASH_DELTA_DELETE;
 		}
-		if (delete)
+		if (delete != 0)
 			result = pmh_delete_group(table, entries, group, &done);
 		else
 			result = pmh_insert_group(table, entries, group, false, &done);
@@ -317,7 +310,7 @@ static bool
 publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhTable *table,
 			   TransactionId usable_xmin, char *reason)
 {
-	static PmhashDeltaOp ops[PUBLISH_MAX];
+	static PmhEntry ops[PUBLISH_MAX];
 	PmhashStandbyRow *row = build->row;
 	uint64		left = length - from;
 	XLogRecPtr	applied;
@@ -489,7 +482,6 @@ static void
 begin_of(Relation index, const PmhashStandbyIndex *of)
 {
 	PmhashStandbyBuild *build = &builder.build;
-	char		reason[PMHASH_REASON_SIZE];
 
 	PMH_STOP_POINT("standby_begins");
 	pmhash_identity_make(index, of->file_id, of->seed, false, &builder.identity);
@@ -499,16 +491,13 @@ begin_of(Relation index, const PmhashStandbyIndex *of)
 	pmhash_standby_paths(of->database, of->file_id, build->path, build->new_path,
 						 build->delta_path);
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	builder.begun = begin_locked(build, reason);
+	builder.begun = begin_locked(build);
 	LWLockRelease(pmhash_standby_lock);
 
 	/* Only now (B1): each transaction from N0 on has all its records in the delta. */
 	build->n0 = ReadNextFullTransactionId();
 	if (builder.begun)
 		pmhash_report_index("building the file of", index);
-	else
-		ereport(DEBUG1,
-				(errmsg_internal("no build of index \"%s\": %s", builder.name, reason)));
 }
 
 /*
@@ -646,7 +635,7 @@ load(PmhashStandbyFill *fill, PmhashFile *file, uint64 *folded, TransactionId *u
 static uint64
 catch_up(PmhashFile *file, uint64 from)
 {
-	static PmhashDeltaOp ops[BATCH];
+	static PmhEntry ops[BATCH];
 	char		reason[PMHASH_REASON_SIZE];
 	uint64		length;
 

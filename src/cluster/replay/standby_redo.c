@@ -226,30 +226,26 @@ takes_too_much(uint64 length)
 	if (length / DELTA_LOOK == (length - work.n) / DELTA_LOOK ||
 		statvfs(pmhash_pool_path(), &fs) != 0)
 		return false;
-	return length * sizeof(PmhashDeltaOp) > (uint64) fs.f_bavail * fs.f_frsize;
+	return length * sizeof(PmhEntry) > (uint64) fs.f_bavail * fs.f_frsize;
 }
 
 /* Append to the delta.  False with a reason. */
 static bool
 append_delta(PmhashStandbyRow *row, char *reason)
 {
-	static PmhashDeltaOp ops[PMHASH_WAL_MAX_ENTRIES];
 	bool		delete = work.record.type == PMHASH_WAL_DELETE;
 	uint64		length = pg_atomic_read_u64(&row->delta_ops);
-	size_t		size = work.n * sizeof(PmhashDeltaOp);
+	ssize_t		size = work.n * sizeof(PmhEntry);
 
 	Assert(AmStartupProcess() && work.n > 0);
 	if (!open_delta(row, reason))
 		return false;
 	if (takes_too_much(length + work.n))
 		return pmhash_fail(reason, "a delta file has become larger than what is left of the file system");
-	for (size_t i = 0; i < work.n; i++)
-	{
-		ops[i].hash = work.entries[i].hash;
-		ops[i].value = work.entries[i].value | (delete ? PMHASH_DELTA_DELETE : 0);
-	}
+	for (size_t i = 0; delete && i < work.n; i++)
+		work.entries[i].value |= PMHASH_DELTA_DELETE;
 	errno = ENOSPC;				/* what a short write means */
-	if (pwrite(delta_fd, ops, size, (off_t) (length * sizeof(PmhashDeltaOp))) != (ssize_t) size)
+	if (pwrite(delta_fd, work.entries, size, (off_t) (length * sizeof(PmhEntry))) != size)
 		return pmhash_fail(reason, "could not write a delta file: %s", strerror(errno));
 	if (delete && TransactionIdIsNormal(work.record.horizon) &&
 		(!TransactionIdIsNormal(row->delta_horizon) ||

@@ -21,7 +21,6 @@
  */
 #include "postgres.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include "access/transam.h"
@@ -38,6 +37,7 @@
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
 #include "cluster/cluster.h"
+#include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
 #include "engine/stop_point.h"
 
@@ -598,65 +598,18 @@ pmhash_standby_paths(Oid database, uint64 file_id, char *path, char *new_path,
 
 /* Is this <id>.new or <id>.delta? */
 static bool
-is_work_file(const char *name)
+is_work_file(const char *path)
 {
+	const char *name = last_dir_separator(path) + 1;
+
 	return strspn(name, "0123456789abcdef") == 16 &&
 		(strcmp(name + 16, ".new") == 0 || strcmp(name + 16, ".delta") == 0);
 }
 
-/*
- * Called for each file of an index (<id>.pmh), and of a build, of which file_id is 0; false
- * ends the walk, and makes it false.
- */
-typedef bool (*FileAction) (Oid database, const char *path, uint64 file_id, void *arg);
-
 static bool
-for_each_in_database(Oid database, FileAction action, void *arg)
+clear_work_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
-	char		directory[MAXPGPATH];
-	char		path[MAXPGPATH + NAMEDATALEN];
-	DIR		   *dir;
-	struct dirent *de;
-	bool		ok = true;
-
-	pmhash_database_path(directory, database);
-	dir = opendir(directory);
-	if (dir == NULL)
-		return errno == ENOENT;
-	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
-	{
-		uint64		file_id = 0;
-
-		snprintf(path, sizeof(path), "%s/%.64s", directory, de->d_name);
-		if (pmhash_parse_file_name(de->d_name, &file_id) || is_work_file(de->d_name))
-			ok = action(database, path, file_id, arg);
-	}
-	pmhash_close_dir(dir);
-	return ok;
-}
-
-/* Everything in the pool that belongs to an index.  One descriptor at a time. */
-static bool
-for_each_file(FileAction action, void *arg)
-{
-	DIR		   *dir = opendir(pmhash_pool_path());
-	struct dirent *de;
-	Oid			database;
-	bool		ok = dir != NULL;
-
-	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
-	{
-		if (pmhash_parse_database_name(de->d_name, &database))
-			ok = for_each_in_database(database, action, arg);
-	}
-	pmhash_close_dir(dir);
-	return ok;
-}
-
-static bool
-clear_work_file(Oid database, const char *path, uint64 file_id, void *arg)
-{
-	if (file_id == 0 && unlink(path) != 0 && errno != ENOENT)
+	if (OidIsValid(database) && is_work_file(path) && unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
@@ -670,15 +623,17 @@ clear_work_file(Oid database, const char *path, uint64 file_id, void *arg)
 void
 pmhash_standby_clear_work(void)
 {
-	(void) for_each_file(clear_work_file, NULL);
+	(void) pmhash_visit_files(InvalidOid, clear_work_file, NULL);
 }
 
 /* Remove a file; with 'arg', unless it is LIVE. */
 static bool
-clear_file(Oid database, const char *path, uint64 file_id, void *arg)
+clear_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
 	PmhashStandbyRow *row = arg == NULL ? NULL : pmhash_standby_find(file_id);
 
+	if (file_id == 0 && !(OidIsValid(database) && is_work_file(path)))
+		return true;
 	if (row != NULL && row->database == database && row->status == PMHASH_STANDBY_LIVE)
 		return true;
 	return unlink(path) == 0 || errno == ENOENT;
@@ -691,7 +646,7 @@ pmhash_standby_clear_files(void)
 	bool		all_but_live = true;
 
 	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	return for_each_file(clear_file, &all_but_live);
+	return pmhash_visit_files(InvalidOid, clear_file, &all_but_live);
 }
 
 /* Remove the directory of a database, with all that is in it.  False with errno. */
@@ -701,7 +656,7 @@ pmhash_standby_clear_database(Oid database)
 	char		path[MAXPGPATH];
 
 	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) && OidIsValid(database));
-	if (!for_each_in_database(database, clear_file, NULL))
+	if (!pmhash_visit_files(database, clear_file, NULL))
 		return false;
 	pmhash_database_path(path, database);
 	return rmdir(path) == 0 || errno == ENOENT;
@@ -723,7 +678,7 @@ typedef struct Found
  * note says so.
  */
 static bool
-find_file(Oid database, const char *path, uint64 file_id, void *arg)
+find_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	const Found *found = arg;
@@ -792,7 +747,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 
 	Assert(!IsUnderPostmaster);
 	pmhash_standby_reset();
-	done = how == PMHASH_STANDBY_FRESH || for_each_file(find_file, &found) ||
+	done = how == PMHASH_STANDBY_FRESH || pmhash_visit_files(InvalidOid, find_file, &found) ||
 		pmhash_fail(reason, "could not read the files in \"%s\": %s", pmhash_pool_path(),
 					strerror(errno));
 	if (!done)

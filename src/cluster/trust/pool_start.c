@@ -293,6 +293,7 @@ typedef struct Shutting
 	PmhEnv		env;
 	uint64		stamp;
 	uint64		synced;			/* device that syncfs writes back, or 0 */
+	Oid			database;		/* whose directory was synced last */
 	bool		lost;			/* what failed was to write back: pages may be gone */
 } Shutting;
 
@@ -309,44 +310,30 @@ may_be_lost(Shutting *shutting)
 }
 
 /*
- * Stamp a file and write it back.  One that has just gone is none.  One that can't be
- * opened has lost nothing by that; what fails later is LOST.
+ * Stamp a file and write it back, and the names in its directory.  One that has just gone is
+ * none.  One that can't be opened has lost nothing by that; what fails later is LOST.
  */
 static bool
-shut_file(const char *path, Shutting *shutting)
+shut_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
+	Shutting   *shutting = arg;
+	char		directory[MAXPGPATH];
 	PmhError	error;
-	PmhResult	result = pmh_shut(path, &shutting->env, shutting->stamp,
-								  shutting->synced, &error);
+	PmhResult	result;
 
-	if (result == PMH_OK || result == PMH_ERR_NO_FILE)
+	if (file_id == 0)
 		return true;
-	errno = error.sys_errno;
-	return result == PMH_ERR_LOST ? may_be_lost(shutting) : false;
-}
-
-static bool
-shut_directory_tree(const char *path, bool top, Shutting *shutting)
-{
-	DIR		   *dir = opendir(path);
-	struct dirent *de;
-	char		child[MAXPGPATH];
-	bool		ok = dir != NULL;
-	uint64		file_id;
-	Oid			database;
-
-	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
+	result = pmh_shut(path, &shutting->env, shutting->stamp, shutting->synced, &error);
+	if (result != PMH_OK && result != PMH_ERR_NO_FILE)
 	{
-		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
-		if (top && pmhash_parse_database_name(de->d_name, &database))
-			ok = shut_directory_tree(child, false, shutting);
-		else if (!top && pmhash_parse_file_name(de->d_name, &file_id))
-			ok = shut_file(child, shutting);
+		errno = error.sys_errno;
+		return result == PMH_ERR_LOST ? may_be_lost(shutting) : false;
 	}
-	if (ok && fsync(dirfd(dir)) != 0)
-		ok = may_be_lost(shutting);
-	pmhash_close_dir(dir);
-	return ok;
+	if (database == shutting->database)
+		return true;
+	shutting->database = database;
+	pmhash_database_path(directory, database);
+	return pmhash_fsync_directory(directory) || may_be_lost(shutting);
 }
 
 /*
@@ -373,7 +360,8 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	/* as long as the witness is there */
 	(void) pmhash_pool_write_back(shutting.synced, NULL);
 	ok = pmhash_withdraw_witness(pmhash_pool_lock_fd()) &&
-		shut_directory_tree(pmhash_pool_path(), true, &shutting);
+		pmhash_visit_files(InvalidOid, shut_file, &shutting) &&
+		(pmhash_fsync_directory(pmhash_pool_path()) || may_be_lost(&shutting));
 	if (ok && shutting.synced != 0 && !pmhash_pool_sync())
 		ok = may_be_lost(&shutting);
 	save_errno = errno;

@@ -219,15 +219,6 @@ pmhash_log_bulk_delete(PmhashFile *file)
  * for; the caller looks at the removal epoch afterwards instead.
  */
 
-static int
-compare_values(const void *a, const void *b)
-{
-	uint64		va = ((const PmhEntry *) a)->value;
-	uint64		vb = ((const PmhEntry *) b)->value;
-
-	return va < vb ? -1 : va > vb;
-}
-
 /*
  * Advance the horizon by the members of the HOT chain that begins at a line pointer.
  * Of one that is dead the pruning has logged it.
@@ -262,19 +253,6 @@ visit_chain(Page page, OffsetNumber offset, TransactionId *horizon)
 	}
 }
 
-/* Advance it by entries[0 .. n), all of one block. */
-static void
-visit_block(Relation heap, const PmhEntry *entries, int n, TransactionId *horizon)
-{
-	Buffer		buffer = ReadBuffer(heap, pmhash_value_to_block(entries[0].value));
-
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	for (int i = 0; i < n; i++)
-		visit_chain(BufferGetPage(buffer), pmhash_value_to_offset(entries[i].value),
-					horizon);
-	UnlockReleaseBuffer(buffer);
-}
-
 /*
  * The latest transaction whose effect a snapshot must see for all rows of these
  * entries to be dead to it; InvalidTransactionId: to every snapshot.  All rows are
@@ -285,31 +263,27 @@ bool
 pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,
 						TransactionId *horizon)
 {
-	PmhEntry   *sorted;
 	BlockNumber nblocks;
-	int			next;
+	Buffer		buffer = InvalidBuffer;
 
 	Assert(n >= 1 && IsTransactionState() && !RecoveryInProgress());
 	Assert(CheckRelationLockedByMe(heap, AccessShareLock, true));
 	if (!pmhash_is_heap_table(heap))
 		return false;
 	*horizon = InvalidTransactionId;
-	sorted = palloc(n * sizeof(PmhEntry));
-	memcpy(sorted, entries, n * sizeof(PmhEntry));
-	qsort(sorted, n, sizeof(PmhEntry), compare_values);
 	nblocks = RelationGetNumberOfBlocks(heap);
-	for (int i = 0; i < n; i = next)
+	for (int i = 0; i < n; i++)
 	{
-		BlockNumber block = pmhash_value_to_block(sorted[i].value);
+		BlockNumber block = pmhash_value_to_block(entries[i].value);
 
-		for (next = i + 1; next < n; next++)
-		{
-			if (pmhash_value_to_block(sorted[next].value) != block)
-				break;
-		}
-		if (block < nblocks)
-			visit_block(heap, &sorted[i], next - i, horizon);
+		if (block >= nblocks)
+			continue;
+		buffer = ReleaseAndReadBuffer(buffer, heap, block);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		visit_chain(BufferGetPage(buffer), pmhash_value_to_offset(entries[i].value), horizon);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	}
-	pfree(sorted);
+	if (BufferIsValid(buffer))
+		ReleaseBuffer(buffer);
 	return true;
 }

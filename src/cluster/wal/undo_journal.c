@@ -471,11 +471,12 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
  * an ERROR here, pmhash is not ready, and the next caller tries again.
  */
 
-/* What the records of a journal say, and what is to be done about it. */
+/* What a journal says. */
 typedef struct Undo
 {
-	PmhashJournalRecord *records;	/* valid ones, sorted by file */
-	size_t		n;
+	PmhashJournalRecord *lost;	/* records past the end of replay, sorted by file */
+	size_t		nlost;
+	size_t		n;				/* of all records */
 	XLogRecPtr	flushed;		/* highest LSN known to have been flushed */
 	XLogRecPtr	end;			/* end of replay */
 	uint64		undone;
@@ -520,33 +521,10 @@ try_again_if_passing(const char *path, const PmhError *error)
 }
 
 /*
- * Take the records of a server life out of the ring, into undo->records.  One that a
- * crash has torn has no checksum, and is none: its entry was not made yet.  False if
- * one has a wrong checksum: it may be one of that life, damaged.
- */
-static bool
-take_records(const PmhashJournalRecord *record, uint64 nrecords, uint64 instance,
-			 Undo *undo)
-{
-	bool		sound = true;
-
-	for (uint64 i = 0; i < nrecords; i++, record++)
-	{
-		if (record->crc != pmhash_crc(record, offsetof(PmhashJournalRecord, crc)))
-			sound = sound && record->crc == 0;
-		else if (record->instance == instance)
-		{
-			undo->records[undo->n++] = *record;
-			undo->flushed = Max(undo->flushed, record->flushed);
-		}
-	}
-	return sound;
-}
-
-/*
- * Read the valid records of a journal into undo->records.  False if the file is
- * not there, cannot be read, is not a journal of that server life, or has a damaged
- * record.  ERROR if it can't be read just now.
+ * Read the records that a server life has left in its journal.  One that a crash has torn
+ * has no checksum, and is none: its entry was not made yet.  False if the file is not there,
+ * cannot be read, is not a journal of that life, or has a record with a wrong checksum, which
+ * may be one of that life, damaged.  ERROR if it can't be read just now.
  */
 static bool
 read_journal(const char *path, uint64 instance, Undo *undo)
@@ -556,7 +534,7 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	const PmhashJournalHeader *header;
 	const PmhashJournalRecord *record;
 	uint64		nrecords;
-	bool		complete;
+	bool		sound = true;
 
 	if (pm_open(&file, path, false, &error) != PMH_OK)
 	{
@@ -564,20 +542,16 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 		return false;
 	}
 	header = (const PmhashJournalHeader *) file.base;
+	nrecords = file.bound / sizeof(*record) - 1;
 	if (file.bound < sizeof(*header) || header->magic != PMHASH_JOURNAL_MAGIC ||
-		header->instance != instance ||
-		header->records != file.bound / sizeof(*record) - 1)
+		header->instance != instance || header->records != nrecords)
 	{
 		pm_close(&file);
 		return false;
 	}
-
-	nrecords = header->records;
-	undo->flushed = header->flushed;
-	record = (const PmhashJournalRecord *) (header + 1);
-	undo->records = palloc_extended(nrecords * sizeof(*record),
-									MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
-	if (undo->records == NULL)
+	undo->lost = palloc_extended(nrecords * sizeof(*record),
+								 MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+	if (undo->lost == NULL)
 	{
 		pm_close(&file);
 		ereport(ERROR,
@@ -585,10 +559,24 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 				 errmsg("out of memory"),
 				 errdetail("There is no room for the records of file \"%s\".", path)));
 	}
-	complete = take_records(record, nrecords, instance, undo) && !pm_is_lost(&file);
+	undo->flushed = header->flushed;
+	record = (const PmhashJournalRecord *) (header + 1);
+	for (uint64 i = 0; i < nrecords; i++, record++)
+	{
+		if (record->crc != pmhash_crc(record, offsetof(PmhashJournalRecord, crc)))
+			sound = sound && record->crc == 0;
+		else if (record->instance == instance)
+		{
+			undo->n++;
+			undo->flushed = Max(undo->flushed, record->flushed);
+			if (record->lsn > undo->end)
+				undo->lost[undo->nlost++] = *record;
+		}
+	}
+	sound = sound && !pm_is_lost(&file);
 	pm_close(&file);
-	qsort(undo->records, undo->n, sizeof(*undo->records), compare_records);
-	return complete;
+	qsort(undo->lost, undo->nlost, sizeof(*undo->lost), compare_records);
+	return sound;
 }
 
 /* A file that can't be put right: its index is rebuilt. */
@@ -630,8 +618,6 @@ undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 	}
 	for (size_t i = 0; i < n && result == PMH_OK; i++)
 	{
-		if (records[i].lsn <= undo->end)
-			continue;
 		result = pmh_delete(table, records[i].hash, records[i].value);
 		if (result == PMH_OK)
 			undo->undone++;
@@ -647,44 +633,23 @@ undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 	condemn(path, error.detail);
 }
 
-/* The records of one file after the other; those of which nothing is lost are left alone. */
+/* The lost records of one file after the other. */
 static void
 undo_files(Undo *undo)
 {
 	char		path[MAXPGPATH];
 	size_t		first = 0;
-	bool		lost = false;
 
-	for (size_t i = 0; i < undo->n; i++)
+	for (size_t i = 0; i < undo->nlost; i++)
 	{
-		const PmhashJournalRecord *record = &undo->records[i];
+		const PmhashJournalRecord *record = &undo->lost[i];
 
-		lost |= record->lsn > undo->end;
-		if (i + 1 < undo->n && compare_records(record, record + 1) == 0)
+		if (i + 1 < undo->nlost && compare_records(record, record + 1) == 0)
 			continue;
 		pmhash_file_path(path, record->database, record->file_id);
-		if (lost)
-			undo_file(undo, path, &undo->records[first], i + 1 - first);
+		undo_file(undo, path, &undo->lost[first], i + 1 - first);
 		first = i + 1;
-		lost = false;
 	}
-}
-
-/* Why does the end of replay say nothing about the journal?  NULL: it does. */
-static const char *
-undo_doubt(const PmhashControl *control, const Undo *undo)
-{
-	if (undo->end == InvalidXLogRecPtr || undo->end < undo->flushed)
-		return "WAL that had been flushed was not replayed";
-
-	/*
-	 * Replay began at a checkpoint that was not seen in the crashed server
-	 * life.  Another one's is no earlier than the end of all WAL that was ever
-	 * flushed in that one.
-	 */
-	if (control->undo_redo != 0 && control->undo_redo >= undo->flushed)
-		return "it is not known whether the server has run without the pool";
-	return NULL;
 }
 
 /*
@@ -699,7 +664,7 @@ pmhash_undo(PmhashControl *control)
 {
 	char		path[MAXPGPATH];
 	Undo		undo = {0};
-	const char *doubt;
+	const char *doubt = NULL;
 
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	Assert(!RecoveryInProgress() && journal.base == NULL);
@@ -707,9 +672,15 @@ pmhash_undo(PmhashControl *control)
 	pmhash_journal_path(path);
 	if (!read_journal(path, control->journal_instance, &undo))
 		doubt = "the undo journal is missing or damaged";
-	else
-		doubt = undo_doubt(control, &undo);
+	else if (undo.end == InvalidXLogRecPtr || undo.end < undo.flushed)
+		doubt = "WAL that had been flushed was not replayed";
 
+	/*
+	 * Replay began at a checkpoint that was not seen in the crashed server life.  Another
+	 * one's is no earlier than the end of all WAL that was ever flushed in that one.
+	 */
+	else if (control->undo_redo != 0 && control->undo_redo >= undo.flushed)
+		doubt = "it is not known whether the server has run without the pool";
 	if (doubt != NULL)
 	{
 		ereport(LOG,
@@ -727,6 +698,6 @@ pmhash_undo(PmhashControl *control)
 						LSN_FORMAT_ARGS(undo.end),
 						(unsigned long long) undo.undone)));
 	}
-	if (undo.records)
-		pfree(undo.records);
+	if (undo.lost != NULL)
+		pfree(undo.lost);
 }

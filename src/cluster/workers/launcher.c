@@ -710,7 +710,7 @@ note_flushed(void)
 /*
  * A crash within the first seconds after a checkpoint must not cost the indexes:
  * the journal has to say that WAL past its redo pointer was flushed by this
- * server life (undo_journal.c, undo_doubt).  Once pg_control has the checkpoint, its
+ * server life (pmhash_undo).  Once pg_control has the checkpoint, its
  * record is flushed (xlog.c, CreateCheckPoint), and every replay reads it: so
  * replay ends past where that begins, *reached.  False if pg_control has not got it yet.
  */
