@@ -102,7 +102,7 @@ distrust_all(const char *why)
 		pmhash_refuse_trust();
 	}
 	else
-		pmhash_restore_witness(pmhash_pool_lock_fd());
+		pmhash_restore_witness();
 }
 
 /* What is in the index files cannot be believed, on a primary or on a standby. */
@@ -110,7 +110,7 @@ static void
 distrust(const char *why)
 {
 	if (pmhash_standby_distrust(why))
-		pmhash_restore_witness(pmhash_pool_lock_fd());
+		pmhash_restore_witness();
 	else
 		distrust_all(why);
 }
@@ -136,7 +136,6 @@ hold_quit(sigset_t *before)
 bool
 pmhash_ask_for_failed_file(int fd, const char *path, char *failed)
 {
-	int			lock_fd = pmhash_pool_lock_fd();
 	sigset_t	before;
 	bool		unknown;
 	bool		asked;
@@ -145,13 +144,13 @@ pmhash_ask_for_failed_file(int fd, const char *path, char *failed)
 	if (ShutdownRequestPending || ProcDiePending)
 		return false;			/* that asks as well, and may be ended by force */
 	hold_quit(&before);
-	unknown = pmhash_witness_is_withdrawn(lock_fd); /* another failed, or died of it */
-	asked = pmhash_withdraw_witness(lock_fd);
+	unknown = pmhash_witness_is_withdrawn(); /* another failed, or died of it */
+	asked = pmhash_withdraw_witness();
 	if (asked && fsync(fd) != 0)
 		pmhash_fail(failed, "the kernel has failed to write file \"%s\" back: %s",
 					path, strerror(errno));
 	else if (asked && !unknown)
-		pmhash_restore_witness(lock_fd);
+		pmhash_restore_witness();
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return asked;
 }
@@ -171,7 +170,6 @@ pmhash_ask_for_failed_writes(const char *failed)
 {
 	char		reason[PMHASH_REASON_SIZE];
 	sigset_t	before;
-	int			lock_fd = pmhash_pool_lock_fd();
 	bool		unknown;
 	bool		written;
 	volatile bool asked = false;
@@ -182,8 +180,8 @@ pmhash_ask_for_failed_writes(const char *failed)
 	hold_quit(&before);
 	PG_TRY();
 	{
-		unknown = pmhash_witness_is_withdrawn(lock_fd); /* an ERROR, and another asks */
-		asked = pmhash_withdraw_witness(lock_fd);
+		unknown = pmhash_witness_is_withdrawn(); /* an ERROR, and another asks */
+		asked = pmhash_withdraw_witness();
 		written = asked &&
 			(pmhash_pool_sync() ||
 			 pmhash_fail(reason, "the file system of directory \"%s\" has failed to write something back: %s",
@@ -194,7 +192,7 @@ pmhash_ask_for_failed_writes(const char *failed)
 		else if (asked && unknown)
 			distrust("a process failed while it asked for failed writes");
 		else if (written)
-			pmhash_restore_witness(lock_fd);
+			pmhash_restore_witness();
 		else if (asked)
 			distrust(reason);
 	}

@@ -187,15 +187,13 @@ is_ours(const PmhashControl *control, PmhashControlRead *found,
 static bool
 ask_before_server(void)
 {
-	int			lock_fd = pmhash_pool_lock_fd();
-
-	if (!pmhash_has_witness(lock_fd))
+	if (!pmhash_has_witness())
 		return true;
 	/* as long as it is there */
 	(void) pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL);
-	if (!pmhash_withdraw_witness(lock_fd) || !pmhash_pool_sync())
+	if (!pmhash_withdraw_witness() || !pmhash_pool_sync())
 		return false;
-	pmhash_restore_witness(lock_fd);
+	pmhash_restore_witness();
 	return true;
 }
 
@@ -207,18 +205,15 @@ static bool
 take_pool(PmhashControl *control, PmhashControlRead found,
 		  const PmhashServerState *server, uint64 instance, char *reason)
 {
-	PmhashEntryState entry;
 	PmhashStandbyStart start;
+	bool		write_failed;
 	char		why[PMHASH_REASON_SIZE];
 
 	Assert(pmhash_pool_is_locked());
-	memset(&entry, 0, sizeof(entry));
-	entry.lock_fd = pmhash_pool_lock_fd();
-	entry.found = found;
-	entry.write_failed = found == PMHASH_CONTROL_VALID &&
+	write_failed = found == PMHASH_CONTROL_VALID &&
 		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
 		!ask_before_server();
-	start = pmhash_decide(control, &entry, server, instance);
+	start = pmhash_decide(control, found, write_failed, server, instance);
 	if (control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_load(start, server, why))
 	{
 		ereport(LOG,
@@ -231,7 +226,7 @@ take_pool(PmhashControl *control, PmhashControlRead found,
 	PMH_STOP_POINT("pool_taken");
 	pmhash_standby_clear_work();
 	reason[0] = '\0';
-	pmhash_set_witness(pmhash_pool_lock_fd());
+	pmhash_set_witness();
 	return true;
 }
 
@@ -359,14 +354,14 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	shutting.synced = pmhash_device_of_syncfs();
 	/* as long as the witness is there */
 	(void) pmhash_pool_write_back(shutting.synced, NULL);
-	ok = pmhash_withdraw_witness(pmhash_pool_lock_fd()) &&
+	ok = pmhash_withdraw_witness() &&
 		pmhash_visit_files(InvalidOid, shut_file, &shutting) &&
 		(pmhash_fsync_directory(pmhash_pool_path()) || may_be_lost(&shutting));
 	if (ok && shutting.synced != 0 && !pmhash_pool_sync())
 		ok = may_be_lost(&shutting);
 	save_errno = errno;
 	if (!shutting.lost)
-		pmhash_restore_witness(pmhash_pool_lock_fd());
+		pmhash_restore_witness();
 	errno = save_errno;
 	*lost = shutting.lost;
 	return ok;
@@ -396,41 +391,6 @@ give_up_files(PmhashControl *control, bool lost, int error)
 }
 
 /*
- * The server has shut down in order, so there is nothing to undo.  That is noted
- * at once: to write everything back may take long, and a postmaster that is
- * killed meanwhile has lost nothing, unless the operating system goes down too, or it
- * was at the end of that, when it asks the kernel (shut_all_files).
- */
-static bool
-note_orderly_end(PmhashControl *control, const ControlFileData *server, char *reason)
-{
-	control->state = PMHASH_POOL_RUNNING;	/* files are about to be stamped */
-	control->journal_instance = 0;
-	control->clean_checkpoint = server->checkPoint;
-	control->seen_redo = server->checkPointCopy.redo;
-	return pmhash_pool_write_control(control, reason);
-}
-
-/* Write all files back and mark the pool clean. */
-static bool
-mark_clean(PmhashControl *control, uint64 instance, char *reason)
-{
-	bool		lost;
-
-	errno = 0;
-	if (!shut_all_files(control, instance, &lost))
-	{
-		give_up_files(control, lost, errno);
-		reason[0] = '\0';
-		return false;
-	}
-	control->shut = control->next_shut;
-	control->all_shut = 1;
-	control->state = PMHASH_POOL_CLEAN;
-	return pmhash_pool_renew_nonce(control, reason);
-}
-
-/*
  * The postmaster exits, after all its children.  If the server was shut down
  * cleanly (only pg_control shows that: a postmaster's exit code does not),
  * write every file back and mark the pool clean.  Without the mark all that
@@ -442,6 +402,8 @@ pmhash_pool_stop(uint64 instance)
 	char		reason[PMHASH_REASON_SIZE];
 	ControlFileData server;
 	PmhashControl control;
+	bool		lost;
+	bool		done;
 
 	Assert(!IsUnderPostmaster);
 	if (!pmhash_pool_is_locked() || !pmhash_pool_is_present() ||
@@ -451,9 +413,31 @@ pmhash_pool_stop(uint64 instance)
 						 DB_SHUTDOWNED_IN_RECOVERY : DB_SHUTDOWNED) ||
 		control.life_instance != instance ||
 		control.state == PMHASH_POOL_STARTING ||
-		!pmhash_trust_stands(&control, pmhash_pool_lock_fd()))
+		!pmhash_trust_stands(&control))
 		return;
-	if ((!note_orderly_end(&control, &server, reason) ||
-		 !mark_clean(&control, instance, reason)) && reason[0] != '\0')
+
+	/*
+	 * There is nothing to undo.  That is noted at once: to write everything back may take
+	 * long, and a postmaster that is killed meanwhile has lost nothing, unless the operating
+	 * system goes down too, or it was at the end of that, when it asks the kernel.
+	 */
+	control.state = PMHASH_POOL_RUNNING;	/* files are about to be stamped */
+	control.journal_instance = 0;
+	control.clean_checkpoint = server.checkPoint;
+	control.seen_redo = server.checkPointCopy.redo;
+	done = pmhash_pool_write_control(&control, reason);
+	if (done && !shut_all_files(&control, instance, &lost))
+	{
+		give_up_files(&control, lost, errno);
+		return;
+	}
+	if (done)
+	{
+		control.shut = control.next_shut;
+		control.all_shut = 1;
+		control.state = PMHASH_POOL_CLEAN;
+		done = pmhash_pool_renew_nonce(&control, reason);
+	}
+	if (!done)
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
 }

@@ -63,66 +63,51 @@
  */
 #define ASKING			((uint64_t) RWH_WRITE_LIFE_LONG)
 
+#define UNKNOWN			UINT64_MAX	/* that can't be read */
+
+/* What the inode of the lock file says; 0 also where the system knows no such hints. */
+static uint64_t
+get_hint(void)
+{
+	uint64_t	hint = 0;
+
+	if (fcntl(pmhash_pool_lock_fd(), F_GET_RW_HINT, &hint) != 0 &&
+		errno != EINVAL && errno != ENOSYS)
+		return UNKNOWN;
+	return hint;
+}
+
+static bool
+set_hint(uint64_t hint)
+{
+	return fcntl(pmhash_pool_lock_fd(), F_SET_RW_HINT, &hint) == 0;
+}
+
 /*
  * Set the witness.  Only once the control file says what is to be trusted from
  * here on.  Where it can't be set there is none, and a crash of the whole
  * server costs the files in page cache.
  */
 void
-pmhash_set_witness(int lock_fd)
+pmhash_set_witness(void)
 {
-	uint64_t	hint = WITNESS;
-
-	(void) fcntl(lock_fd, F_SET_RW_HINT, &hint);
-}
-
-/* Does an error of fcntl say that the system knows no such hints?  Then there is none. */
-static bool
-knows_no_hints(int error)
-{
-	return error == EINVAL || error == ENOSYS;
-}
-
-/* Is that what the inode of the lock file says? */
-static bool
-has_hint(int lock_fd, uint64_t wanted)
-{
-	uint64_t	hint = 0;
-
-	return fcntl(lock_fd, F_GET_RW_HINT, &hint) == 0 && hint == wanted;
+	(void) set_hint(WITNESS);
 }
 
 /* Is the witness there?  False also if that can't be found out. */
 bool
-pmhash_has_witness(int lock_fd)
+pmhash_has_witness(void)
 {
-	return has_hint(lock_fd, WITNESS);
+	return get_hint() == WITNESS;
 }
 
-/*
- * Say in the inode of the lock file that nothing is to be trusted, until a
- * server life has written that down.  False with errno if that can't be said.
- */
+/* Has trust been revoked, until a server life has written that down? */
 static bool
-revoke_trust(int lock_fd)
+trust_is_revoked(void)
 {
-	uint64_t	hint = REVOKED;
+	uint64_t	hint = get_hint();
 
-	return fcntl(lock_fd, F_SET_RW_HINT, &hint) == 0;
-}
-
-/*
- * Has that been done?  Assumed as well if it can't be read, except where the system
- * knows no such hints: then it can't have been done either.
- */
-static bool
-trust_is_revoked(int lock_fd)
-{
-	uint64_t	hint = 0;
-
-	if (fcntl(lock_fd, F_GET_RW_HINT, &hint) != 0)
-		return !knows_no_hints(errno);
-	return hint == REVOKED;
+	return hint == REVOKED || hint == UNKNOWN;
 }
 
 /*
@@ -130,31 +115,26 @@ trust_is_revoked(int lock_fd)
  * down there must be no witness.  False if there may be one still: then don't ask.
  */
 bool
-pmhash_withdraw_witness(int lock_fd)
+pmhash_withdraw_witness(void)
 {
-	uint64_t	hint = 0;
+	uint64_t	hint = get_hint();
 
-	if (fcntl(lock_fd, F_GET_RW_HINT, &hint) != 0)
-		return knows_no_hints(errno);
-	if (hint != WITNESS)
-		return true;
-	hint = ASKING;
-	return fcntl(lock_fd, F_SET_RW_HINT, &hint) == 0;
+	return hint == WITNESS ? set_hint(ASKING) : hint != UNKNOWN;
 }
 
 /* Has a process begun to ask, and not come to write down the answer? */
 bool
-pmhash_witness_is_withdrawn(int lock_fd)
+pmhash_witness_is_withdrawn(void)
 {
-	return has_hint(lock_fd, ASKING);
+	return get_hint() == ASKING;
 }
 
 /* It has been, or there was none.  Trust that has been revoked stays so. */
 void
-pmhash_restore_witness(int lock_fd)
+pmhash_restore_witness(void)
 {
-	if (has_hint(lock_fd, ASKING))
-		pmhash_set_witness(lock_fd);
+	if (pmhash_witness_is_withdrawn())
+		pmhash_set_witness();
 }
 
 /* ==== what is trusted ==== */
@@ -216,7 +196,7 @@ pmhash_refuse_trust(void)
 	char		reason[PMHASH_REASON_SIZE];
 
 	if (!pmhash_remove_token(reason) &&
-		!(pmhash_pool_is_locked() && revoke_trust(pmhash_pool_lock_fd())))
+		!(pmhash_pool_is_locked() && set_hint(REVOKED)))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
 				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));
@@ -228,11 +208,11 @@ pmhash_refuse_trust(void)
  * up.
  */
 bool
-pmhash_trust_stands(const PmhashControl *control, int lock_fd)
+pmhash_trust_stands(const PmhashControl *control)
 {
 	PmhashToken token;
 
-	if (trust_is_revoked(lock_fd) || pmhash_witness_is_withdrawn(lock_fd) ||
+	if (trust_is_revoked() || pmhash_witness_is_withdrawn() ||
 		!pmhash_read_token(&token))
 		return false;
 	return is_our_nonce(control, &token);
@@ -321,12 +301,12 @@ timeline_of(const PmhashServerState *server)
  * boot.)
  */
 static void
-read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
+read_lock_identity(uint64 *inode, uint64 *birth)
 {
 	struct statx st;
 
 	*inode = *birth = 0;
-	if (statx(lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0)
+	if (statx(pmhash_pool_lock_fd(), "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0)
 	{
 		/* Old kernels, containers that forbid it.  Else not known now: unlike any. */
 		*birth = errno == ENOSYS || errno == EPERM ? 0 : pmhash_random_id();
@@ -346,32 +326,18 @@ read_lock_identity(int lock_fd, uint64 *inode, uint64 *birth)
  * witness shows as much; this is for persistent memory.)  NULL: it has not.
  */
 static const char *
-copy_doubt(const PmhashControl *control, int lock_fd)
+copy_doubt(const PmhashControl *control)
 {
 	uint64		inode;
 	uint64		birth;
 
 	if (control->state != PMHASH_POOL_RUNNING)
 		return NULL;
-	read_lock_identity(lock_fd, &inode, &birth);
+	read_lock_identity(&inode, &birth);
 	if (control->lock_birth == 0 ||
 		(inode == control->lock_inode && birth == control->lock_birth))
 		return NULL;
 	return "the pool is a copy that was made while the server was running";
-}
-
-/*
- * Why what the last server life has stored may not be in the page cache any more, or
- * NULL.  The marker is in an inode that was in memory all the time since, hence so was
- * all else of that file system, whatever the id of the boot: a container runtime may
- * give each start one of its own.
- */
-static const char *
-page_cache_doubt(const PmhashEntryState *entry)
-{
-	if (pmhash_has_witness(entry->lock_fd))
-		return NULL;
-	return "the operating system went down, or the file system of the pool was unmounted, without a clean shutdown of the server";
 }
 
 /*
@@ -380,36 +346,39 @@ page_cache_doubt(const PmhashEntryState *entry)
  * Or the postmaster has asked already (pool_start.c, ask_before_server).
  */
 static const char *
-write_back_doubt(const PmhashControl *control, const PmhashEntryState *entry)
+write_back_doubt(const PmhashControl *control, bool write_failed)
 {
-	if (entry->write_failed)
+	if (write_failed)
 		return WRITE_FAILED;
-	if (control->state == PMHASH_POOL_RUNNING && pmhash_witness_is_withdrawn(entry->lock_fd))
+	if (control->state == PMHASH_POOL_RUNNING && pmhash_witness_is_withdrawn())
 		return "a process went down while it asked whether all had been written back";
 	return NULL;
 }
 
 /*
- * The last server life did not end cleanly, and its page cache may be gone.  If
- * its journal was there no file is any good, not even those that turn out to be
+ * The last server life did not end cleanly, and its page cache may be gone: unless the marker
+ * is there.  That is in an inode that was in memory all the time since, hence so was all else
+ * of that file system, whatever the id of the boot: a container runtime may give each start
+ * one of its own.
+ *
+ * If it is gone, and the journal was there no file is any good, not even those that turn out to be
  * on persistent memory now: the file system may have been mounted without dax
  * then.  Nor if it was a standby's, which has no journal: what pmem says is of a life
  * before that, and which files were up to date was in the page cache (standby.c).
  */
 static bool
-check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
+check_page_cache(PmhashControl *control)
 {
-	const char *doubt = page_cache_doubt(entry);
 	bool		pmem = control->pmem && control->role != PMHASH_ROLE_STANDBY;
 
-	if (doubt == NULL)
+	if (pmhash_has_witness())
 		return true;
 	if (!pmem)
 		control->journal_instance = 0;
 	pmhash_renew_eras(control, pmem ? PMHASH_CACHE_FILES : PMHASH_ALL_FILES,
 					  PMHASH_REASON_POWER);
 	ereport(LOG,
-			(errmsg("pmhash: %s", doubt),
+			(errmsg("pmhash: the operating system went down, or the file system of the pool was unmounted, without a clean shutdown of the server"),
 			 pmem ?
 			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",
 					   pmhash_pool_path()) :
@@ -425,12 +394,12 @@ check_page_cache(PmhashControl *control, const PmhashEntryState *entry)
  * and pool were last used together.  *reason: as the files' states have it.
  */
 static const char *
-reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
+reason_for_doubt(const PmhashControl *control, bool write_failed,
 				 const PmhashServerState *server, PmhashReason *reason)
 {
 	const char *doubt;
 
-	if (trust_is_revoked(entry->lock_fd))
+	if (trust_is_revoked())
 		return "the server had to give them up";
 	if (control->system_identifier != server->control.system_identifier)
 		return "the server has got another system identifier";
@@ -447,10 +416,10 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 		return "the data directory is older than the pool";
 	if (control->timeline != 0 && timeline_of(server) != control->timeline)
 		return "the server is on another timeline";
-	doubt = copy_doubt(control, entry->lock_fd);
+	doubt = copy_doubt(control);
 	if (doubt != NULL)
 		return doubt;
-	doubt = write_back_doubt(control, entry);
+	doubt = write_back_doubt(control, write_failed);
 	if (doubt != NULL)
 	{
 		*reason = PMHASH_REASON_WRITE_FAILED;
@@ -464,7 +433,7 @@ reason_for_doubt(const PmhashControl *control, const PmhashEntryState *entry,
 
 /* The same for a pool without a control file that could be read. */
 static const char *
-new_control(PmhashControl *control, const PmhashEntryState *entry,
+new_control(PmhashControl *control, PmhashControlRead found,
 			const PmhashServerState *server)
 {
 	memset(control, 0, sizeof(*control));
@@ -472,9 +441,9 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
 	control->version = PMHASH_POOL_VERSION;
 	control->system_identifier = server->control.system_identifier;
 	pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
-	if (entry->found == PMHASH_CONTROL_DAMAGED)
+	if (found == PMHASH_CONTROL_DAMAGED)
 		return "its control file is damaged";
-	if (entry->found == PMHASH_CONTROL_OTHER_VERSION)
+	if (found == PMHASH_CONTROL_OTHER_VERSION)
 		return "another version of pmhash has used them";
 	return server->has_token ? "the data directory was used with another pool" : NULL;
 }
@@ -488,8 +457,8 @@ new_control(PmhashControl *control, const PmhashEntryState *entry,
  * come to it leaves STARTING.
  */
 static void
-begin_life(PmhashControl *control, const PmhashEntryState *entry,
-		   const PmhashServerState *server, bool trusted, uint64 instance)
+begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted,
+		   uint64 instance)
 {
 	/* Some files may already have the stamp of a shutdown without our mark. */
 	control->all_shut = control->state == PMHASH_POOL_CLEAN;
@@ -516,15 +485,16 @@ begin_life(PmhashControl *control, const PmhashEntryState *entry,
 		InvalidXLogRecPtr : server->control.checkPointCopy.redo;
 	control->timeline = server->standby ? 0 : timeline_of(server);
 	control->role = server->standby ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
-	read_lock_identity(entry->lock_fd, &control->lock_inode, &control->lock_birth);
+	read_lock_identity(&control->lock_inode, &control->lock_birth);
 }
 
 /*
  * Bring the control structure from what was found to what holds from now on.
- * instance: of the server life that begins.  Returns what a standby begins with.
+ * found: what the control file is; write_failed: the kernel has failed to write something
+ * back; instance: of the server life that begins.  Returns what a standby begins with.
  */
 PmhashStandbyStart
-pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
+pmhash_decide(PmhashControl *control, PmhashControlRead found, bool write_failed,
 			  const PmhashServerState *server, uint64 instance)
 {
 	const char *doubt;
@@ -532,10 +502,10 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 	PmhashReason reason = PMHASH_REASON_APART;
 
 	Assert(!IsUnderPostmaster && instance != 0);
-	if (entry->found != PMHASH_CONTROL_VALID)
-		doubt = new_control(control, entry, server);
+	if (found != PMHASH_CONTROL_VALID)
+		doubt = new_control(control, found, server);
 	else
-		doubt = reason_for_doubt(control, entry, server, &reason);
+		doubt = reason_for_doubt(control, write_failed, server, &reason);
 
 	if (doubt != NULL)
 	{
@@ -547,8 +517,8 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 		control->journal_instance = 0;
 	}
 	else if ((control->state != PMHASH_POOL_RUNNING ||
-			  check_page_cache(control, entry)) &&
-			 entry->found == PMHASH_CONTROL_VALID)
+			  check_page_cache(control)) &&
+			 found == PMHASH_CONTROL_VALID)
 		start = control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
 			PMHASH_STANDBY_DEMOTED;
 
@@ -556,6 +526,6 @@ pmhash_decide(PmhashControl *control, const PmhashEntryState *entry,
 	control->undo_redo = control->journal_instance != 0 &&
 		server->control.checkPointCopy.redo > control->seen_redo ?
 		server->control.checkPointCopy.redo : InvalidXLogRecPtr;
-	begin_life(control, entry, server, doubt == NULL, instance);
+	begin_life(control, server, doubt == NULL, instance);
 	return start;
 }

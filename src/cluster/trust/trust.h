@@ -15,14 +15,6 @@
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
 
-/* What is known of the way to here when the pool is entered. */
-typedef struct PmhashEntryState
-{
-	int			lock_fd;		/* of the pool's lock file */
-	PmhashControlRead found;	/* what the control file is */
-	bool		write_failed;	/* the kernel has failed to write something back */
-} PmhashEntryState;
-
 /* ---- pool_start.c ---- */
 extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
 							  char *reason);
@@ -31,12 +23,12 @@ extern void pmhash_pool_stop(uint64 instance);
 /* ---- trust.c ---- */
 extern void pmhash_see_redo(PmhashControl *control);
 extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
-										const PmhashEntryState *entry,
+										PmhashControlRead found, bool write_failed,
 										const PmhashServerState *server,
 										uint64 instance);
 extern bool pmhash_token_matches(const PmhashControl *control,
 								 const PmhashServerState *server);
-extern bool pmhash_trust_stands(const PmhashControl *control, int lock_fd);
+extern bool pmhash_trust_stands(const PmhashControl *control);
 extern void pmhash_refuse_trust(void);
 
 /* ---- service.c ---- */
@@ -57,11 +49,11 @@ extern void pmhash_notice_for_launcher(void);
 
 /* ---- the witness of the page cache ---- */
 
-extern void pmhash_set_witness(int lock_fd);
-extern bool pmhash_has_witness(int lock_fd);
-extern bool pmhash_withdraw_witness(int lock_fd);
-extern bool pmhash_witness_is_withdrawn(int lock_fd);
-extern void pmhash_restore_witness(int lock_fd);
+extern void pmhash_set_witness(void);
+extern bool pmhash_has_witness(void);
+extern bool pmhash_withdraw_witness(void);
+extern bool pmhash_witness_is_withdrawn(void);
+extern void pmhash_restore_witness(void);
 
 /* ---- standby_lose.c: none of these raises an ERROR while it holds the lock ---- */
 
