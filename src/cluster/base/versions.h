@@ -131,8 +131,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	table_beginscan_parallel(heap, scan, SO_NONE)
 #define pmhash_index_fetch_begin(heap) \
 	table_index_fetch_begin(heap, SO_NONE)
-#define pmhash_oldest_active() \
-	GetOldestActiveTransactionId(false, true)
 #define pmhash_find_next_record(reader, start, reason) \
 	XLogFindNextRecord(reader, start, reason)
 #define pmhash_shared_hash(name, rows, info, flags) \
@@ -146,8 +144,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 #define NodeInstrumentation				Instrumentation
 #define pmhash_index_fetch_begin(heap) \
 	table_index_fetch_begin(heap)
-#define pmhash_oldest_active() \
-	GetOldestActiveTransactionId()
 #define pmhash_find_next_record(reader, start, reason) \
 	((void) (reason), XLogFindNextRecord(reader, start))
 #define pmhash_shared_hash(name, rows, info, flags) \

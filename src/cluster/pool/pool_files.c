@@ -195,7 +195,8 @@ ask_file(const char *path, Oid database, uint64 file_id, void *arg)
 	struct stat st;
 	int			fd;
 
-	if ((OidIsValid(database) && file_id == 0) || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_dev == walk->device)
+	if ((OidIsValid(database) && file_id == 0) || stat(path, &st) != 0 ||
+		!S_ISREG(st.st_mode) || st.st_dev == walk->device)
 		return true;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0)

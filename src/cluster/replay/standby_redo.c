@@ -373,30 +373,6 @@ resolve_conflicts(void)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 }
 
-/*
- * For snapshots that resolve_conflicts does not see, as it lists once who has such a
- * one.  A session that is waited for may hand it on meanwhile (SET TRANSACTION SNAPSHOT);
- * a logical slot that is being made has shown none, and may hand one out that is as old
- * (older_snapshots.c).  These do without the file.
- *
- * Not kept for the next life, which no snapshot outlives: a slot's place is not before
- * that to which replay has come when it is made (slot.c, ReplicationSlotReserveWal).
- */
-static void
-keep_from_older(PmhashStandbyRow *row)
-{
-	TransactionId xmin = work.record.horizon;
-	FullTransactionId removed;
-
-	Assert(AmStartupProcess() && LWLockHeldByMe(pmhash_standby_lock));
-	if (row == NULL || row->status != PMHASH_STANDBY_LIVE)
-		return;
-	TransactionIdAdvance(xmin);
-	removed = pmhash_standby_widen(xmin);
-	if (FullTransactionIdPrecedes(row->removed_xmin, removed))
-		row->removed_xmin = removed;
-}
-
 /* INSERT and DELETE. */
 static void
 change_entries(void)
@@ -409,10 +385,8 @@ change_entries(void)
 	row = pmhash_standby_find(work.record.file_id);
 	if (may_conflict(row))
 	{
-		keep_from_older(row);	/* first: one may be taken over just now */
 		resolve_conflicts();
 		row = pmhash_standby_find(work.record.file_id);
-		keep_from_older(row);	/* built, or LIVE again, meanwhile */
 	}
 	if (row != NULL && OidIsValid(work.record.database) &&
 		row->database != work.record.database)

@@ -41,7 +41,7 @@
 #include "cluster/standby/standby_state.h"
 #include "engine/stop_point.h"
 
-#define MAKER_PAUSE		500		/* ms between looks for the commit that makes a new file an index's */
+#define MAKER_PAUSE		500		/* ms between looks for a commit (follow_makers) */
 
 /* ---- shared memory ---- */
 
@@ -250,6 +250,7 @@ static void
 follow_makers(int64 *next)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	int64		soon = pmhash_clock_ms() + MAKER_PAUSE;
 
 	Assert(!LWLockHeldByMe(pmhash_standby_lock));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
@@ -262,7 +263,7 @@ follow_makers(int64 *next)
 			continue;
 		if (TransactionIdIsInProgress(maker))
 		{
-			*next = Min(*next, pmhash_clock_ms() + MAKER_PAUSE);
+			*next = Min(*next, soon);
 			continue;
 		}
 		committed = TransactionIdDidCommit(maker);
@@ -392,15 +393,15 @@ snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
 
 /*
  * Does a snapshot see only what the file has?  Who has taken it here had been waited for,
- * or was cancelled, before entries were removed that it needs.  But who has taken it over
- * meanwhile was not.
+ * or was cancelled, before entries were removed that it needs (standby_redo.c,
+ * resolve_conflicts).  But that lists once who has such a one, and a snapshot may be handed
+ * on meanwhile: who may have one that was not waited for does without.
  */
 static bool
 file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 {
 	return snapshot_fits(row->usable_xmin, snapshot) &&
-		(!pmhash_snapshot_may_be_older() ||
-		 snapshot_fits(row->removed_xmin, snapshot));
+		(snapshot == NULL || !pmhash_snapshot_may_be_older());
 }
 
 bool

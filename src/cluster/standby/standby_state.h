@@ -60,9 +60,6 @@ typedef struct PmhashStandbyRow
 	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
-	FullTransactionId removed_xmin; /* the same for those that may have been taken over:
-									 * by what has been removed since.  The startup
-									 * process raises it with the lock held shared */
 	bool		swept;			/* if restored: what is free in it has been looked
 								 * for (standby_sweep.c) */
 

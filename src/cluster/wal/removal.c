@@ -17,18 +17,6 @@
  * That position is also noted in the journal, before anything is removed: a
  * data directory put back from before it has the tuples, but not the WAL.
  *
- * VACUUM of a table of thousands of partitions would wait for the disk thousands of
- * times, though all that it has to wait for was flushed the first time: since then
- * no transaction but its own has written.  So a backend remembers a transaction id
- * before which all transactions were over, and where WAL ended after that.  A tuple
- * that is dead was made so by a transaction with an id before the next one to be given
- * out; if that is still the one remembered, the WAL that matters has been flushed.
- * (A transaction leaves the array of running ones after its commit record has been
- * inserted: xact.c, CommitTransaction.  A prepared one is in it until after that of
- * COMMIT PREPARED: twophase.c, FinishPreparedTransaction.  Subtransactions end with
- * theirs.)  What VACUUM itself has written on the heap's pages need not be on disk: a
- * crash that loses it leaves tuples that are dead without it.
- *
  * Removal epochs: which TIDs can have been given to other rows since a scan read
  * them.
  *
@@ -49,22 +37,12 @@
  */
 #include "postgres.h"
 
-#include "access/transam.h"
 #include "access/xlog.h"
-#include "storage/procarray.h"
-#include "utils/snapmgr.h"
 
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/wal/undo_journal.h"
-
-/*
- * All transactions before this one were over when WAL ended at settled_lsn, up to
- * which it is flushed, as the journal says.  Invalid: none is known.
- */
-static FullTransactionId settled_before;
-static XLogRecPtr settled_lsn;
 
 /*
  * Flush all WAL that can have made tuples dead.  Nothing to do for indexes whose
@@ -75,28 +53,14 @@ static XLogRecPtr settled_lsn;
 void
 pmhash_removal_barrier(Relation index)
 {
-	FullTransactionId next;
-	bool		settled;
-	XLogRecPtr	lsn;
+	XLogRecPtr	lsn = pmhash_insert_end();
 
 	Assert(!RecoveryInProgress());
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_REMOVAL_LOCK)));	/* it waits for the disk */
 	if (!RelationIsPermanent(index))
 		return;
-	next = ReadNextFullTransactionId();
-	if (FullTransactionIdIsValid(settled_before) &&
-		FullTransactionIdEquals(next, settled_before))
-	{
-		pmhash_journal_note_flushed(settled_lsn);
-		return;
-	}
-	settled = !TransactionIdPrecedes(pmhash_oldest_active(),
-									 XidFromFullTransactionId(next));
-	lsn = pmhash_insert_end();
 	XLogFlush(lsn);
 	pmhash_journal_note_flushed(lsn);
-	settled_before = settled ? next : InvalidFullTransactionId;
-	settled_lsn = lsn;
 }
 
 /* ---- removal epochs ---- */
