@@ -264,6 +264,7 @@ pmhash_spool_add(PmhashSpool *spool, uint64 hash, uint64 value)
 	int			i = (hash << spool->bits) >> (64 - spool->partition_bits);
 	Partition  *partition = &spool->priv->partition[i];
 
+	Assert(value <= PMH_VALUE_MAX);
 	if (partition->next == partition->end)
 		add_chunk(spool, partition);
 	partition->next->hash = hash;

@@ -1,17 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * standby_fill.c
- *	  Filling the file of an index on a standby: scan, fold, bulk load.
+ *	  Filling the file of an index on a standby: scan and bulk load.
  *
- * The scan spools what it finds in the table.  Replay has put what
- * has happened to entries meanwhile into the delta: it is spooled too, into the same
- * partitions.  The fold goes through these one by one.  The last operation on an
- * entry decides, which is a pair of hash and TID: what the scan has found is dropped
- * if there is one, and what was inserted last is added.  So what both have comes out
- * once, and what was deleted and inserted again as it is in the end.
- *
- * What the fold gives is loaded as any build does (build.c).  Operations that come
- * after the fold has begun are applied to the loaded file (cluster/replay/standby_build.c).
+ * What the scan has found is loaded as any build does (build.c).  What has happened to
+ * entries meanwhile is in the delta, which is applied to the loaded file
+ * (cluster/replay/standby_build.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -47,8 +41,8 @@
  *	  to: then its DELETE is in the delta, or was replayed before that.
  *	- A root with xmin >= N0 is left out: its INSERT is in the delta, or will be.
  *	  If it has been frozen, or has become a redirect, it is taken, as that does not
- *	  tell; its INSERT came before its commit, so it is in the delta too, and the
- *	  fold makes one of both.
+ *	  tell; its INSERT came before its commit, so it is in the delta too, before the
+ *	  end of the scan, and is made one of both (standby_build.c, apply_ops).
  *	- A root whose transaction was aborted is left out: no snapshot will see it, and
  *	  VACUUM may have removed its entry before the delta began, and be about to
  *	  free its line pointer, which WAL of ours does not say.
@@ -72,12 +66,6 @@
  * for older snapshots.
  */
 
-/* Operations or entries read at a time. */
-#define BATCH			4096
-
-/* Operations of a partition after which those that do not count any more go: 8 MB. */
-#define CHUNK			(1 << 18)
-
 /* ms, for which locks are held at a time: so long does replay of DDL wait for us. */
 #define SLICE			200
 
@@ -86,7 +74,6 @@ typedef struct PmhashStandbyFill
 {
 	const PmhashStandbyBuild *build;
 	MemoryContext context;		/* all of this */
-	size_t		memory;			/* bytes that a spool may take */
 	int			fillfactor;
 
 	/* the scan, from slice to slice */
@@ -95,11 +82,6 @@ typedef struct PmhashStandbyFill
 	BlockNumber next;
 	BlockNumber end;			/* InvalidBlockNumber: not begun */
 	TransactionId usable_xmin;	/* InvalidTransactionId: any */
-
-	PmhashSpool *found;			/* by the scan */
-	PmhashSpool *delta;			/* values with PMHASH_DELTA_DELETE */
-	PmhashSpool *folded;
-	uint64		folded_n;
 } PmhashStandbyFill;
 
 /* A chain that is taken. */
@@ -259,16 +241,6 @@ scan_page(Slice *slice, BlockNumber block)
 
 /* ---- slices ---- */
 
-static PmhashSpool *
-make_spool(PmhashStandbyFill *fill)
-{
-	PmhashSpool *spool = pmhash_spool_make(fill->context, fill->memory, 0,
-										   PMHASH_SPOOL_BITS, NULL, NULL);
-
-	pmhash_spool_outlive_transaction(spool);
-	return spool;
-}
-
 static PmhashStandbyFill *
 begin_fill(const PmhashStandbyBuild *build, Relation index)
 {
@@ -277,16 +249,17 @@ begin_fill(const PmhashStandbyBuild *build, Relation index)
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	PmhashStandbyFill *fill = palloc0(sizeof(*fill));
+	/* half of the memory is for what is being loaded */
+	PmhashSpool *spool = pmhash_spool_make(context, (size_t) maintenance_work_mem * 1024 / 2,
+										   0, PMHASH_SPOOL_BITS, NULL, NULL);
 
+	pmhash_spool_outlive_transaction(spool);
 	fill->build = build;
 	fill->context = context;
-	/* two spools at a time, and what is being loaded */
-	fill->memory = (size_t) maintenance_work_mem * 1024 / 4;
 	fill->fillfactor = pmhash_fillfactor(index);
 	fill->n0 = XidFromFullTransactionId(build->n0);
 	fill->end = InvalidBlockNumber;
-	fill->found = make_spool(fill);
-	pmhash_build_scan_init(&fill->rows, index, build->of.seed, fill->found);
+	pmhash_build_scan_init(&fill->rows, index, build->of.seed, spool);
 	MemoryContextSwitchTo(old);
 	return fill;
 }
@@ -356,189 +329,14 @@ scan_slice(PmhashStandbyFill **at, const PmhashStandbyBuild *build, Relation hea
 	return fill->next >= fill->end;
 }
 
-/* ---- the fold ---- */
-
-/* The last operation on an entry. */
-typedef struct Last
-{
-	PmhEntry	entry;
-	uint64		number;			/* within its partition */
-	bool		inserted;
-} Last;
-
-/* By entry, and the newest first. */
-static int
-compare_operations(const Last *a, const Last *b)
-{
-	int			order = pmhash_compare_entries(&a->entry, &b->entry);
-
-	if (order != 0)
-		return order;
-	return a->number > b->number ? -1 : 1;
-}
-
-#define ST_SORT sort_operations
-#define ST_ELEMENT_TYPE Last
-#define ST_COMPARE(a, b) compare_operations(a, b)
-#define ST_SCOPE static
-#define ST_CHECK_FOR_INTERRUPTS
-#define ST_DEFINE
-#include "lib/sort_template.h"
-
-static int
-compare_to_entry(const void *key, const void *element)
-{
-	return pmhash_compare_entries(key, &((const Last *) element)->entry);
-}
-
-/* Sort, and leave the last operation on each entry; returns how many there are. */
-static size_t
-keep_last(Last *last, size_t n)
-{
-	size_t		kept = 0;
-
-	sort_operations(last, n);
-	for (size_t i = 0; i < n; i++)
-	{
-		if (kept == 0 ||
-			pmhash_compare_entries(&last[kept - 1].entry, &last[i].entry) != 0)
-			last[kept++] = last[i];
-	}
-	return kept;
-}
-
-/*
- * The last operation on each entry of a partition, sorted; *n of them, or NULL.  All
- * of a key are in one partition, and there may be many that come and go while a build
- * waits (a job queue): so memory is taken for those that count, not for all.
- */
-static Last *
-last_operations(PmhashStandbyFill *fill, int partition, size_t *n)
-{
-	uint64		all = fill->delta->partition_n[partition];
-	size_t		capacity = Min(all, CHUNK);
-	PmhEntry   *batch;
-	Last	   *last;
-
-	*n = 0;
-	Assert(partition >= 0 && partition < PMHASH_SPOOL_PARTITIONS);
-	if (all == 0)
-		return NULL;
-	batch = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhEntry));
-	last = MemoryContextAllocHuge(fill->context, capacity * sizeof(Last));
-	for (uint64 at = 0; at < all; at += BATCH)
-	{
-		size_t		count = Min(BATCH, all - at);
-
-		pmhash_give_way();
-		if (*n + count > capacity)
-		{
-			*n = keep_last(last, *n);
-			if (*n > capacity / 2)
-			{
-				capacity *= 2;
-				last = repalloc_huge(last, capacity * sizeof(Last));
-			}
-		}
-		pmhash_spool_take(fill->delta, partition, batch, count);
-		for (size_t i = 0; i < count; i++)
-			last[(*n)++] = (Last) {
-				.entry = {batch[i].hash, batch[i].value & ~PMHASH_DELTA_DELETE},
-				.inserted = (batch[i].value & PMHASH_DELTA_DELETE) == 0,
-				.number = at + i
-			};
-	}
-	*n = keep_last(last, *n);
-	pfree(batch);
-	return last;
-}
-
 static void
-add_folded(PmhashStandbyFill *fill, const PmhEntry *entry)
-{
-	pmhash_spool_add(fill->folded, entry->hash, entry->value);
-	fill->folded_n++;
-}
-
-/* What the scan has found in a partition, but for what has an operation; and those. */
-static void
-fold_partition(PmhashStandbyFill *fill, int partition)
-{
-	PmhEntry   *batch = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhEntry));
-	size_t		n;
-	Last	   *last = last_operations(fill, partition, &n);
-
-	while (fill->found->partition_n[partition] > 0)
-	{
-		uint64		count = Min(BATCH, fill->found->partition_n[partition]);
-
-		pmhash_give_way();
-		pmhash_spool_take(fill->found, partition, batch, count);
-		for (uint64 i = 0; i < count; i++)
-		{
-			if (n == 0 ||
-				bsearch(&batch[i], last, n, sizeof(Last), compare_to_entry) == NULL)
-				add_folded(fill, &batch[i]);
-		}
-	}
-	pfree(batch);
-	for (size_t i = 0; i < n; i++)
-	{
-		if (!last[i].inserted)
-			continue;
-		add_folded(fill, &last[i].entry);
-		addHyperLogLog(&fill->rows.distinct, (uint32) last[i].entry.hash);
-	}
-	if (last != NULL)
-		pfree(last);
-}
-
-/*
- * Make one spool of both, and fill the file of that.  Returns how many operations of the
- * delta are in it.
- */
-static uint64
 load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 {
-	PmhEntry   *ops = MemoryContextAlloc(fill->context, BATCH * sizeof(PmhEntry));
-	uint64		length = pmhash_standby_delta_length(fill->build);	/* as it is now */
-	uint64		operations = 0;
-	char		reason[PMHASH_REASON_SIZE];
-	PmhashBuildScan rows;
-
 	Assert(IsTransactionState() && !ActiveSnapshotSet());
-	Assert(fill->next >= fill->end && fill->delta == NULL);
-	fill->delta = make_spool(fill);
-	while (operations < length)
-	{
-		size_t		n = Min(BATCH, length - operations);
-
-		pmhash_give_way();
-		if (!pmhash_standby_read_delta(fill->build, operations, ops, n, reason))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("could not read the delta of a build: %s", reason)));
-		for (size_t i = 0; i < n; i++)
-			pmhash_spool_add(fill->delta, ops[i].hash, ops[i].value);
-		operations += n;
-	}
-	pfree(ops);
-	fill->folded = make_spool(fill);
-	for (int i = 0; i < PMHASH_SPOOL_PARTITIONS; i++)
-	{
-		fold_partition(fill, i);
-		pmhash_standby_progress(fill->build, PMHASH_PHASE_LOADING, i + 1,
-								2 * PMHASH_SPOOL_PARTITIONS, InvalidTransactionId);
-	}
-	pmhash_spool_free(fill->found);
-	pmhash_spool_free(fill->delta);
-	rows = fill->rows;
-	rows.spool = fill->folded;
-	rows.entries = fill->folded_n;
-	pmhash_build_load(file, fill->fillfactor, &rows);	/* frees that spool */
+	Assert(fill->next >= fill->end);
+	pmhash_build_load(file, fill->fillfactor, &fill->rows); /* frees the spool */
 	*usable_xmin = fill->usable_xmin;
 	MemoryContextDelete(fill->context);
-	return operations;
 }
 
 const PmhashFiller pmhash_filler = {scan_slice, load};

@@ -35,6 +35,7 @@ typedef struct PmhashStandbyBuild
 {
 	PmhashStandbyIndex of;
 	FullTransactionId n0;		/* read when the state was DELTA already */
+	uint64		scanned;		/* operations in the delta when the scan had ended */
 	PmhashStandbyRow *row;		/* in the table; its own as long as it has this life */
 	uint64		life;
 	char		path[MAXPGPATH];	/* <id>.pmh: where it goes in the end */
@@ -43,7 +44,7 @@ typedef struct PmhashStandbyBuild
 	char		delta_path[MAXPGPATH];	/* <id>.delta */
 } PmhashStandbyBuild;
 
-/* What is collected of a table and of a delta. */
+/* What is collected of a table. */
 typedef struct PmhashStandbyFill PmhashStandbyFill;
 
 /* What the access method does for a build; see am/standby_fill.c. */
@@ -59,11 +60,10 @@ typedef struct PmhashFiller
 						 Relation heap, Relation index);
 
 	/*
-	 * Load an empty file with what the scan has found and with the operations that
-	 * are in the delta by now; returns how many these are.  Snapshots with an xmin before
+	 * Load an empty file with what the scan has found.  Snapshots with an xmin before
 	 * *usable_xmin may see rows that have been left out.  Frees fill.
 	 */
-	uint64		(*load) (PmhashStandbyFill *fill, PmhashFile *file,
+	void		(*load) (PmhashStandbyFill *fill, PmhashFile *file,
 						 TransactionId *usable_xmin);
 } PmhashFiller;
 
@@ -82,17 +82,6 @@ extern PmhashWorkerResult pmhash_standby_build_database(PmhashBuildKind kind);
  * Cheap: once a page, or so.
  */
 extern bool pmhash_standby_building(const PmhashStandbyBuild *build);
-
-/* Operations in the delta so far. */
-extern uint64 pmhash_standby_delta_length(const PmhashStandbyBuild *build);
-
-/*
- * Read n operations, of those that have been counted, from number 'from' (0: the first) on.
- * False with a reason: then the build is over, or to be given up.  Takes no lock: what has
- * been counted is complete.
- */
-extern bool pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 from,
-									  PmhEntry *ops, size_t n, char *reason);
 
 /* For the views.  xid: the one waited for, else InvalidTransactionId. */
 extern void pmhash_standby_progress(const PmhashStandbyBuild *build,

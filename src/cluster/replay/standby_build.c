@@ -15,9 +15,9 @@
  *	scan	the table, page by page (am/standby_fill.c).  The locks are released every
  *			fifth of a second, for replay of DDL, and what they protect is looked at
  *			again when they are back: the index may have another file by then.
- *	load	what was found, with what is in the delta (am/standby_fill.c), into a
- *			file that no other process knows.  From here on no relation is locked.
- *	catch up	with what has come into the delta since, until little is left,
+ *	load	what was found (am/standby_fill.c) into a file that no other process knows.
+ *			From here on no relation is locked.
+ *	catch up	with the delta, until little is left,
  *	publish	with the rest: replay waits for that.
  *
  * A failure is noted for pmhash.indexes and the next try.  A conflict with replay is none,
@@ -231,8 +231,9 @@ pmhash_standby_progress(const PmhashStandbyBuild *build, PmhashStandbyPhase phas
 	row->xid = xid;
 }
 
-uint64
-pmhash_standby_delta_length(const PmhashStandbyBuild *build)
+/* Operations in the delta so far, which are complete. */
+static uint64
+delta_length(const PmhashStandbyBuild *build)
 {
 	uint64		n = pg_atomic_read_u64(&build->row->delta_ops);
 
@@ -240,52 +241,48 @@ pmhash_standby_delta_length(const PmhashStandbyBuild *build)
 	return n;
 }
 
-bool
-pmhash_standby_read_delta(const PmhashStandbyBuild *build, uint64 from,
-						  PmhEntry *ops, size_t n, char *reason)
+/*
+ * Read n operations of the delta from number 'from' on, and apply them in their order to a
+ * table.  What came before the scan had ended it may have found: such an entry is taken out
+ * before it is inserted, so that it comes out once; of the others it has found none.  What
+ * is not there need not be removed.  False with a reason.
+ */
+static bool
+apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 from, size_t n, char *reason)
 {
+	static PmhEntry ops[BATCH];
 	ssize_t		wanted = (ssize_t) (n * sizeof(PmhEntry));
+	PmhResult	result = PMH_OK;
+	size_t		done;
+	size_t		group;
 	int			fd = open(build->delta_path, O_RDONLY | O_CLOEXEC);
 	ssize_t		got = fd < 0 ? -1 :
 		pread(fd, ops, wanted, (off_t) (from * sizeof(PmhEntry)));
 
+	Assert(n <= BATCH);
 	if (fd >= 0)
 		close(fd);
-	return got == wanted ||
-		pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
-					got < 0 ? strerror(errno) : "it is too short");
-}
-
-/*
- * Apply operations in their order to a table.  For operations that came after the scan had
- * ended, which none of its entries is of; those before are folded.  What is not there need
- * not be removed.
- */
-static PmhResult
-apply_ops(PmhTable *table, const PmhEntry *ops, size_t n)
-{
-	PmhEntry	entries[PMHASH_WAL_MAX_ENTRIES];
-	PmhResult	result = PMH_OK;
-	size_t		done;
-	size_t		group;
-
+	if (got != wanted)
+		return pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
+						   got < 0 ? strerror(errno) : "it is too short");
 	for (size_t i = 0; i < n && result == PMH_OK; i += group)
 	{
-		uint64		delete = ops[i].value & PMHASH_DELTA_DELETE;
+		bool		delete = (ops[i].value & PMHASH_DELTA_DELETE) != 0;
 
 		/* as many as are of one kind */
 		for (group = 0; group < PMHASH_WAL_MAX_ENTRIES && i + group < n &&
-			 (ops[i + group].value & PMHASH_DELTA_DELETE) == delete; group++)
-		{
-			entries[group] = ops[i + group];
-			entries[group].value &= ~PMHASH_DELTA_DELETE;
-		}
-		if (delete != 0)
-			result = pmh_delete_group(table, entries, group, &done);
-		else
-			result = pmh_insert_group(table, entries, group, false, &done);
+			 ((ops[i + group].value & PMHASH_DELTA_DELETE) != 0) == delete; group++)
+			;
+		for (size_t j = i; delete && j < i + group; j++)
+			ops[j].value &= ~PMHASH_DELTA_DELETE;
+		if (delete || from < build->scanned)
+			result = pmh_delete_group(table, &ops[i], group, &done);
+		if (!delete && result == PMH_OK)
+			result = pmh_insert_group(table, &ops[i], group, false, &done);
 	}
-	return result;
+	return result == PMH_OK ||
+		pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
+					pmh_error(table)->detail);
 }
 
 /* The horizon of what the delta has removed counts like usable_xmin. */
@@ -310,21 +307,16 @@ static bool
 publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhTable *table,
 			   TransactionId usable_xmin, char *reason)
 {
-	static PmhEntry ops[PUBLISH_MAX];
 	PmhashStandbyRow *row = build->row;
-	uint64		left = length - from;
 	XLogRecPtr	applied;
 	XLogRecPtr	begun;
 	TimeLineID	timeline;
 
 	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
 	Assert(row->status == PMHASH_STANDBY_DELTA && row->life == build->life);
-	Assert(from <= length && left <= PUBLISH_MAX);
-	if (left > 0 && !pmhash_standby_read_delta(build, from, ops, left, reason))
+	Assert(from <= length && length - from <= PUBLISH_MAX);
+	if (!apply_ops(build, table, from, length - from, reason))
 		return false;
-	if (apply_ops(table, ops, left) != PMH_OK)
-		return pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
-						   pmh_error(table)->detail);
 
 	/*
 	 * First, as it may end: the record that is being replayed.  The table may have some of
@@ -610,11 +602,11 @@ pmhash_standby_engine_error(const PmhashFile *file, PmhResult result)
 }
 
 /*
- * Make the file, of what has been found and what is in the delta, of which *folded is how
- * much.  In a transaction that has no locks and no snapshot, for temporary files.
+ * Make the file, of what has been found.  In a transaction that has no locks and no
+ * snapshot, for temporary files.
  */
 static void
-load(PmhashStandbyFill *fill, PmhashFile *file, uint64 *folded, TransactionId *usable_xmin)
+load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 {
 	PmhEnv		env = pmhash_engine_env();
 	PmhError	error = {0};
@@ -626,7 +618,8 @@ load(PmhashStandbyFill *fill, PmhashFile *file, uint64 *folded, TransactionId *u
 	StartTransactionCommand();
 	if (pmh_create(file->path, &builder.identity, &env, &file->table, &error) != PMH_OK)
 		engine_failed(file->path, &error);
-	*folded = filler->load(fill, file, usable_xmin);
+	pmhash_standby_progress(&builder.build, PMHASH_PHASE_LOADING, 0, 0, InvalidTransactionId);
+	filler->load(fill, file, usable_xmin);
 	CommitTransactionCommand();
 	PMH_STOP_POINT("standby_loaded");
 }
@@ -635,32 +628,33 @@ load(PmhashStandbyFill *fill, PmhashFile *file, uint64 *folded, TransactionId *u
 static uint64
 catch_up(PmhashFile *file, uint64 from)
 {
-	static PmhEntry ops[BATCH];
 	char		reason[PMHASH_REASON_SIZE];
 	uint64		length;
 
-	while (from + LITTLE < (length = pmhash_standby_delta_length(&builder.build)))
+	while (from + LITTLE < (length = delta_length(&builder.build)))
 	{
 		size_t		n = Min(BATCH, length - from);
-		PmhResult	result;
 
+		pmhash_give_way();
 		require_building();
 		pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
 								InvalidTransactionId);
-		if (!pmhash_standby_read_delta(&builder.build, from, ops, n, reason))
+		if (!apply_ops(&builder.build, file->table, from, n, reason))
+		{
+			if (pmh_error(file->table)->code != PMH_OK)
+				engine_failed(file->path, pmh_error(file->table));
 			is_over(reason);
-		result = apply_ops(file->table, ops, n);
-		if (result != PMH_OK)
-			pmhash_standby_engine_error(file, result);
+		}
 		from += n;
 	}
 	return from;
 }
 
-/* The file is complete but for the delta from number 'from' on: have it used. */
+/* The file is complete but for the delta: have it used. */
 static void
-publish(PmhashFile *file, uint64 from, TransactionId usable_xmin)
+publish(PmhashFile *file, TransactionId usable_xmin)
 {
+	uint64		from = 0;
 	char		reason[PMHASH_REASON_SIZE] = "it is not wanted any more";
 	bool		behind;
 	bool		done = false;
@@ -676,7 +670,7 @@ publish(PmhashFile *file, uint64 from, TransactionId usable_xmin)
 		PMH_STOP_POINT("standby_caught_up");
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 		row = RecoveryInProgress() ? row_of(&builder.build) : NULL;
-		length = pmhash_standby_delta_length(&builder.build);
+		length = delta_length(&builder.build);
 		behind = row != NULL && length - from > PUBLISH_MAX;
 		if (row != NULL && !behind)
 		{
@@ -702,7 +696,6 @@ build_index(Oid relid, bool last)
 	PmhashStandbyFill *fill = NULL;
 	PmhashFile	file;
 	TransactionId usable_xmin;
-	uint64		folded;
 
 	if (!begin(relid))
 		return;
@@ -717,9 +710,10 @@ build_index(Oid relid, bool last)
 		PMH_STOP_POINT("standby_scanning");
 		require_building();
 	}
+	builder.build.scanned = delta_length(&builder.build);
 	PMH_STOP_POINT("standby_scanned");
-	load(fill, &file, &folded, &usable_xmin);
-	publish(&file, folded, usable_xmin);
+	load(fill, &file, &usable_xmin);
+	publish(&file, usable_xmin);
 	ereport(LOG,
 			(errmsg("pmhash: index \"%s\" has been built on this standby", builder.name)));
 }

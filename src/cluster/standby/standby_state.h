@@ -36,7 +36,7 @@ typedef enum PmhashStandbyPhase
 {
 	PMHASH_PHASE_WAITING,		/* for transactions before N0 */
 	PMHASH_PHASE_SCANNING,		/* done, total: heap blocks */
-	PMHASH_PHASE_LOADING,		/* done, total: partitions */
+	PMHASH_PHASE_LOADING,
 	PMHASH_PHASE_CATCHING_UP	/* done, total: delta operations */
 } PmhashStandbyPhase;
 

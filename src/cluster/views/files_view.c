@@ -49,8 +49,8 @@ static const struct
 }			shares[] = {
 	[PMHASH_PHASE_WAITING] = {0, 0},
 	[PMHASH_PHASE_SCANNING] = {0, 70},
-	[PMHASH_PHASE_LOADING] = {70, 95},
-	[PMHASH_PHASE_CATCHING_UP] = {95, 99}
+	[PMHASH_PHASE_LOADING] = {70, 85},
+	[PMHASH_PHASE_CATCHING_UP] = {85, 99}
 };
 
 static const char *

@@ -117,7 +117,7 @@ SQL
 	}
 	on_primary('INSERT INTO a SELECT 7000 + i % 100, i FROM generate_series(1, 3000) i');
 
-	# and one key of more operations than are sorted at a time (standby_fill.c, CHUNK)
+	# and one key of many operations
 	foreach (1 .. 2)
 	{
 		on_primary('BEGIN; INSERT INTO a SELECT 8000, i FROM generate_series(1, 100000) i; ROLLBACK');
