@@ -214,9 +214,9 @@ give_up_journal(const char *path, const PmhError *error)
 
 	Assert(CritSectionCount == 0);
 	XLogFlush(pmhash_insert_end());
-	(void) pmhash_remove_token(reason);
 	pmhash_fail(reason, "undo journal \"%s\" was lost: %s", path, error->detail);
 	pmhash_disable(reason);
+	(void) pmhash_remove_token(reason);	/* now the launcher makes no new one */
 }
 
 /* ERROR if a page of the journal has been lost to this process. */
