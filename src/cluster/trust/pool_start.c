@@ -52,9 +52,7 @@ known_name(const char *name)
 
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
 		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
-		strcmp(name, "control.tmp") == 0 || strcmp(name, "lost+found") == 0 ||
-		strncmp(name, "standby", 7) == 0 ||
-		strcmp(name, "journal") == 0 ||
+		strcmp(name, "journal") == 0 || strcmp(name, "lost+found") == 0 ||
 		pmhash_parse_database_name(name, &database);
 }
 
