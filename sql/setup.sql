@@ -44,10 +44,12 @@ CREATE FUNCTION difference(got text[], wanted text[]) RETURNS text
 LANGUAGE sql AS $$
 SELECT CASE
 	WHEN got IS NULL THEN 'not used'
-	WHEN missing = 0 AND extra = 0 THEN 'same'
-	ELSE format('%s missing, %s extra', missing, extra) END
-FROM (SELECT count(*) AS missing FROM (SELECT unnest(wanted) EXCEPT ALL SELECT unnest(got)) m) m,
-	 (SELECT count(*) AS extra FROM (SELECT unnest(got) EXCEPT ALL SELECT unnest(wanted)) e) e
+	-- (as many rows, with the same sum of 64-bit hashes)
+	WHEN (SELECT row(count(*), sum(hashtextextended(r, 0))) FROM unnest(got) r) IS NOT DISTINCT FROM
+		 (SELECT row(count(*), sum(hashtextextended(r, 0))) FROM unnest(wanted) r) THEN 'same'
+	ELSE (SELECT format('%s missing, %s extra', missing, extra)
+		  FROM (SELECT count(*) AS missing FROM (SELECT unnest(wanted) EXCEPT ALL SELECT unnest(got)) m) m,
+			   (SELECT count(*) AS extra FROM (SELECT unnest(got) EXCEPT ALL SELECT unnest(wanted)) e) e) END
 $$;
 
 -- How the rows of an index scan differ from others, and those of a join and of page
@@ -90,14 +92,20 @@ CREATE FUNCTION every_key(tab regclass, key text, index text,
 						  OUT rows int, OUT by_index text, OUT by_bitmap text)
 LANGUAGE plpgsql AS $$
 DECLARE
-	probe text := format('SELECT t.tableoid, t.ctid, t.%1$s FROM (SELECT DISTINCT %1$s FROM %2$s OFFSET 0) d JOIN %2$s t ON t.%1$s = d.%1$s',
-						 key, tab);
-	wanted text[] := rows_by('seq', format('SELECT tableoid, ctid, %1$s FROM %2$s WHERE %1$s IS NOT NULL',
-										   key, tab), index);
+	columns text;
+	probe text;
+	wanted text[];
 BEGIN
-	rows := cardinality(wanted);
-	by_index := index_difference(probe, index, wanted);
-	by_bitmap := difference(rows_by('bitmap', probe, index), wanted);
+	-- their number and the sum of hashes of where they are; if these differ, one by one
+	FOREACH columns IN ARRAY ARRAY['count(*), sum(hashtidextended(t.ctid, t.tableoid::int8))', 't.tableoid, t.ctid'] LOOP
+		wanted := rows_by('seq', format('SELECT %s FROM %s t WHERE %s IS NOT NULL', columns, tab, key), index);
+		probe := format('SELECT %1$s FROM (SELECT DISTINCT %2$s FROM %3$s OFFSET 0) d JOIN %3$s t ON t.%2$s = d.%2$s',
+						columns, key, tab);
+		rows := coalesce(rows, substring(wanted[1] FROM '[0-9]+')::int);
+		by_index := index_difference(probe, index, wanted);
+		by_bitmap := difference(rows_by('bitmap', probe, index), wanted);
+		EXIT WHEN concat(by_index, by_bitmap) !~ 'missing';
+	END LOOP;
 END $$;
 
 -- A line of EXPLAIN in the words of PostgreSQL 15, or NULL if that says nothing:

@@ -93,18 +93,18 @@ without_pgxs="$(sed -n '/^WITHOUT_PGXS = /,/[^\\]$/{s/^WITHOUT_PGXS = //; s/\\$/
 # Targets that install what they need: what would be run is there.
 targets()					# directory, arguments of make
 {
-	local target word directory=$1
+	local target word words directory=$1
 
 	shift
 	for target in $without_pgxs; do
-		for word in $(make -C "$directory" --no-print-directory -n PG_CONFIG=/nowhere/pg_config "$@" "$target"); do
+		words=$(make -C "$directory" --no-print-directory -n PG_CONFIG=/nowhere/pg_config "$@" "$target") || return 1
+		for word in $words; do
 			case $word in
 				*/*.sh|*/bench/*|*/test/*)
 					(cd "$directory" && [ -e "${word//[\";]/}" ]) || { echo "$target: $word"; return 1; }
 					;;
 			esac
-		done || return 1
-		make -C "$directory" -n PG_CONFIG=/nowhere/pg_config "$@" "$target" >/dev/null || return 1
+		done
 	done
 }
 
@@ -165,7 +165,7 @@ tap_tests()
 # ---- a server with nothing set but what README says ----
 
 # Some of the suite: all of it is run with test/regress.conf.
-SOME="setup basic refused dml temporary partition plans counters join vacuum"
+SOME="setup basic refused dml temporary partition plans counters vacuum"
 
 default_server()
 {
@@ -212,68 +212,6 @@ no_terminal()				# file with what fake sudo was called with
 	PATH=$scratch/bin:$PATH refuses 'no terminal.*apt-get install pmhash-no-such-package' \
 		setsid -w bash -c ". $top/test/lib/packages.sh; install_packages pmhash-no-such-package" || return 1
 	[ "$(cat "$1")" = "-n true" ] || { cat "$1"; return 1; }
-}
-
-# ---- versions ----
-
-# machine INSTALLED AVAILABLE: programs that speak of such a machine
-machine()
-{
-	mkdir -p "$scratch/machine"
-	cat >"$scratch/machine/dpkg-query" <<-SH
-		#!/bin/sh
-		for package; do :; done
-		case " $1 " in *" \${package#postgresql-} "*) echo installed ;; *) exit 1 ;; esac
-	SH
-	cat >"$scratch/machine/apt-cache" <<-SH
-		#!/bin/sh
-		case " $2 " in *" \${2#postgresql-} "*) echo "  Candidate: 1.0" ;; *) echo "  Candidate: (none)" ;; esac
-	SH
-	chmod 755 "$scratch"/machine/*
-}
-
-chosen()					# PATTERN installed available [major]
-{
-	machine "$2" "$3"
-	PATH=$scratch/machine:$PATH PMHASH_PG_MAJOR=${4:-} says "$1" "${with_packages[@]}" eval 'set -euo pipefail; choose_major && echo "<$pg_major>"'
-}
-
-versions()
-{
-	chosen '<15>' "15" "15 17 18" && chosen '<17>' "15 17" "18" &&
-		chosen '<18>' "" "16 18" && chosen '<16>' "" "14 16 19" &&
-		chosen '<17>' "15" "15 17" 17 &&
-		no chosen '' "15" "15" 14 && no chosen '' "15" "15" seventeen
-}
-
-# A version that was named and that apt does not have, not even in newer lists: one
-# line, at once.
-unavailable()
-{
-	machine "15" "15"
-	# shellcheck disable=SC2016
-	PATH=$scratch/machine:$PATH PMHASH_PG_CONFIG= PMHASH_PG_MAJOR=16 refuses '^<update>.apt has no postgresql-16; [^[:cntrl:]]*$' \
-		"${with_packages[@]}" eval '
-			can_be_root() { :; }
-			apt_install() { echo "<$*>"; }
-			install_server'
-}
-
-# A server that we install has no cluster, as apt would have made with it: said, but
-# only where it was not there before.
-installing()				# PATTERN installed
-{
-	machine "$2" "15 17"
-	# shellcheck disable=SC2016
-	PATH=$scratch/machine:$PATH PMHASH_PG_CONFIG= PMHASH_PG_MAJOR=17 says "$1" "${with_packages[@]}" eval '
-		install_packages() { :; }
-		install_server; echo "<done>"'
-}
-
-without_cluster()
-{
-	installing 'pg_createcluster 17 main' "15" &&
-		installing '<done>' "15 17" && no installing 'pg_createcluster' "15 17"
 }
 
 # ---- what a user has set ----
@@ -381,9 +319,6 @@ installed_system()
 		check "a scratch directory that is noexec" not_executable "$PMHASH_SMALL_FS"
 	fi
 	check "sudo without a terminal fails at once" no_terminal "$scratch/asked"
-	check "which version of PostgreSQL" versions
-	check "a version that apt does not have" unavailable
-	check "a server that is installed for us has no cluster, and we say so" without_cluster
 	check "locale, umask and environment of the user" settings
 	check "--rows" rows
 	check "the demo" demo

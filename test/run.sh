@@ -7,7 +7,9 @@
 # Stages of the default ladder, in minutes: engine regress isolation tap.
 # Further ones: sanitizers crash fuzz models mutants first_steps fs_shutdown, and tap_long,
 # which are the files of test/t that have a line "# long", searchers, and once more those
-# with a load_time(), which is longer there.  "all" is all of them (make test-all).
+# with a load_time(), which is longer there, or some_of() the cases, which are all there.
+# "all" is all of them (make test-all).  first_steps, isolation and regress run beside each
+# other, and so do engine and tap, whose files wait much of their time.
 #
 # Needs a Debian (12 to 14) with a shell, git and apt; root or sudo for packages
 # that are missing.  The server is the newest that is installed, or that apt has;
@@ -80,6 +82,29 @@ stage()
 	finish "$name" "$counter" $? "$start"
 }
 
+# beside NAME COUNTER COMMAND...: begin a stage that runs beside others
+others=
+beside()
+{
+	begin "$1" "${@:3}" >/dev/null 2>&1 &
+	others="$others $1:$2:$!:$SECONDS"
+}
+
+# Show what those say, and count their results.
+wait_for_others()
+{
+	local other name counter pid start status
+
+	for other in $others; do
+		IFS=: read -r name counter pid start <<<"$other"
+		wait "$pid"
+		status=$?
+		cat "$work/$name.log"
+		finish "$name" "$counter" "$status" "$start"
+	done
+	others=
+}
+
 # wanted STAGE: is it to be run?
 wanted()
 {
@@ -139,16 +164,6 @@ count_one ok
 
 run_make="make -s --no-print-directory PG_CONFIG=$pg_config"
 
-# ---- the engine alone ----
-targets=
-wanted engine && targets=check
-wanted sanitizers && targets="$targets check-asan check-tsan"
-# all again with larger pages takes three minutes; what they are about is in check
-for target in $targets ${PMHASH_LARGE_PAGES:+check-pages}; do
-	stage "engine-$target" count_tap make -k -j"$(nproc)" --output-sync \
-		-s --no-print-directory -C test/engine "$target"
-done
-
 # ---- crash states of the engine and of the undo journal ----
 if wanted crash; then
 	stage crash count_tap make -s --no-print-directory PG_CONFIG="$pg_config" \
@@ -172,19 +187,14 @@ if wanted mutants; then
 		--set=smoke --no-baseline --work="$work/mutants"
 fi
 
-# ---- what a new user meets ----
+# ---- SQL against a server, and what a new user meets ----
+# (each does one thing at a time, so one beside the other)
 if wanted first_steps; then
-	stage first_steps count_tap env PMHASH_SMALL_FS="$small_fs" PG_CONFIG="$pg_config" bash test/first_steps.sh
+	beside first_steps count_tap env PMHASH_SMALL_FS="$small_fs" PG_CONFIG="$pg_config" bash test/first_steps.sh
 fi
-
-# ---- against a server ----
-# (each does one query at a time, so one beside the other)
-start=$SECONDS
 if wanted isolation; then
-	begin isolation $run_make installcheck REGRESS= TAP_TESTS= \
-		ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso" \
-		>/dev/null &
-	isolation=$!
+	beside isolation count_pg_regress $run_make installcheck REGRESS= TAP_TESTS= \
+		ISOLATION_OPTS="--temp-instance=$work/isolation --temp-config=test/regress.conf --outputdir=output_iso"
 fi
 if wanted regress; then
 	stage regress count_pg_regress $run_make installcheck ISOLATION= TAP_TESTS= \
@@ -192,35 +202,46 @@ if wanted regress; then
 		REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf${PMHASH_REGRESS_CONFIG:+ --temp-config=$PMHASH_REGRESS_CONFIG}"
 	show_diffs "$build/regression.diffs"
 fi
-if wanted isolation; then
-	wait "$isolation"
-	status=$?
-	cat "$work/isolation.log"
-	finish isolation count_pg_regress "$status" "$start"
-	show_diffs "$build/output_iso/regression.diffs"
+wait_for_others
+show_diffs "$build/output_iso/regression.diffs"
+
+# ---- the engine alone ----
+targets=
+wanted engine && targets=check
+wanted sanitizers && targets="$targets check-asan check-tsan"
+# all again with larger pages takes three minutes; what they are about is in check
+targets="$targets ${PMHASH_LARGE_PAGES:+check-pages}"
+if [ -n "${targets// /}" ]; then
+	beside engine count_tap make -k -j"$(nproc)" --output-sync -s --no-print-directory -C test/engine $targets
 fi
-# tap_files STAGE FILES: twice as many at a time as processors: a file waits much of its
+
+# ---- servers of their own ----
+# tap_files STAGE FILES: three times as many at a time as processors: a file waits much of its
 # time, for servers that start, stop and replay
 tap_files()
 {
 	local failed_before=$failed
 
 	stage "$1" count_prove env PMHASH_SMALL_FS="$small_fs" $run_make installcheck REGRESS= ISOLATION= \
-		PROVE_TESTS="$2" PROVE_FLAGS="-j$((2 * $(nproc))) --timer"
+		PROVE_TESTS="$2" PROVE_FLAGS="-j$((3 * $(nproc))) --timer"
 	if [ "$failed" -ne "$failed_before" ]; then
 		show_tap_failures "$build/tmp_check/log"
 	fi
 }
 
 long=$(cd "$build" && grep -l '^# long$' test/t/*/*.pl | tr '\n' ' ')
-loads=$(cd "$build" && grep -l 'load_time(' test/t/*/*.pl | tr '\n' ' ')
-# (large ones first: they would run alone at the end)
-short=$(cd "$build" && ls -S $(grep -L '^# long$' test/t/*/*.pl) | tr '\n' ' ')
+more=$(cd "$build" && grep -lE "load_time\(|some_of\(|PMHASH_CASES" test/t/*/*.pl | tr "\n" " ")
+# (those that take longest first: they would run alone at the end; then large ones)
+slow="standby/standby_build_stops start/journal rebuild/rebuilds start/failed_writes standby/standby_races
+	rows/stop_points start/put_back rebuild/rebuild_stops start/upgrade files/moved standby/backup"
+short=$(cd "$build" && { printf 'test/t/%s.pl\n' $slow; ls -S $(grep -L '^# long$' test/t/*/*.pl); } |
+	awk '!seen[$0]++' | tr '\n' ' ')
 if wanted tap; then
 	tap_files tap "${PMHASH_PROVE_TESTS:-$short}"
 fi
+wait_for_others
 if wanted tap_long && [ -z "${PMHASH_PROVE_TESTS:-}" ]; then
-	PMHASH_LOADS=6 tap_files tap_long "$long $loads"
+	PMHASH_LOADS=6 PMHASH_CASES=all tap_files tap_long "$(printf "%s\n" $long $more | sort -u | tr "\n" " ")"
 fi
 
 # ---- a file system that is lost and mounted again, where one can be mounted ----

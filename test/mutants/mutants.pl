@@ -427,7 +427,7 @@ sub stage_commands
 		my ($pg_config) = glob "$tree->{dir}/lib/postgresql/*/bin/pg_config";
 		# a mutant that calls what is not declared would fail for that, some of the time
 		my @pgxs = (@make, "PG_CONFIG=$pg_config", 'with_llvm=no', 'COPT=-Werror=implicit-function-declaration');
-		my @check = (@pgxs, 'installcheck');
+		my @check = ('env', 'PMHASH_CASES=all', @pgxs, 'installcheck');
 		my $regress = "--temp-instance=$tree->{dir}/instance --temp-config=test/regress.conf";
 
 		return ($root, [ @pgxs, 'install' ],

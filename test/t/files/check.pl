@@ -400,7 +400,7 @@ SQL
 is($failures, 0, 'no findings under load');
 cmp_ok($checks, '>=', 4, 'there was time to check');
 ok($load->pumpable, 'the load was there all the time');
-$load->signal('INT');
+$load->signal('TERM');
 $load->finish;
 unlike($output, qr/aborted|ERROR/, 'the load had no errors');
 note($output, "$checks checks");

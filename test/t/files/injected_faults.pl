@@ -4,6 +4,7 @@
 #
 # PMHASH_FAULTS=all tries every call ("make soak-faults"), otherwise each place in
 # pmhash that calls come from is tried in some statements.
+# long
 
 use strict;
 use warnings;

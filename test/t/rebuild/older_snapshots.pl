@@ -1,15 +1,16 @@
-# Snapshots that are older than a rebuilt index.
+# Snapshots that are older than an index is valid, or its file.
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
+use IPC::Run;
 use PmhashInvalid;
 use PmhashTest;
-use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 # ======== older snapshots ========
 
@@ -235,6 +236,229 @@ SQL
 	$sessions[2]->query_safe('COMMIT');
 	comes_back($node, 'after the slot');
 	$_->quit for @sessions;
+	$node->stop;
+}
+
+# ======== not waited for ========
+
+# Snapshots that CREATE INDEX CONCURRENTLY does not wait for: those of
+# autovacuum, of an event trigger in the last transaction of CREATE INDEX CONCURRENTLY, of
+# the worker that runs users' functions, and what takes one over from these, or while
+# CONCURRENTLY waits; nor does that wait for a logical slot that is being made.  None of
+# them misses a row: by an index that has become valid meanwhile each gets what it gets by
+# a scan of the table.
+{
+	my $node = new_server('not_waited_for', "autovacuum = on\nautovacuum_naptime = 1\nwal_level = logical\nmax_wal_senders = 4\nmax_replication_slots = 4");
+
+	$node->start;
+	install_extension($node);
+
+	# In a worker a gate stops, as long as the lock is held, and says what it sees afterwards.
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE t (k int4, v int4) WITH (autovacuum_enabled = off);
+INSERT INTO t SELECT i % 100, i FROM generate_series(0, 999) i;
+CREATE INDEX t_k ON t USING pmhash (k);
+CREATE FUNCTION watch() RETURNS void STABLE LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE waited boolean := false;
+BEGIN
+	WHILE EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 7) LOOP
+		IF NOT waited THEN RAISE LOG 'gate: exported %', pg_export_snapshot(); END IF;
+		waited := true;
+		PERFORM pg_sleep(0.05);
+	END LOOP;
+	IF waited THEN RAISE LOG 'gate: sees % rows and %', (SELECT count(*) FROM public.t WHERE t.k = 5), (SELECT count(*) FROM public.w WHERE w.k = 5); END IF;
+END $$;
+CREATE FUNCTION gate(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	IF EXISTS (SELECT FROM pg_stat_activity WHERE pid = pg_backend_pid() AND backend_type IN ('pmhash rebuilder', 'autovacuum worker')) THEN
+		PERFORM public.watch();
+	END IF;
+	RETURN k;
+END $$;
+CREATE FUNCTION on_ddl() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN PERFORM public.watch(); END';
+CREATE TABLE a (k int4) WITH (autovacuum_enabled = off);
+INSERT INTO a SELECT generate_series(1, 100);
+CREATE INDEX a_gate ON a USING pmhash (gate(k));
+CREATE TABLE c (k int4) WITH (autovacuum_analyze_threshold = 10, autovacuum_analyze_scale_factor = 0);
+CREATE INDEX c_gate ON c (gate(k));
+CREATE TABLE u (k int4) WITH (autovacuum_enabled = off);
+CREATE TABLE w (k int4, v int4);
+SQL
+
+	my ($lock, $old, $taker, $builder) = map { $node->background_psql('postgres', on_error_stop => 0) } 0 .. 3;
+
+	$taker->query_safe('SET enable_seqscan = off');
+
+	# By an index, if there is one that the planner takes, and by a scan of the table.
+	sub sees_all_now
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($session, $table, $name) = @_;
+		my $query = "SELECT count(*) FROM $table WHERE k = 5";
+
+		is($session->query_safe("$query; $query AND v >= 0"), "10\n10", $name);
+		is($session->query_safe("SET enable_seqscan = on; SELECT count(*) FROM $table WHERE k + 0 = 5; SET enable_seqscan = off"), '10', "$name, by the table");
+		return;
+	}
+
+	# The session's transaction has this snapshot now.
+	sub take_over
+	{
+		my ($session, $snapshot) = @_;
+
+		$session->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+		return;
+	}
+
+	sub last_line
+	{
+		my ($session, $query) = @_;
+		my $result = $session->query_safe($query);
+
+		return ($result =~ /([^\n]*)\z/)[0];
+	}
+
+	# ---- taken over while CONCURRENTLY waits ----
+	# event: a snapshot is older than the index's rebuild, or it is imported (`SET TRANSACTION SNAPSHOT`) and older than the index
+
+	# A command makes an index of the table valid; a snapshot that it waits for is handed on.
+	sub concurrently
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($command, $table, $index) = @_;
+		my $pid = last_line($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM u; SELECT pg_backend_pid()");
+
+		$node->safe_psql('postgres', "DELETE FROM $table WHERE k = 5");
+		$builder->query_until(qr/begun/, "\\echo begun\n$command;\n");
+		$node->poll_query_until('postgres', <<SQL) or die "$command does not wait";
+SELECT EXISTS (SELECT FROM pg_stat_progress_create_index p
+	WHERE phase = 'waiting for old snapshots' AND $pid = ANY (pg_blocking_pids(p.pid)))
+SQL
+		take_over($taker, last_line($old, 'SELECT pg_export_snapshot()'));
+		$old->query_safe('COMMIT');
+		$builder->query_safe('SELECT 1');
+		is($node->safe_psql('postgres', "SELECT indisvalid FROM pg_index WHERE indexrelid = '$index'::regclass"), 't', "$command is done");
+		sees_all_now($taker, $table, $command);
+		$taker->query("SELECT pmhash.check('$index')");
+		like($taker->{stderr}, qr/cannot be checked using the transaction's snapshot/, "$command: no check by this snapshot");
+		$taker->{stderr} = '';
+		$taker->query_safe('ROLLBACK');
+		is(index_state($node, $index), 'valid', "$command: nor one that condemns the index");
+		like($taker->query_safe("EXPLAIN SELECT count(*) FROM $table WHERE k = 5"),
+			qr/$index/, "$command: the next transaction uses it");
+		$node->safe_psql('postgres', "INSERT INTO $table SELECT 5, i FROM generate_series(1, 10) i");
+		return;
+	}
+
+	foreach my $kind ('', 'UNLOGGED')
+	{
+		$node->safe_psql('postgres', <<SQL);
+DROP TABLE IF EXISTS w, p;
+CREATE $kind TABLE w (k int4, v int4) WITH (autovacuum_enabled = off);
+INSERT INTO w SELECT i % 100, i FROM generate_series(0, 999) i;
+CREATE TABLE p (k int4, v int4) PARTITION BY RANGE (v);
+CREATE $kind TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (10000) WITH (autovacuum_enabled = off);
+INSERT INTO p SELECT i % 100, i FROM generate_series(0, 999) i;
+CREATE INDEX p_k ON p USING pmhash (k);
+SQL
+		concurrently('CREATE INDEX CONCURRENTLY w_k ON w USING pmhash (k)', 'w', 'w_k');
+		concurrently('REINDEX INDEX CONCURRENTLY w_k', 'w', 'w_k');
+		concurrently('REINDEX INDEX CONCURRENTLY p_1_k_idx', 'p', 'p_1_k_idx');
+	}
+
+	# ---- the snapshot of a place in WAL that is long past ----
+
+	# A process that makes a logical slot is stopped before it shows its snapshot.
+	my $walsender = $node->background_psql('postgres', replication => 'database', on_error_stop => 0);
+
+	$node->safe_psql('postgres', 'DROP INDEX w_k');
+	$walsender->query_safe('SET enable_seqscan = off');
+	$walsender->query_safe('BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ');
+	$old->query_safe('BEGIN; INSERT INTO u VALUES (-1)');
+	$walsender->query_until(qr/begun/, "\\echo begun\nCREATE_REPLICATION_SLOT s TEMPORARY LOGICAL pgoutput USE_SNAPSHOT;\n");
+	$node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event = 'transactionid')})
+	  or die 'no slot is being made';
+	my $walsender_pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'});
+	kill('STOP', $walsender_pid) or die $!;
+	$old->query_safe('COMMIT');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->safe_psql('postgres', 'DELETE FROM w WHERE k = 5');
+	$node->safe_psql('postgres', 'CREATE INDEX CONCURRENTLY w_s ON w USING pmhash (k)');
+	kill('CONT', $walsender_pid) or die $!;
+	like($walsender->query_safe('SELECT 1'), qr/pgoutput\n1$/, 'the slot is made');
+	sees_all_now($walsender, 'w', 'a process that has made a slot');
+	$walsender->query_safe('COMMIT');
+	$walsender->quit;
+
+	# ---- those that a rebuild passes by ----
+
+	my $parallel = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+
+	# What the gate has said since $offset.
+	my $offset;
+	sub gate_says
+	{
+		my ($pattern) = @_;
+		my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+		my $said;
+
+		until (defined $said)
+		{
+			($said) = substr(slurp_file($node->logfile), $offset) =~ $pattern;
+			die "no $pattern in the log" if time > $deadline;
+			usleep(20_000);
+		}
+		return $said;
+	}
+
+	# A process comes to the gate; rows that its snapshot sees go, t_k is lost and made anew, and
+	# w_g made by CONCURRENTLY, if that does not wait for the process.
+	sub at_the_gate
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name, $come, $concurrently) = @_;
+		my $snapshot;
+
+		$node->safe_psql('postgres', 'DROP INDEX IF EXISTS w_s, w_g; INSERT INTO w SELECT 5, i FROM generate_series(1, 10) i');
+		$lock->query_safe('SELECT pg_advisory_lock(7)');
+		$offset = -s $node->logfile;
+		$come->();
+		$snapshot = gate_says(qr/gate: exported (\S+)/);
+		$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5; DELETE FROM w WHERE k = 5');
+		$node->safe_psql('postgres', 'SET session_replication_role = replica; CREATE INDEX CONCURRENTLY w_g ON w USING pmhash (k)') if $concurrently;
+		unlink(index_file($node, 't_k')) or die;
+		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'")
+		  or die "$name is waited for";
+		is($taker->query_safe('EXECUTE before'), '0', 'a plan with the new file');
+		is($taker->query_safe("SET $parallel = on; EXECUTE in_worker; SET $parallel = off"), '0', 'the same in a parallel worker');
+		take_over($taker, $snapshot);
+		sees_all_now($taker, $_, "a session that takes over from $name, $_") foreach 't', 'w';
+		is($taker->query_safe("EXECUTE $_"), '10', "a session that takes over from $name, by a plan: $_") foreach qw(before in_worker);
+		$taker->query_safe('COMMIT');
+		$lock->query_safe('SELECT pg_advisory_unlock(7)');
+		is(gate_says(qr/gate: sees (.*)/), '10 rows and 10', "$name itself");
+		comes_back($node, "after $name");
+		like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker);
+		$node->safe_psql('postgres', 'INSERT INTO t SELECT 5, i FROM generate_series(1, 10) i');
+		return;
+	}
+
+	$taker->query_safe('SET plan_cache_mode = force_generic_plan');
+	$taker->query_safe("PREPARE $_ AS SELECT count(*) FROM t WHERE k = 5") foreach qw(before in_worker);
+
+	at_the_gate('the worker for functions', sub {
+			unlink(index_file($node, 'a_gate')) or die;
+			$node->safe_psql('postgres', 'INSERT INTO a VALUES (1)');
+		});
+	at_the_gate('autovacuum', sub {
+			$node->safe_psql('postgres', 'INSERT INTO c SELECT generate_series(1, 100)');
+		}, 1);
+	$node->safe_psql('postgres', "CREATE EVENT TRIGGER e ON ddl_command_end WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION on_ddl()");
+	at_the_gate('an event trigger', sub {
+			$builder->query_until(qr/begun/, "\\echo begun\nCREATE INDEX CONCURRENTLY u_k ON u (k);\n");
+		}, 1);
+	$builder->query_safe('SELECT 1');
+	$_->quit foreach $lock, $old, $taker, $builder;
 	$node->stop;
 }
 

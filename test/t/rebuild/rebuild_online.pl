@@ -478,7 +478,7 @@ SQL
 
 	$primary->safe_psql('postgres', <<SQL);
 CREATE TABLE b (k int, v int);
-INSERT INTO b SELECT i, i FROM generate_series(1, 300000) i;
+INSERT INTO b SELECT i, i FROM generate_series(1, 100000) i;
 CREATE INDEX b_k ON b USING pmhash (k);
 CREATE INDEX b_e ON b USING pmhash ((k + 1));
 SQL

@@ -28,7 +28,7 @@ use Time::HiRes qw(usleep);
 	# event: missing, damaged, cut off, unreadable, or another index's, when the server starts
 	my $damaged = 0;
 	# trust: identity
-	foreach my $case (file_damage())
+	foreach my $case (some_of(2, file_damage()))
 	{
 		my ($name, $reason, $damage) = @$case;
 		my ($file, $other) = (index_file($node, 't_k'), index_file($node, 'o_k'));
@@ -43,7 +43,7 @@ use Time::HiRes qw(usleep);
 		comes_back($node, $name);
 		$damaged++;
 	}
-	cmp_ok($damaged, '>', 5, 'cases of damage');
+	cmp_ok($damaged, '>=', 5, 'cases of damage');
 
 	# event: removed while in use
 	# ---- found while the server runs: by a query, by an insert ----
@@ -244,7 +244,7 @@ UPDATE t SET k = k + 1 WHERE k = :k AND v = :k;
 DELETE FROM t WHERE k = :k + 5;
 SELECT count(*) FROM t WHERE k = :k;
 SQL
-	foreach my $round (1 .. 3)
+	foreach my $round (1 .. load_time(1))
 	{
 		my $output;
 		my $load = start_pgbench($node, \$output, '-c', '3', '-T', '4', '-f', $script);
@@ -302,6 +302,7 @@ SQL
 	$node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: the worker was terminated%' FROM pmhash.indexes WHERE index = 's_k'")
 	  or die 'no failure shown';
 	pass('end of the worker');
+	$node->safe_psql('postgres', "CREATE OR REPLACE FUNCTION slowly(i int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN i; END'");
 	all_come_back($node, 'after the end of the worker');
 	crash($node);
 	$node->start;
@@ -472,11 +473,15 @@ SQL
 	$node->start;
 	ok($node->poll_query_until('postgres', "SELECT count(*) = $places FROM pmhash.indexes WHERE state ~ 'failed'"),
 		'as many as there are places for have failed');
-	sleep(12);
-	my %tries;
-	$tries{$_}++ foreach log_since($offset) =~ /could not rebuild index "(f\d+_k)"/g;
+	my (%tries, $most);
+	for ($deadline = time + 60; time < $deadline; usleep(100_000))
+	{
+		%tries = ();
+		$tries{$_}++ foreach log_since($offset) =~ /could not rebuild index "(f\d+_k)"/g;
+		($most) = sort { $b <=> $a } values %tries;
+		last if keys %tries == $failing && $most >= 2;
+	}
 	is(scalar(keys %tries), $failing, 'each is tried');
-	my ($most) = sort { $b <=> $a } values %tries;
 	cmp_ok($most, '>=', 2, 'tried again');
 	cmp_ok($most, '<=', 6, 'but after 1, 2, 4, 8 seconds');
 

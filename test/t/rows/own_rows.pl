@@ -247,8 +247,9 @@ SQL
 	# ---- the cells ----
 
 	my @cells;
+	my $each = ($ENV{PMHASH_CASES} // '') eq 'all' ? 16 : 64;
 
-	# Each reader in some of the states, with one kind of plan each time.
+	# Some of the readers in each state, with one kind of plan each time.
 	for my $s (0 .. $#states)
 	{
 		for my $r (0 .. $#readers)
@@ -257,7 +258,7 @@ SQL
 			{
 				push @cells, map { [ $states[$s], $readers[$r], $_ ] } @plans;
 			}
-			elsif (($s * 5 + $r) % 16 == 0)
+			elsif (($s * 5 + $r) % $each == 0)
 			{
 				push @cells, [ $states[$s], $readers[$r], $plans[ @cells % @plans ] ];
 			}

@@ -1,4 +1,5 @@
 # Lists and sets of clients, as Elle reads them.
+# long
 
 use strict;
 use warnings;

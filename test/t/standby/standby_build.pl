@@ -364,7 +364,7 @@ SQL
 		$standby->poll_query_until('postgres', "SELECT state LIKE 'building%' FROM pmhash.indexes WHERE index = 'long_one_key'")
 		  or die 'it is not built';
 		# A build that was cancelled pauses before it begins anew, longer each time.
-		for (my $round = 1; $round <= 12 || ($rounds < 3 && $round <= 150); $round++)
+		for (my $round = 1; $round <= 6 || ($rounds < 3 && $round <= 150); $round++)
 		{
 			my ($r13, $r17) = ($round % 13, $round % 17);
 

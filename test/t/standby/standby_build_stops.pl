@@ -123,7 +123,7 @@ SQL
 		'database moved back' => 'ALTER DATABASE d SET TABLESPACE pg_default',
 		'database dropped' => 'DROP DATABASE d WITH (FORCE)');
 
-	foreach my $statement (sort keys %statements)
+	foreach my $statement (some_of(2, sort keys %statements))
 	{
 		foreach my $point (points_of($turn++, @points))
 		{
@@ -252,13 +252,15 @@ SQL
 		return;
 	}
 
+	my $all = ($ENV{PMHASH_CASES} // '') eq 'all';
+	my $held = 0;
 	all_right_of_standby_build_held('begin');
 	foreach my $point (qw(standby_begun standby_waited standby_scanning standby_scanned
 		standby_loaded standby_caught_up standby_published))
 	{
 		my $index = $point eq 'standby_scanning' ? 'a_slow' : 'a_k';
 
-		foreach my $kill (0, 1)
+		foreach my $kill ($all ? (0, 1) : $held++ % 2)
 		{
 			my $name = ($kill ? 'killed' : 'held') . " at $point";
 

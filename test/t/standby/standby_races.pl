@@ -248,7 +248,7 @@ SQL
 		$primary->safe_psql($database, <<'SQL');
 CREATE TABLE v (k int);
 CREATE INDEX v_k ON v USING pmhash (k) WITH (wal = on);
-INSERT INTO v SELECT i % 400 FROM generate_series(1, 48000) i;
+INSERT INTO v SELECT i % 100 FROM generate_series(1, 12000) i;
 SQL
 		($file{$database}) = $primary->safe_psql($database,
 			q(SELECT file FROM pmhash.files() WHERE index = 'v_k'::regclass)) =~ m{/(\w+)\.pmh$};
@@ -390,7 +390,7 @@ SQL
 #
 # The library is built with its stop points for this, as in rows/stop_points.pl.
 {
-	my $rounds = 5;
+	my $rounds = load_time(2);
 	my $lists = 200;
 	my $primary = new_primary('primary3', '', install_path => install_with_stop_points());
 	my $standby = made_standby($primary, 'standby3', "log_min_messages = debug1\n",

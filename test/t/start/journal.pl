@@ -247,7 +247,7 @@ SQL
 	}
 
 	# trust: control
-	foreach my $damage (@damages)
+	foreach my $damage (some_of(3, @damages))
 	{
 		my ($what, $how, $do) = @$damage;
 		my $name = "$what, $how";
@@ -326,7 +326,7 @@ SQL
 			spoil_last_record(journal());
 			restarted($way, 0);
 		}
-		foreach my $again (1, 2)
+		foreach my $again (some_of(2, 1, 2))
 		{
 			crash($node);
 			restarted("$way, crash $again", 0);

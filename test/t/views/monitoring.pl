@@ -1,17 +1,20 @@
-# Views for monitoring, and the queries for alerts of docs and monitoring/.
+# Views for monitoring, the queries for alerts of docs and monitoring/, and counters: what they
+# count, where there is no room for them, and who may read what.
 
 use strict;
 use warnings;
 
+use CPAN::Meta::YAML;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
+use JSON::PP;
 use PmhashInvalid;
 use PmhashStandby;
+use PmhashStops;
 use PmhashTest;
-use CPAN::Meta::YAML;
-use JSON::PP;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 # ======== monitoring ========
 
@@ -310,6 +313,323 @@ SQL
 	$primary->stop;
 	unlink(pool($primary));
 	rename(pool($primary) . '.away', pool($primary)) or die $!;
+}
+
+# ======== counters ========
+
+# Cumulative counters: that they begin anew with the server, more indexes than are tracked,
+# databases and indexes that go, a server without the library, standbys, sessions that
+# are killed.  What is counted at all is in sql/counters.sql.
+{
+	my $node = new_server('counters', <<CONF);
+pmhash.journal_size = 64kB
+synchronous_commit = off
+CONF
+
+	sub sql
+	{
+		my ($sql, $database) = @_;
+		return $node->safe_psql($database // 'postgres', $sql);
+	}
+
+	# Counters of an index.
+	sub counted
+	{
+		my ($index, $what, $database) = @_;
+		return sql("SELECT $what FROM pmhash.stat_indexes WHERE index = '$index'", $database);
+	}
+
+	# Have a key looked up n times, each in a transaction of its own.
+	sub look_up
+	{
+		my ($n, $table, $database) = @_;
+		my $query = 'SET enable_seqscan = off; SET enable_bitmapscan = off;' . " SELECT FROM $table WHERE k = 7;" x $n;
+
+		sql($query =~ s/; /;\n/gr, $database);
+		return;
+	}
+
+	$node->start;
+	install_extension($node);
+	sql('CREATE TABLE a (k int4); INSERT INTO a SELECT generate_series(1, 1000); CREATE INDEX a_k ON a USING pmhash (k)');
+	look_up(30, 'a');
+	is(counted('a_k', 'lookups'), '30', 'counted');
+	is(sql('SELECT lookups FROM pmhash.stat'), '30', 'by the server as well');
+
+	# ---- restarts ----
+	my $since = sql('SELECT stats_reset FROM pmhash.stat');
+	$node->restart;
+	is(sql("SELECT i.lookups, s.lookups, s.stats_reset > '$since' FROM pmhash.stat_indexes i, pmhash.stat s"),
+		'0|0|t', 'a restart: counters and stats_reset begin anew');
+
+	# a session that is killed takes all with it, and the server goes on
+	look_up(5, 'a');
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	$session->query_safe('BEGIN; INSERT INTO a SELECT generate_series(1, 100)');
+	kill('KILL', $pid);
+	eval { $session->quit };
+	ok(wait_until_up($node), 'a killed session: the server is up');
+	is(counted('a_k', 'lookups'), '0', 'a killed session: begun anew');
+	look_up(2, 'a');
+	is(counted('a_k', 'lookups'), '2', 'a killed session: counts again');
+
+	# one that is terminated in a transaction, and one that ends in one
+	$session = $node->background_psql('postgres', on_error_stop => 0);
+	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN; SELECT FROM a WHERE k = 7');
+	sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%k = 7%' AND pid <> pg_backend_pid()");
+	ok($node->poll_query_until('postgres', "SELECT lookups = 3 FROM pmhash.stat_indexes WHERE index = 'a_k'"),
+		'a terminated session is counted');
+	eval { $session->quit };
+
+	# ---- journal waits; invalid indexes and rebuilds ----
+	sql('INSERT INTO a SELECT generate_series(1001, 60000)');
+	cmp_ok(counted('a_k', 'journal_waits'), '>', 0, 'waits for room in the journal');
+	sql('CREATE TABLE b (k int4); INSERT INTO b SELECT generate_series(1, 1000); CREATE INDEX b_k ON b USING pmhash (k)');
+	# without rebuilds at first: the launcher may come before the INSERT, and a rebuild marks nothing
+	rebuild_off($node);
+	unlink(index_file($node, 'b_k'));
+	$node->restart;
+	sql('INSERT INTO b VALUES (1001)');
+	is(counted('b_k', 'invalidations'), '1', 'an index that has become invalid');
+	rebuild_on($node);
+	ok($node->poll_query_until('postgres', "SELECT state = 'valid' AND rebuilds = 1 FROM pmhash.stat_indexes WHERE index = 'b_k'"), 'a rebuild is counted')
+	  or diag(counted('b_k', 'state, rebuilds'));
+
+	# a plan that was made with the index
+	rebuild_off($node);
+	$session = $node->background_psql('postgres', on_error_stop => 0);
+	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; BEGIN; DECLARE c CURSOR FOR SELECT k, ctid IS NULL FROM b WHERE k = 7');
+	patch_file(index_file($node, 'b_k'), 0, "\0" x 4096);
+	is($session->query_safe('FETCH ALL FROM c'), '7|f', 'the table instead of an index');
+	$session->query_safe('COMMIT');
+	$session->quit;
+	is(counted('b_k', 'table_scans'), '1', 'is counted');
+	rebuild_on($node);
+	ok($node->poll_query_until('postgres', "SELECT state = 'valid' AND rebuilds = 2 FROM pmhash.stat_indexes WHERE index = 'b_k'"), 'the next rebuild');
+	sql('CREATE TABLE flag (f int4)');
+	sql(q(CREATE FUNCTION bad(int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN IF EXISTS (SELECT FROM public.flag) THEN RAISE ''no''; END IF; RETURN $1; END'));
+	sql('CREATE TABLE c (k int4); INSERT INTO c VALUES (1); CREATE INDEX c_k ON c USING pmhash (bad(k)); INSERT INTO flag VALUES (1)');
+	unlink(index_file($node, 'c_k'));
+	$node->restart;
+	ok($node->poll_query_until('postgres', "SELECT rebuild_failures > 0 FROM pmhash.stat_indexes WHERE index = 'c_k'"), 'a rebuild that fails');
+	sql('DROP TABLE c');
+
+	# ---- databases: with the extension, without, dropped ----
+	sql('CREATE DATABASE other');
+	is($node->psql('other', 'SELECT * FROM pmhash.stat'), 3, 'no views without the extension');
+	install_extension($node, 'other');
+	sql('CREATE TABLE a (k int4); CREATE INDEX a_k ON a USING pmhash (k); INSERT INTO a VALUES (7)', 'other');
+	is(counted('a_k', 'inserts', 'other'), '1', 'another database');
+	is(sql('SELECT count(*) FROM pmhash.stat_indexes', 'other'), '1', 'which shows its own indexes');
+	sql('INSERT INTO a VALUES (0)');
+	sql('SELECT pmhash.stat_reset()', 'other');
+	is(counted('a_k', 'inserts', 'other'), '0', 'and resets its own');
+	cmp_ok(counted('a_k', 'inserts + group_entries'), '>', 0, 'not those of others');
+	# (the index of c has been dropped, and may be forgotten just now)
+	$node->poll_query_until('postgres', 'SELECT tracked_indexes = 2 FROM pmhash.stat') or die;
+	my $tracked = sql('SELECT tracked_indexes FROM pmhash.stat');
+	sql('DROP DATABASE other');
+	ok($node->poll_query_until('postgres', "SELECT tracked_indexes = $tracked - 1 FROM pmhash.stat"), 'a dropped database is forgotten')
+	  or diag(sql('SELECT tracked_indexes FROM pmhash.stat') . " of $tracked");
+
+	# ---- an index that has been dropped ----
+	sql('CREATE TABLE d (k int4); CREATE INDEX d_k ON d USING pmhash (k); INSERT INTO d VALUES (7)');
+	is(counted('d_k', 'inserts'), '1', 'an index, to be dropped');
+	sql('REINDEX INDEX d_k; INSERT INTO d VALUES (8); REINDEX INDEX d_k; TRUNCATE d');
+	is(counted('d_k', 'inserts'), '2', 'which goes on after REINDEX and TRUNCATE');
+	sql('DROP TABLE d');
+	ok($node->poll_query_until('postgres', "SELECT tracked_indexes = $tracked - 1 FROM pmhash.stat"), 'it is forgotten')
+	  or diag(sql('SELECT tracked_indexes FROM pmhash.stat') . " of $tracked");
+
+	# ---- more indexes than rows ----
+	$node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 3');
+	$node->restart;
+	sql('DROP TABLE b');
+	sql(join(';', map { "CREATE TABLE p$_ (k int4); CREATE INDEX p${_}_k ON p$_ USING pmhash (k); INSERT INTO p$_ VALUES (7)" } 1 .. 1000));
+	like(sql('SELECT tracked_indexes, max_tracked_indexes, not_tracked > 900 FROM pmhash.stat'), qr/^3\|3\|t$/, 'more indexes than are tracked: said');
+	is(sql('SELECT inserts FROM pmhash.stat') - sql('SELECT sum(inserts) FROM pmhash.stat_indexes') >= 997 ? 1 : 0, 1, 'and counted by the server');
+	is(sql('SELECT count(*) FROM pmhash.stat_indexes'), '1001', 'all are shown');
+	sql(join(';', map { "DROP TABLE p$_" } 1 .. 999));
+	sql('INSERT INTO p1000 VALUES (8)');
+	ok($node->poll_query_until('postgres', "SELECT tracked_indexes < 3 FROM pmhash.stat"), 'dropped indexes make room');
+	sql('INSERT INTO p1000 VALUES (9)');
+	cmp_ok(counted('p1000_k', 'inserts'), '>', 0, 'one of those that were not tracked');
+	$node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 0');
+	$node->restart;
+	look_up(3, 'a');
+	is(counted('a_k', "lookups || coalesce('|' || stats_reset, '')"), '0', 'none at all');
+	cmp_ok(sql('SELECT lookups FROM pmhash.stat'), '>=', 3, 'but in the sums');
+	sql('SELECT pmhash.stat_reset(), pmhash.stat_reset($$a_k$$), pmhash.stat_reset_shared()');
+
+	# ---- what it says if pmhash cannot be used ----
+	my $sizes = q(SELECT pmhash.size('a_k') IS NULL, pmhash.total_relation_size('a') IS NULL, pmhash.total_relation_size('pg_class') > 0);
+	my $database = pool($node) . '/' . sql('SELECT oid FROM pg_database WHERE datname = current_database()');
+	chmod(0, $database) or die $!;
+	is(sql($sizes), 't|t|t', 'a file that cannot be looked at: its size is not known');
+	chmod(0700, $database) or die $!;
+	is(sql($sizes), 'f|f|t', 'a file that can be');
+	$node->stop;
+	rename(pool($node), pool($node) . '.away') or die $!;
+	append_to_file(pool($node), 'in the way');
+	$node->start;
+	like(sql('SELECT state, disabled_reason FROM pmhash.stat'), qr/^disabled\|./, 'disabled');
+	is(sql($sizes), 't|t|t', 'disabled: sizes are not known');
+	$node->stop;
+	unlink(pool($node));
+	rename(pool($node) . '.away', pool($node)) or die $!;
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+	$node->start;
+	is(sql('SELECT state, directory, launcher, lookups FROM pmhash.stat'), 'not preloaded|||', 'not preloaded');
+	is(counted('a_k', 'lookups'), '0', 'not preloaded: no counters');
+	is(sql($sizes), 't|t|t', 'not preloaded: sizes are not known');
+	sql('SELECT pmhash.stat_reset(), pmhash.stat_reset_shared()');
+	$node->stop;
+
+	# ---- standbys count for themselves ----
+	my $primary = new_primary('primary');
+	my $standby = new_standby($primary, 'standby');
+	my $counter = "SELECT lookups + group_keys FROM pmhash.stat_indexes WHERE index = 't_k'";
+	wait_for_state($standby, 't_k', qr/^valid$/, 'standby');
+	my $on_primary = $primary->safe_psql('postgres', $counter);
+	$standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7');
+	cmp_ok($standby->safe_psql('postgres', $counter), '>', 0, 'a standby counts');
+	is($primary->safe_psql('postgres', $counter), $on_primary, 'for itself');
+	is($standby->safe_psql('postgres', 'SELECT state FROM pmhash.stat'), 'standby', 'and says what it is');
+	$standby->stop;
+	$primary->stop;
+}
+
+# ======== no room for counters ========
+
+# An index that finds no row for its counters takes no exclusive lock to learn that, at
+# the end of each of its transactions: others that count, or read counters, go on.
+#
+# The library is built with its stop points for this, as in rows/stop_points.pl.
+{
+	my $node = new_server('full', 'pmhash.tracked_indexes = 1', install_path => install_with_stop_points());
+
+	use_stop_points($node);
+	$node->start;
+	install_extension($node);
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE a (k int); CREATE INDEX a_k ON a USING pmhash (k); INSERT INTO a VALUES (1);
+CREATE TABLE b (k int); CREATE INDEX b_k ON b USING pmhash (k); INSERT INTO b VALUES (1);
+SQL
+
+	# What becomes of a session that looks something up: it 'waits' for a lock, or has its
+	# answer, and with that its transaction's end: it 'ends'.
+	sub fate
+	{
+		my ($session) = @_;
+
+		for (;;)
+		{
+			return 'waits' if $node->safe_psql('postgres',
+				"SELECT wait_event_type FROM pg_stat_activity WHERE application_name = 'looks up'") eq 'LWLock';
+			$session->{run}->pump_nb if $session->{run}->pumpable;
+			return 'ends' if $session->{output} ne '';
+			usleep(10_000);
+		}
+	}
+
+	# A test: a look-up by the second index ends while another process reads counters.
+	sub ends_beside_reader
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($name) = @_;
+		my $reader = start_and_hold('counters_read', 'SELECT true FROM pmhash.stat', $name);
+		my $session = start_session(q(SET application_name = 'looks up'; SET enable_seqscan = off;)
+			  . ' SET enable_bitmapscan = off; SELECT count(*) FROM b WHERE k = 1');
+
+		is(fate($session), 'ends', "$name: the look-up waits for no lock");
+		release('counters_read');
+		is(finish($reader), 't', "$name: the counters are read");
+		is(finish($session), '1', "$name: the look-up");
+		return;
+	}
+
+	is($node->safe_psql('postgres', 'SELECT tracked_indexes FROM pmhash.stat'), '1', 'one has a row');
+	ends_beside_reader('no room');
+	$node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 0');
+	$node->restart;
+	ends_beside_reader('no rows at all');
+	cmp_ok($node->safe_psql('postgres', 'SELECT not_tracked FROM pmhash.stat'), '>', 0, 'it is counted as not tracked');
+	$node->stop;
+}
+
+# ======== rights ========
+
+# Whose code runs, and who sees what: an operator that lies in wait for the views; paths of
+# files in errors of pmhash.check and in pmhash.stats.  And errors of functions that read
+# what others write: WAL that cannot be read, a file that is being cut off.
+{
+	my $node = new_server('rights', <<CONF, install_path => install_with_stop_points());
+pmhash.rebuild = off
+CONF
+	use_stop_points($node);
+	$node->start;
+
+	# ---- a schema of somebody else's ----
+
+	$node->safe_psql('postgres', <<SQL);
+CREATE ROLE mallory;
+CREATE SCHEMA pmhash AUTHORIZATION mallory;
+SQL
+	fails_like($node, 'CREATE EXTENSION pmhash', qr/schema "pmhash" already exists/, 'no schema of somebody else is taken');
+	fails_like($node, 'CREATE EXTENSION pmhash SCHEMA public', qr/must be installed in schema "pg_catalog"/, '... nor another one');
+	$node->safe_psql('postgres', <<SQL);
+DROP SCHEMA pmhash;
+CREATE EXTENSION pmhash;
+CREATE TABLE t (k int4);
+INSERT INTO t SELECT generate_series(1, 1000);
+CREATE INDEX t_k ON t USING pmhash (k);
+SQL
+
+	# ---- where the files are ----
+
+	my $pool = pool($node);
+	my $file = $node->safe_psql('postgres', q(SELECT file FROM pmhash.stats('t_k')));
+	$node->safe_psql('postgres', <<SQL);
+CREATE ROLE reader;
+GRANT SELECT ON t TO reader;
+GRANT EXECUTE ON FUNCTION pmhash.check TO reader;
+SQL
+	like($file, qr/^\Q$pool\E\//, 'a superuser sees the whole path');
+	my $shown = $node->safe_psql('postgres', q(SET ROLE reader; SELECT file FROM pmhash.stats('t_k')));
+	is("$pool/$shown", $file, 'a reader sees it from the pool on');
+
+	# ---- a file that is being cut off ----
+
+	my $prewarm = start_and_hold('prewarm_before_hole', q(SELECT pmhash.prewarm('t_k')), 'prewarm');
+	truncate($file, 0) or die "$file: $!";
+	release('prewarm_before_hole');
+	is(finish($prewarm), '0', 'prewarm: what is not there any more is not read');
+
+	my (undef, undef, $stderr) = $node->psql('postgres', q(SET ROLE reader; SELECT pmhash.check('t_k')));
+	like($stderr, qr/[Ff]ile "\Q$shown\E"/, 'pmhash.check: from the pool on');
+	unlike($stderr, qr/\Q$pool\E/, '... and no more');
+
+	# ---- DROP DATABASE ... WITH (FORCE) by a plain owner, while a worker is there ----
+
+	$node->safe_psql('postgres', 'DROP TABLE t');
+	$node->safe_psql('postgres', 'CREATE DATABASE hers OWNER mallory');
+	$node->safe_psql('hers', 'SET ROLE mallory; CREATE EXTENSION pmhash; RESET ROLE; CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+	unlink($node->safe_psql('hers', q(SELECT file FROM pmhash.stats('t_k')))) or die;
+	hold('rebuild_before_build');
+	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
+	$node->reload;
+	$node->safe_psql('hers', 'INSERT INTO t VALUES (1)');
+	is_held('rebuild_before_build', 'a rebuilder is there');
+	my $drop = "SET ROLE mallory;\nDROP DATABASE hers WITH (FORCE)";
+	(undef, undef, $stderr) = $node->psql('postgres', $drop);
+	like($stderr, qr/permission denied to terminate process|must be a member of the role whose process is being terminated/,
+		'FORCE of a plain owner fails at once');
+	release('rebuild_before_build');
+	$node->safe_psql('postgres', 'GRANT pg_signal_backend TO mallory');
+	$node->safe_psql('postgres', $drop);
+	is($node->safe_psql('postgres', q(SELECT count(*) FROM pg_database WHERE datname = 'hers')), '0',
+		'FORCE of an owner that may signal processes');
 }
 
 done_testing();
