@@ -385,12 +385,6 @@ compare_operations(const Last *a, const Last *b)
 #define ST_DEFINE
 #include "lib/sort_template.h"
 
-static int
-compare_to_entry(const void *key, const void *element)
-{
-	return pmhash_compare_entries(key, &((const Last *) element)->entry);
-}
-
 /* Sort, and leave the last operation on each entry; returns how many there are. */
 static size_t
 keep_last(Last *last, size_t n)
@@ -477,7 +471,7 @@ fold_partition(PmhashStandbyFill *fill, int partition)
 		for (uint64 i = 0; i < count; i++)
 		{
 			if (n == 0 ||
-				bsearch(&batch[i], last, n, sizeof(Last), compare_to_entry) == NULL)
+				bsearch(&batch[i], last, n, sizeof(Last), pmhash_compare_entries) == NULL)
 				add_folded(fill, &batch[i]);
 		}
 	}
