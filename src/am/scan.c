@@ -498,10 +498,12 @@ start_one(IndexScanDesc scan, PmhashScan *so, const PmhashBoundColumns *bound)
 	Assert(!so->sweeping && bound->complete && bound->arrays == 0);
 	for (int i = 0; i < so->keys->ncolumns; i++)
 	{
-		so->kind = SCAN_NOTHING;
 		if (pmhash_keys_words(so->keys, i, bound->key[i]->sk_argument,
 							  bound->key[i]->sk_subtype, &words[i]) == 0)
+		{
+			so->kind = SCAN_NOTHING;
 			return;
+		}
 	}
 	hash = pmhash_keys_hash_words(so->keys, words);
 	pmhash_lock_keys(scan->indexRelation, so->file, so->keys, &hash, 1,
