@@ -31,7 +31,7 @@ COMMENT ON ACCESS METHOD pmhash IS
 -- Operator families and classes
 --
 -- For every hash operator class of core there is one here, with the same name
--- and the same operators; its support function 1 is core's extended hash
+-- and the same operators, and those of btree's families; its support function 1 is core's extended hash
 -- function.  An operator class of one's own needs these two things as well:
 -- "=" as operator 1 and as function 1 a hash(type, bigint) returning bigint
 -- (the second argument is a seed), which is equal for equal values.
@@ -86,18 +86,9 @@ CREATE OPERATOR CLASS bool_ops DEFAULT FOR TYPE bool USING pmhash AS
 CREATE OPERATOR CLASS char_ops DEFAULT FOR TYPE "char" USING pmhash AS
 	OPERATOR 1 =,
 	FUNCTION 1 hashcharextended("char", int8);
-CREATE OPERATOR CLASS date_ops DEFAULT FOR TYPE date USING pmhash AS
-	OPERATOR 1 =,
-	FUNCTION 1 hashint4extended(int4, int8);
 CREATE OPERATOR CLASS time_ops DEFAULT FOR TYPE time USING pmhash AS
 	OPERATOR 1 =,
 	FUNCTION 1 time_hash_extended(time, int8);
-CREATE OPERATOR CLASS timestamp_ops DEFAULT FOR TYPE timestamp USING pmhash AS
-	OPERATOR 1 =,
-	FUNCTION 1 timestamp_hash_extended(timestamp, int8);
-CREATE OPERATOR CLASS timestamptz_ops DEFAULT FOR TYPE timestamptz USING pmhash AS
-	OPERATOR 1 =,
-	FUNCTION 1 timestamp_hash_extended(timestamp, int8);
 CREATE OPERATOR CLASS enum_ops DEFAULT FOR TYPE anyenum USING pmhash AS
 	OPERATOR 1 =,
 	FUNCTION 1 hashenumextended(anyenum, int8);
@@ -125,6 +116,26 @@ CREATE OPERATOR CLASS macaddr8_ops DEFAULT FOR TYPE macaddr8 USING pmhash AS
 CREATE OPERATOR CLASS money_ops DEFAULT FOR TYPE money USING pmhash AS
 	OPERATOR 1 =,
 	FUNCTION 1 hashint8extended(int8, int8);
+
+-- One family, as of btree.  What is compared with a column of another type is converted
+-- by the session's time zone when the scan begins.
+CREATE OPERATOR FAMILY datetime_ops USING pmhash;
+CREATE OPERATOR CLASS date_ops DEFAULT FOR TYPE date USING pmhash FAMILY datetime_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 hashint4extended(int4, int8);
+CREATE OPERATOR CLASS timestamp_ops DEFAULT FOR TYPE timestamp USING pmhash FAMILY datetime_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 timestamp_hash_extended(timestamp, int8);
+CREATE OPERATOR CLASS timestamptz_ops DEFAULT FOR TYPE timestamptz USING pmhash FAMILY datetime_ops AS
+	OPERATOR 1 =,
+	FUNCTION 1 timestamp_hash_extended(timestamp, int8);
+ALTER OPERATOR FAMILY datetime_ops USING pmhash ADD
+	OPERATOR 1 = (date, timestamp),
+	OPERATOR 1 = (date, timestamptz),
+	OPERATOR 1 = (timestamp, date),
+	OPERATOR 1 = (timestamp, timestamptz),
+	OPERATOR 1 = (timestamptz, date),
+	OPERATOR 1 = (timestamptz, timestamp);
 
 -- Longer types whose equality is equality of bytes (text: unless its collation
 -- is non-deterministic).

@@ -4,11 +4,16 @@
 --
 
 -- for every default hash operator class of core there is one of ours, with
--- the same name, type and family name
+-- the same name, type and family name (dates and timestamps have btree's family)
+CREATE VIEW core_family AS
+	SELECT oid, opfmethod, opfnamespace,
+		   CASE WHEN opfname IN ('date_ops', 'timestamp_ops', 'timestamptz_ops') THEN 'datetime_ops'
+		   ELSE opfname END AS opfname
+	FROM pg_opfamily;
 SELECT h.opcname, h.opcintype::regtype
 FROM pg_opclass h
 	 JOIN pg_am ha ON ha.oid = h.opcmethod AND ha.amname = 'hash'
-	 JOIN pg_opfamily hf ON hf.oid = h.opcfamily
+	 JOIN core_family hf ON hf.oid = h.opcfamily
 WHERE NOT EXISTS (
 	SELECT FROM pg_opclass p
 	JOIN pg_am pa ON pa.oid = p.opcmethod AND pa.amname = 'pmhash'
@@ -20,7 +25,7 @@ WHERE NOT EXISTS (
 SELECT hf.opfname, ho.amopopr::regoperator
 FROM pg_amop ho
 	 JOIN pg_am ha ON ha.oid = ho.amopmethod AND ha.amname = 'hash'
-	 JOIN pg_opfamily hf ON hf.oid = ho.amopfamily
+	 JOIN core_family hf ON hf.oid = ho.amopfamily
 WHERE NOT EXISTS (
 	SELECT FROM pg_amop po
 	JOIN pg_am pa ON pa.oid = po.amopmethod AND pa.amname = 'pmhash'
@@ -32,7 +37,7 @@ WHERE NOT EXISTS (
 -- the same under another name: no type borrows one of another type any more
 SELECT hf.opfname, hp.amproc::regprocedure
 FROM pg_amproc hp
-	 JOIN pg_opfamily hf ON hf.oid = hp.amprocfamily
+	 JOIN core_family hf ON hf.oid = hp.amprocfamily
 	 JOIN pg_am ha ON ha.oid = hf.opfmethod AND ha.amname = 'hash'
 WHERE hp.amprocnum = 2 AND NOT EXISTS (
 	SELECT FROM pg_amproc pp
@@ -43,6 +48,22 @@ WHERE hp.amprocnum = 2 AND NOT EXISTS (
 	AND hp.amproc::text NOT IN ('hashdateextended', 'hashboolextended', 'hashxidextended',
 		'hashxid8extended', 'hashcidextended', 'hashbyteaextended', 'timestamptz_hash_extended')
 	AND hf.opfnamespace = 'pg_catalog'::regnamespace;
+-- and so are the operators across types of core's btree families
+SELECT bf.opfname, bo.amopopr::regoperator
+FROM pg_amop bo
+	 JOIN pg_am ba ON ba.oid = bo.amopmethod AND ba.amname = 'btree'
+	 JOIN pg_opfamily bf ON bf.oid = bo.amopfamily
+WHERE bo.amopstrategy = 3 AND bo.amoplefttype <> bo.amoprighttype AND
+	EXISTS (SELECT FROM pg_opclass p JOIN pg_am pa ON pa.oid = p.opcmethod AND pa.amname = 'pmhash'
+			WHERE p.opcintype = bo.amoplefttype) AND
+	NOT EXISTS (
+	SELECT FROM pg_amop po
+	JOIN pg_am pa ON pa.oid = po.amopmethod AND pa.amname = 'pmhash'
+	JOIN pg_opfamily pf ON pf.oid = po.amopfamily
+	WHERE pf.opfname = bf.opfname AND po.amopopr = bo.amopopr AND po.amopstrategy = 1 AND
+		  po.amoplefttype = bo.amoplefttype AND po.amoprighttype = bo.amoprighttype)
+	AND bf.opfnamespace = 'pg_catalog'::regnamespace;
+DROP VIEW core_family;
 -- what we have beyond that
 SELECT p.opcname, p.opcintype::regtype
 FROM pg_opclass p JOIN pg_am pa ON pa.oid = p.opcmethod AND pa.amname = 'pmhash'

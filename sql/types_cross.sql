@@ -56,10 +56,139 @@ SELECT * FROM answers('SELECT i4 FROM crossing WHERE i4 = 1.0', 'crossing_i4');
 SELECT * FROM answers('SELECT i4 FROM crossing WHERE i4 = 1::oid', 'crossing_i4');
 DROP TABLE crossing;
 
--- dates and timestamps have families of their own, as in core's hash
-CREATE TABLE crossing (d date, ts timestamp);
-INSERT INTO crossing SELECT '2000-01-01'::date + i, '2000-01-01'::date + i FROM generate_series(0, 9) i;
-CREATE INDEX crossing_d ON crossing USING pmhash (d);
-SELECT * FROM answers('SELECT * FROM crossing WHERE d = ''2000-01-05''::date', 'crossing_d');
-SELECT * FROM answers('SELECT * FROM crossing WHERE d = ''2000-01-05''::timestamp', 'crossing_d');
-DROP TABLE crossing;
+--
+-- Dates and timestamps: one is brought to the type of the column in the session's zone.
+--
+CREATE TABLE moments (d date, ts timestamp, tz timestamptz, k int4);
+-- days on which clocks were changed, at midnight most of them; Apia had no 2011-12-30
+CREATE TABLE changes AS
+	SELECT unnest('{2011-12-30,2018-02-18,2018-11-04,2020-10-04,2020-03-22,2021-03-28,2021-10-31,2023-03-30,2023-04-28}'::date[]) AS day;
+INSERT INTO moments (d) SELECT day + i FROM changes, generate_series(-1, 2) i;
+INSERT INTO moments (ts) SELECT day + i * interval '30 min' FROM changes, generate_series(-6, 54, 2) i;
+INSERT INTO moments (ts) SELECT day + i * interval '30 min' FROM changes, generate_series(-3, 9, 2) i;
+INSERT INTO moments (tz)
+	SELECT (day + i * interval '30 min') AT TIME ZONE 'UTC' FROM changes, generate_series(-52, 52, 2) i;
+INSERT INTO moments (tz)
+	SELECT (day + i * interval '30 min') AT TIME ZONE 'UTC' FROM changes, generate_series(-3, 15, 2) i;
+INSERT INTO moments (d, ts, tz)
+	VALUES ('-infinity', '-infinity', '-infinity'), ('infinity', 'infinity', 'infinity'), (NULL, NULL, NULL),
+		   ('2000-01-01', '2000-01-01', '2000-01-01 00:00+00'), ('1999-12-31', '1999-12-31 23:59:59.999999', '1999-12-31 23:59:59.999999+00'),
+		   ('4714-11-24 BC', '4714-11-24 BC', '4714-11-24 00:00+00 BC'),
+		   ('4714-11-25 BC', '4714-11-24 12:00 BC', '4714-11-24 12:00+00 BC'),
+		   ('294276-12-31', '294276-12-31', '294276-12-31 00:00+00'),
+		   ('294277-01-01', '294276-12-31 12:00', '294276-12-31 12:00+00'),
+		   ('5874897-12-31', '294276-12-31 23:59:59.999999', '294276-12-31 10:00+00');
+UPDATE moments SET k = 1;
+CREATE INDEX moments_d ON moments USING pmhash (d);
+CREATE INDEX moments_ts ON moments USING pmhash (ts);
+CREATE INDEX moments_tz ON moments USING pmhash (tz);
+VACUUM ANALYZE moments;
+
+-- every value against every other column's index, and all of them as a list, in each zone.
+-- (Compared with the operators alone: after a gap a btree does not find all, and a merge
+-- join fails, as timestamps and the instants that they are equal to are ordered otherwise.)
+CREATE FUNCTION moments_answer(zone text, OUT outside text, OUT inside text, OUT rows int, OUT by_index text, OUT by_bitmap text,
+							   OUT listed int, OUT list_by_index text, OUT list_by_bitmap text)
+RETURNS SETOF record LANGUAGE plpgsql AS $$
+DECLARE
+	wanted text[];
+	query text;
+	index text;
+BEGIN
+	PERFORM set_config('TimeZone', zone, true);
+	FOR outside, inside IN VALUES ('ts', 'd'), ('tz', 'd'), ('d', 'ts'), ('tz', 'ts'), ('d', 'tz'), ('ts', 'tz') LOOP
+		index := 'moments_' || inside;
+		EXECUTE format('SELECT array_agg(q::text) FROM (SELECT o.%1$I, c.%2$I, c.ctid FROM moments o, moments c WHERE (c.%2$I = o.%1$I) IS TRUE) q',
+					   outside, inside) INTO wanted;
+		query := format('SELECT o.%1$I, c.%2$I, c.ctid FROM (SELECT %1$I FROM moments OFFSET 0) o JOIN moments c ON c.%2$I = o.%1$I',
+						outside, inside);
+		rows := cardinality(wanted);
+		by_index := index_difference(query, index, wanted);
+		by_bitmap := difference(rows_by('bitmap', query, index), wanted);
+		EXECUTE format('SELECT array_agg(q::text) FROM (SELECT c.%2$I FROM moments c WHERE true IN (SELECT c.%2$I = o.%1$I FROM moments o)) q',
+					   outside, inside) INTO wanted;
+		query := format('SELECT %2$I FROM moments WHERE %2$I = ANY (ARRAY(SELECT %1$I FROM moments))', outside, inside);
+		listed := cardinality(wanted);
+		list_by_index := index_difference(query, index, wanted);
+		list_by_bitmap := difference(rows_by('bitmap', query, index), wanted);
+		RETURN NEXT;
+	END LOOP;
+END $$;
+SELECT zone, a.*
+FROM unnest('{UTC,Pacific/Apia,America/Sao_Paulo,Africa/Cairo,Asia/Beirut,America/Asuncion,Europe/Berlin,Pacific/Kiritimati,Etc/GMT+12,"FOO-100BAR-101,M3.2.0,M11.1.0"}'::text[]) zone,
+	 moments_answer(zone) a;
+
+-- two dates, and two timestamps, at one instant
+SET TimeZone = 'Pacific/Apia';
+SELECT d FROM moments WHERE d = '2011-12-30 10:00+00'::timestamptz ORDER BY d;
+SET TimeZone = 'Europe/Berlin';
+SELECT ts FROM moments WHERE ts = '2021-03-28 01:30+00'::timestamptz ORDER BY ts;
+-- an instant that clocks showed twice is the second one
+SELECT tz AT TIME ZONE 'UTC' AS utc FROM moments WHERE tz = '2021-10-31 02:30'::timestamp;
+
+-- plans: look-ups, by the index alone; joins; of several values equal to one none
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SELECT * FROM plan('SELECT tz FROM moments WHERE tz = ''2021-10-31 02:30''::timestamp');
+SELECT * FROM plan('SELECT k FROM moments WHERE tz = ''2021-10-31''::date');
+SELECT * FROM plan('SELECT k FROM moments WHERE ''2021-10-31 00:00''::timestamp = d');
+SELECT * FROM plan('SELECT k FROM moments WHERE ts = ANY (''{2021-10-31 02:30+02,2021-10-31 02:30+01}''::timestamptz[])');
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_material = off;
+SET enable_memoize = off;
+SELECT * FROM plan('SELECT count(c.k) FROM (SELECT ts FROM moments OFFSET 0) o JOIN moments c ON c.tz = o.ts');
+SELECT * FROM plan('SELECT count(c.k) FROM (SELECT tz FROM moments OFFSET 0) o JOIN moments c ON c.ts = o.tz');
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+RESET enable_material;
+RESET enable_memoize;
+SELECT * FROM pmhash.explain('moments_tz', 'tz = ''2021-10-31 02:30''::timestamp');
+SELECT * FROM pmhash.explain('moments_ts', 'ts = now()');
+
+-- a generic plan, whose time zone is that of each execution
+SET plan_cache_mode = force_generic_plan;
+PREPARE by_timestamp(timestamp) AS SELECT tz AT TIME ZONE 'UTC' AS utc FROM moments WHERE tz = $1;
+PREPARE by_list(timestamp[]) AS SELECT count(tz) FROM moments WHERE tz = ANY ($1);
+PREPARE by_instant(timestamptz) AS SELECT d FROM moments WHERE d = $1 ORDER BY d;
+SELECT * FROM plan('EXECUTE by_timestamp(''2021-03-28 02:30'')');
+EXECUTE by_timestamp('2021-03-28 02:30');
+EXECUTE by_list('{2021-03-28 02:30,2021-03-28 03:30}');
+EXECUTE by_instant('2011-12-30 10:00+00');
+SET TimeZone = 'UTC';
+EXECUTE by_timestamp('2021-03-28 02:30');
+EXECUTE by_list('{2021-03-28 02:30,2021-03-28 03:30}');
+EXECUTE by_instant('2011-12-30 10:00+00');
+SET TimeZone = 'Pacific/Apia';
+EXECUTE by_timestamp('2021-03-28 02:30');
+EXECUTE by_instant('2011-12-30 10:00+00');
+-- in a parallel worker, too
+SELECT set_config(CASE WHEN current_setting('server_version_num')::int < 160000
+				  THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END, 'on', false);
+EXECUTE by_timestamp('2021-03-28 02:30');
+EXECUTE by_instant('2011-12-30 10:00+00');
+SELECT set_config(CASE WHEN current_setting('server_version_num')::int < 160000
+				  THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END, 'off', false);
+DEALLOCATE ALL;
+RESET plan_cache_mode;
+-- a function that gives another argument to each rescan
+SELECT day, (SELECT count(*) FROM moments WHERE tz = day + time '12:00'), (SELECT count(*) FROM moments WHERE d = day + time '00:00')
+FROM changes ORDER BY day;
+RESET enable_seqscan;
+RESET enable_bitmapscan;
+
+-- several columns, one of which several keys are equal to
+DROP INDEX moments_d;
+CREATE INDEX moments_two ON moments USING pmhash (d, k);
+SELECT * FROM answers('SELECT d, k FROM moments WHERE d = ''2011-12-30 10:00+00''::timestamptz AND k = ANY (''{0,1}''::int8[])', 'moments_two');
+SELECT * FROM answers('SELECT d, k FROM moments WHERE d = ''2011-12-31 00:00''::timestamp AND k = 1::int8', 'moments_two');
+SELECT * FROM answers('SELECT d, k FROM moments WHERE d = ''2011-12-31 00:01''::timestamp AND k = 1::int8', 'moments_two');
+-- unique by the column's own type
+CREATE TABLE moment_once (tz timestamptz, EXCLUDE USING pmhash (tz WITH =));
+INSERT INTO moment_once VALUES ('2021-10-31 02:30'::timestamp);
+INSERT INTO moment_once VALUES ('2021-10-31 02:30'::timestamp);
+SET TimeZone = 'UTC';
+INSERT INTO moment_once VALUES ('2021-10-31 02:30'::timestamp);
+RESET TimeZone;
+DROP FUNCTION moments_answer;
+DROP TABLE moments, moment_once, changes;

@@ -80,8 +80,8 @@ extern PmhashFile *pmhash_open_for_reading(Relation index, Snapshot snapshot);
 
 /* ---- key_types.c ---- */
 extern AttrNumber pmhash_lock_row_types(Relation index);
-extern bool pmhash_core_hash_misleads(Oid type, Oid collation);
-extern bool pmhash_range_order_misleads(Oid type);
+extern List *pmhash_add_indexes(List *indexes, Oid opclass);
+extern bool pmhash_core_hash_misleads(Oid type, Oid collation, bool *by_order);
 extern void pmhash_row_types_note(Oid relid, AttrNumber attno);
 extern void pmhash_row_types_check(void);
 extern void pmhash_row_types_forget(void);

@@ -54,9 +54,9 @@
 
 /* ---- hints ---- */
 
-/* The hint of a block, InvalidBuffer, or less than that: not visited. */
+/* The hint of a block, InvalidBuffer, or its negative: not visited. */
 static inline Buffer
-get_raw_hint(const PmhashHints *hints, BlockNumber block)
+get_hint(const PmhashHints *hints, BlockNumber block)
 {
 	const Buffer *part;
 
@@ -64,13 +64,6 @@ get_raw_hint(const PmhashHints *hints, BlockNumber block)
 		return InvalidBuffer;
 	part = hints->part[(block & hints->mask) >> PART_BITS];
 	return part == NULL ? InvalidBuffer : part[block & (PART_SIZE - 1)];
-}
-
-/* The hint of a block, or InvalidBuffer. */
-static inline Buffer
-get_hint(const PmhashHints *hints, BlockNumber block)
-{
-	return abs(get_raw_hint(hints, block));
 }
 
 static void
@@ -203,7 +196,7 @@ look_for_block(PmhashFetch *fetch, BlockNumber block)
 static inline void __attribute__((always_inline))
 prefetch_page(PmhashFetch *fetch, PmhashPipe *pipe, BlockNumber block)
 {
-	Buffer		hint = get_hint(&fetch->hints, block);
+	Buffer		hint = abs(get_hint(&fetch->hints, block));
 
 	if (unlikely(hint == InvalidBuffer))
 		hint = look_for_block(fetch, block);
@@ -219,7 +212,7 @@ prefetch_page(PmhashFetch *fetch, PmhashPipe *pipe, BlockNumber block)
 static inline void __attribute__((always_inline))
 go_on_to_rows_of(PmhashFetch *fetch, PmhashPipe *pipe, BlockNumber block)
 {
-	Buffer		hint = get_hint(&fetch->hints, block);
+	Buffer		hint = abs(get_hint(&fetch->hints, block));
 
 	pipe->row_block = block;
 	if (hint != InvalidBuffer && unlikely(!seems_to_be(fetch, hint, block)))
@@ -297,7 +290,7 @@ pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe)
 static Buffer
 read_block(PmhashFetch *fetch, BlockNumber block)
 {
-	Buffer		raw_hint = get_raw_hint(&fetch->hints, block);
+	Buffer		raw_hint = get_hint(&fetch->hints, block);
 	Buffer		hint = abs(raw_hint);
 	Buffer		buffer;
 

@@ -19,6 +19,7 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/catcache.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -65,11 +66,10 @@ static bool
 visit_attributes(TypeWalk *walk, Oid type)
 {
 	Oid			relid = get_typ_typrelid(type);
-	bool		enough = false;
 
 	Assert(OidIsValid(relid));
 	walk->in_row = true;
-	for (AttrNumber attno = 1; !enough; attno++)
+	for (AttrNumber attno = 1;; attno++)
 	{
 		HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relid),
 											Int16GetDatum(attno));
@@ -79,17 +79,9 @@ visit_attributes(TypeWalk *walk, Oid type)
 			return false;
 		memcpy(&att, GETSTRUCT(tuple), ATTRIBUTE_FIXED_PART_SIZE);
 		ReleaseSysCache(tuple);
-		if (!att.attisdropped)
-			enough = visit_type(walk, att.atttypid, att.attcollation);
+		if (!att.attisdropped && visit_type(walk, att.atttypid, att.attcollation))
+			return true;
 	}
-	return true;
-}
-
-/* range_eq compares bounds under the collation of the range type. */
-static bool
-visit_bounds(TypeWalk *walk, Oid range)
-{
-	return visit_type(walk, get_range_subtype(range), get_range_collation(range));
 }
 
 static bool
@@ -129,10 +121,12 @@ visit_type(TypeWalk *walk, Oid type, Oid collation)
 	{
 		case TYPTYPE_COMPOSITE:
 			return visit_attributes(walk, type);
-		case TYPTYPE_RANGE:
-			return visit_bounds(walk, type);
 		case TYPTYPE_MULTIRANGE:
-			return visit_bounds(walk, get_multirange_range(type));
+			type = get_multirange_range(type);
+			/* FALLTHROUGH */
+		case TYPTYPE_RANGE:
+			/* range_eq compares bounds under the collation of the range type */
+			return visit_type(walk, get_range_subtype(type), get_range_collation(type));
 		default:
 			break;
 	}
@@ -216,16 +210,6 @@ hash_misleads(Oid type, Oid collation, void *arg)
 }
 
 /*
- * Are there values of an array, composite or range type that are equal under this
- * collation, though core's hash functions give different hashes of them?
- */
-bool
-pmhash_core_hash_misleads(Oid type, Oid collation)
-{
-	return visit_types(type, collation, hash_misleads, NULL);
-}
-
-/*
  * Strings that may be equal in an order under this collation, and are not by their "="?
  * Core's types agree with themselves (but for hash functions: hash_misleads).  Those of
  * others may have an "=" that knows nothing of collations, as citext has.
@@ -264,13 +248,17 @@ order_misleads(Oid type, Oid collation, void *arg)
 }
 
 /*
- * Does a type contain ranges whose bounds are compared by another equality than
- * the one that core's hash function goes by?
+ * Are there values of an array, composite or range type that are equal under this
+ * collation, though core's hash functions give different hashes of them?  *by_order: so
+ * it is since it contains ranges whose bounds are compared by another equality.
  */
 bool
-pmhash_range_order_misleads(Oid type)
+pmhash_core_hash_misleads(Oid type, Oid collation, bool *by_order)
 {
-	return visit_types(type, InvalidOid, order_misleads, NULL);
+	*by_order = false;
+	if (visit_types(type, collation, hash_misleads, NULL))
+		return true;
+	return *by_order = visit_types(type, InvalidOid, order_misleads, NULL);
 }
 
 /*
@@ -391,38 +379,9 @@ shown_name(Oid relid)
 	return quote_qualified_identifier(schema, name);
 }
 
-/*
- * The operator classes of an access method in whose keys there may be a composite type,
- * added to a list.  Of a base type that is no array, or of an enum, there is none.
- */
-static List *
-add_classes(List *classes, Oid method)
-{
-	Relation	pg_opclass = table_open(OperatorClassRelationId, AccessShareLock);
-	SysScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_pg_opclass_opcmethod, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(method));
-	scan = systable_beginscan(pg_opclass, OpclassAmNameNspIndexId, true, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_opclass form = (Form_pg_opclass) GETSTRUCT(tuple);
-		char		kind = get_typtype(form->opcintype);
-
-		if (kind != TYPTYPE_ENUM &&
-			(kind != TYPTYPE_BASE || OidIsValid(get_element_type(form->opcintype))))
-			classes = lappend_oid(classes, form->oid);
-	}
-	systable_endscan(scan);
-	table_close(pg_opclass, AccessShareLock);
-	return classes;
-}
-
-/* The indexes that an operator class is used in (index.c, index_create), likewise. */
-static List *
-add_indexes(List *indexes, Oid opclass)
+/* The indexes that an operator class is used in (index.c, index_create), added to a list. */
+List *
+pmhash_add_indexes(List *indexes, Oid opclass)
 {
 	Relation	pg_depend = table_open(DependRelationId, AccessShareLock);
 	SysScanDesc scan;
@@ -458,7 +417,6 @@ void
 pmhash_row_types_check(void)
 {
 	int			level = GetCurrentTransactionNestLevel();
-	List	   *classes = NIL;
 	List	   *indexes = NIL;	/* some of them several times */
 	ListCell   *lc;
 
@@ -477,10 +435,22 @@ pmhash_row_types_check(void)
 		return;
 	Assert(IsTransactionState());
 	foreach(lc, pmhash_access_methods())
-		classes = add_classes(classes, lfirst_oid(lc));
-	foreach(lc, classes)
-		indexes = add_indexes(indexes, lfirst_oid(lc));
-	list_free(classes);
+	{
+		CatCList   *classes = SearchSysCacheList1(CLAAMNAMENSP,
+												  ObjectIdGetDatum(lfirst_oid(lc)));
+
+		for (int i = 0; i < classes->n_members; i++)
+		{
+			Form_pg_opclass class = (Form_pg_opclass) GETSTRUCT(&classes->members[i]->tuple);
+			char		kind = get_typtype(class->opcintype);
+
+			/* there is no composite type in an enum or a base type that is no array */
+			if (kind != TYPTYPE_ENUM &&
+				(kind != TYPTYPE_BASE || OidIsValid(get_element_type(class->opcintype))))
+				indexes = pmhash_add_indexes(indexes, class->oid);
+		}
+		ReleaseCatCacheList(classes);
+	}
 	foreach(lc, indexes)
 	{
 		Oid			relid = InvalidOid;

@@ -12,6 +12,7 @@
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
+#include "utils/datetime.h"
 #include "utils/float.h"
 #include "utils/fmgroids.h"
 #include "utils/inet.h"
@@ -51,7 +52,8 @@
  * whole address, which is all that an inet contains; uuid_eq 16 bytes; texteq
  * and byteaeq the data; bpchareq the data without trailing blanks.
  *
- * Types with the same layout are hashed alike: their words or bytes may be compared.
+ * Types with the same layout are hashed alike: their words or bytes may be compared, those
+ * of dates and timestamps once one has become the other's type (words_of_moment).
  */
 typedef struct KnownKey
 {
@@ -70,11 +72,11 @@ static const KnownKey known_keys[] = {
 	{NAMEOID, F_HASHNAMEEXTENDED, F_NAMEEQ, TEXTOID, PMHASH_SHAPE_NAME},
 	{BPCHAROID, F_HASHBPCHAREXTENDED, F_BPCHAREQ, BPCHAROID, PMHASH_SHAPE_BPCHAR},
 	{UUIDOID, F_UUID_HASH_EXTENDED, F_UUID_EQ, UUIDOID, PMHASH_SHAPE_UUID},
-	{TIMESTAMPOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMP_EQ, TIMESTAMPOID,
+	{TIMESTAMPOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMP_EQ, TIMESTAMPTZOID,
 	PMHASH_SHAPE_INT64},
 	{TIMESTAMPTZOID, F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMPTZ_EQ, TIMESTAMPTZOID,
 	PMHASH_SHAPE_INT64},
-	{DATEOID, F_HASHINT4EXTENDED, F_DATE_EQ, DATEOID, PMHASH_SHAPE_INT32},
+	{DATEOID, F_HASHINT4EXTENDED, F_DATE_EQ, TIMESTAMPTZOID, PMHASH_SHAPE_INT32},
 	{TIMEOID, F_TIME_HASH_EXTENDED, F_TIME_EQ, TIMEOID, PMHASH_SHAPE_INT64},
 	{TIMETZOID, F_TIMETZ_HASH_EXTENDED, F_TIMETZ_EQ, TIMETZOID, PMHASH_SHAPE_TIMETZ},
 	{FLOAT8OID, F_HASHFLOAT8EXTENDED, F_FLOAT8EQ, FLOAT8OID, PMHASH_SHAPE_FLOAT8},
@@ -126,24 +128,15 @@ pmhash_keys_layout(Oid type, Oid proc)
 static PmhashKeyKind
 shape_kind(PmhashShape shape)
 {
-	switch (shape)
-	{
-		EXACT_SHAPES:
-			return PMHASH_KEY_EXACT;
-		BYTES_SHAPES:
-			return PMHASH_KEY_BYTES;
-		FUNCTION_SHAPES:
-			break;
-	}
-	return PMHASH_KEY_FUNCTION;
+	return shape <= PMHASH_SHAPE_FLOAT8 ? PMHASH_KEY_EXACT :
+		shape <= PMHASH_SHAPE_TIMETZ ? PMHASH_KEY_BYTES : PMHASH_KEY_FUNCTION;
 }
 
 /* Can the datum be made from the word?  Zeroes have lost their sign. */
 static bool
 shape_can_return(PmhashShape shape)
 {
-	return shape_kind(shape) == PMHASH_KEY_EXACT &&
-		shape != PMHASH_SHAPE_FLOAT4 && shape != PMHASH_SHAPE_FLOAT8;
+	return shape < PMHASH_SHAPE_FLOAT4;
 }
 
 /*
@@ -173,75 +166,58 @@ shape_of(const KnownKey *known, Oid collation)
 	}
 }
 
-/* Why the keys of a column can't be hashed. */
-typedef enum Obstacle
-{
-	NO_OBSTACLE,
-	NO_FUNCTION,				/* its operator class has no hash function */
-	NO_EQUALITY,				/* and no operator that says which way to hash */
-	MISLED_FUNCTION,			/* the function gives equal values different hashes */
-	MISLED_BY_ORDER				/* so it does, of ranges */
-} Obstacle;
-
 /*
  * The shape of a column of an index, looked up in the catalogs; attno from 1.  (Not by
  * index_getprocid: the server never forgets what an operator class had when the session
  * saw it first, in relcache.c, LookupOpclassInfo; its indexes may have been dropped, and
  * the class got another function, before this index was made.)
+ *
+ * If its keys can't be hashed: ERROR, or false if that is 'passed' over.
  */
-static Obstacle
-find_column_shape(Relation index, int attno, PmhashShape *shape)
+static bool
+find_column_shape(Relation index, int attno, bool passed, PmhashShape *shape)
 {
 	Oid			type = index->rd_opcintype[attno - 1];
 	Oid			family = index->rd_opfamily[attno - 1];
 	Oid			collation = index->rd_indcollation[attno - 1];
 	Oid			proc = get_opfamily_proc(family, type, type, PMHASH_HASH_PROC);
+	Oid			equal = get_opfamily_member(family, type, type, PMHASH_EQUAL_STRATEGY);
 	const KnownKey *known = find_known_key(type, proc);
+	bool		by_order;
 
 	Assert(IsTransactionState());
-	if (!OidIsValid(proc))
-		return NO_FUNCTION;
-	if (known)
+	if (!OidIsValid(proc) || (known && !OidIsValid(equal)))
 	{
-		Oid			equal = get_opfamily_member(family, type, type,
-												PMHASH_EQUAL_STRATEGY);
-
-		if (!OidIsValid(equal))
-			return NO_EQUALITY;
-		if (get_opcode(equal) != known->equal)
-			known = NULL;
+		if (passed)
+			return false;
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg(!OidIsValid(proc) ?
+						"operator class of column %d of index \"%s\" has no hash function" :
+						"operator class of column %d of index \"%s\" has no equality operator",
+						attno, RelationGetRelationName(index)),
+				 !OidIsValid(proc) ?
+				 errhint("Operator classes for access method pmhash need support function %d, hash(type, bigint) returning bigint.",
+						 PMHASH_HASH_PROC) :
+				 errhint("Drop the index, add operator %d to the operator family, and create the index again.",
+						 PMHASH_EQUAL_STRATEGY)));
 	}
+	if (known && get_opcode(equal) != known->equal)
+		known = NULL;
 	*shape = shape_of(known, collation);
 
 	/*
 	 * Do not even core's functions agree with the equality of this column?  We mend those
 	 * of strings themselves (shape_of), but can't in what contains strings.
 	 */
-	if (!known && (proc == F_HASH_ARRAY_EXTENDED || proc == F_HASH_RECORD_EXTENDED ||
-				   proc == F_HASH_RANGE_EXTENDED || proc == F_HASH_MULTIRANGE_EXTENDED))
-	{
-		type = TupleDescAttr(RelationGetDescr(index), attno - 1)->atttypid;
-		if (pmhash_core_hash_misleads(type, collation))
-			return MISLED_FUNCTION;
-		if (pmhash_range_order_misleads(type))
-			return MISLED_BY_ORDER;
-	}
-	return NO_OBSTACLE;
-}
-
-/* ERROR for a column whose keys can't be hashed. */
-pg_noreturn static void
-raise_obstacle(Relation index, int attno, Obstacle obstacle)
-{
-	if (obstacle == MISLED_FUNCTION)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("column %d of index \"%s\" contains strings that cannot be hashed under a nondeterministic collation",
-						attno, RelationGetRelationName(index)),
-				 errdetail("PostgreSQL's hash function of type %s gives different hashes of values that are equal.",
-						   format_type_be(index->rd_opcintype[attno - 1])),
-				 errhint("Use text instead of name and character(n), or another collation.")));
-	if (obstacle == MISLED_BY_ORDER)
+	if (known || (proc != F_HASH_ARRAY_EXTENDED && proc != F_HASH_RECORD_EXTENDED &&
+				  proc != F_HASH_RANGE_EXTENDED && proc != F_HASH_MULTIRANGE_EXTENDED) ||
+		!pmhash_core_hash_misleads(TupleDescAttr(RelationGetDescr(index), attno - 1)->atttypid,
+								   collation, &by_order))
+		return true;
+	if (passed)
+		return false;
+	if (by_order)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("column %d of index \"%s\" contains ranges that cannot be hashed",
@@ -249,18 +225,12 @@ raise_obstacle(Relation index, int attno, Obstacle obstacle)
 				 errdetail("Their bounds are ordered by an operator class or a collation with an equality of its own, and PostgreSQL's hash function goes by the default one."),
 				 errhint("Use a range type with the default operator class of its subtype, and a deterministic collation.")));
 	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_FUNCTION),
-			 obstacle == NO_FUNCTION ?
-			 errmsg("operator class of column %d of index \"%s\" has no hash function",
-					attno, RelationGetRelationName(index)) :
-			 errmsg("operator class of column %d of index \"%s\" has no equality operator",
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("column %d of index \"%s\" contains strings that cannot be hashed under a nondeterministic collation",
 					attno, RelationGetRelationName(index)),
-			 obstacle == NO_FUNCTION ?
-			 errhint("Operator classes for access method pmhash need support function %d, hash(type, bigint) returning bigint.",
-					 PMHASH_HASH_PROC) :
-			 errhint("Drop the index, add operator %d to the operator family, and create the index again.",
-					 PMHASH_EQUAL_STRATEGY)));
-	pg_unreachable();
+			 errdetail("PostgreSQL's hash function of type %s gives different hashes of values that are equal.",
+					   format_type_be(type)),
+			 errhint("Use text instead of name and character(n), or another collation.")));
 }
 
 /*
@@ -282,13 +252,8 @@ column_shapes(Relation index, bool passed)
 	{
 		for (int i = 0; i < ncolumns; i++)
 		{
-			Obstacle	obstacle = find_column_shape(index, i + 1, &shapes[i]);
-
-			if (obstacle == NO_OBSTACLE)
-				continue;
-			if (passed)
+			if (!find_column_shape(index, i + 1, passed, &shapes[i]))
 				return NULL;
-			raise_obstacle(index, i + 1, obstacle);
 		}
 		index->rd_amcache = MemoryContextAlloc(index->rd_indexcxt,
 											   ncolumns * sizeof(PmhashShape));
@@ -490,14 +455,10 @@ exact_datum(PmhashShape shape, uint64 word)
 				ItemPointerSet(tid, (BlockNumber) (word >> 16), (OffsetNumber) word);
 				return PointerGetDatum(tid);
 			}
-		case PMHASH_SHAPE_FLOAT4:
-		case PMHASH_SHAPE_FLOAT8:
-		BYTES_SHAPES:
-		FUNCTION_SHAPES:
-			break;
+		default:
+			elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
+			pg_unreachable();
 	}
-	elog(ERROR, "unexpected pmhash key shape %d", (int) shape);
-	pg_unreachable();
 }
 
 /* XXH3 over the data of a varlena, without the trailing blanks of a bpchar. */
@@ -547,6 +508,128 @@ function_word(PmhashKeys *keys, PmhashKeyColumn *column,
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(keys->scratch);
 	return word;
+}
+
+/*
+ * ---- dates and timestamps ----
+ *
+ * A date is equal to the timestamp of its midnight, and a timestamp to the instant at which
+ * clocks in the session's time zone show it.  Values of another type are brought to that
+ * of the column by core's rules (date.c and timestamp.c, functions named _cmp_), as they are
+ * at the start of the scan: the operators are stable, not immutable.  What is
+ * out of range there is equal to nothing.
+ *
+ * Where clocks were put forward they have shown none of the timestamps that were passed over.
+ * To core these are instants all the same, those that the clocks would have shown had
+ * they not been changed: so two timestamps can be equal to one instant, and two dates
+ * where a whole day was left out (Samoa, 2011-12-30).
+ */
+
+/* An offset from UTC is less than that (localtime.c, getoffset), and a day more. */
+#define ZONE_REACH		(8 * SECS_PER_DAY)
+
+/* The instant that a timestamp is equal to; false: none that there is. */
+static bool
+find_instant(Timestamp local, TimestampTz *instant)
+{
+	struct pg_tm tm;
+	fsec_t		fsec;
+
+	*instant = local;
+	if (TIMESTAMP_NOT_FINITE(local))
+		return true;
+	if (timestamp2tm(local, NULL, &tm, &fsec, NULL, NULL) != 0)
+		return false;
+	*instant += DetermineTimeZoneOffset(&tm, session_timezone) * USECS_PER_SEC;
+	return IS_VALID_TIMESTAMP(*instant);
+}
+
+/*
+ * The timestamps that are equal to an instant; returns how many.
+ *
+ * find_instant adds an offset that the zone has in the days around it (datetime.c,
+ * DetermineTimeZoneOffset: before or after the first change past the day before), so each
+ * offset that it has there is tried.
+ */
+static int
+find_timestamps(TimestampTz instant, Timestamp *found)
+{
+	pg_time_t	at = timestamptz_to_time_t(instant) - ZONE_REACH;
+	pg_time_t	end = at + 2 * ZONE_REACH;
+	int			n = 0;
+
+	if (TIMESTAMP_NOT_FINITE(instant))
+	{
+		found[0] = instant;
+		return 1;
+	}
+	for (;;)
+	{
+		long int	offset;
+		long int	next;
+		int			is_dst;
+		Timestamp	local;
+		TimestampTz back;
+		bool		changes = pg_next_dst_boundary(&at, &offset, &is_dst, &at, &next,
+												   &is_dst, session_timezone) > 0;
+
+		local = instant + offset * USECS_PER_SEC;
+		if (IS_VALID_TIMESTAMP(local) && find_instant(local, &back) && back == instant &&
+			(n == 0 || found[n - 1] != local))
+			found[n++] = local;
+		if (!changes || at > end || n == PMHASH_EQUAL_MAX)
+			return n;
+	}
+}
+
+/* The words of the values of a column's type that are equal to one of another type. */
+static int
+words_of_moment(Oid type, Oid other, Datum value, uint64 *word)
+{
+	Timestamp	local[PMHASH_EQUAL_MAX];
+	int			nlocal = 1;
+	int			n = 0;
+
+	if (other == TIMESTAMPTZOID)
+		nlocal = find_timestamps(DatumGetTimestampTz(value), local);
+	else if (other == TIMESTAMPOID)
+		local[0] = DatumGetTimestamp(value);
+	else
+	{
+		DateADT		date = DatumGetDateADT(value);
+
+		if (DATE_NOT_FINITE(date))
+			local[0] = DATE_IS_NOEND(date) ? PG_INT64_MAX : PG_INT64_MIN;
+		else if (date < TIMESTAMP_END_JULIAN - POSTGRES_EPOCH_JDATE)
+			local[0] = date * USECS_PER_DAY;
+		else
+			return 0;
+	}
+	for (int i = 0; i < nlocal; i++)
+	{
+		int64		equal = local[i];
+
+		if (type == TIMESTAMPTZOID && !find_instant(local[i], &equal))
+			continue;
+		if (type == DATEOID)
+		{
+			if (TIMESTAMP_NOT_FINITE(local[i]))
+				equal = TIMESTAMP_IS_NOEND(local[i]) ? DATEVAL_NOEND : DATEVAL_NOBEGIN;
+			else if (local[i] % USECS_PER_DAY == 0)
+				equal = local[i] / USECS_PER_DAY;
+			else
+				continue;
+		}
+		word[n++] = (uint64) equal;
+	}
+	return n;
+}
+
+/* May several values of a column's type be equal to one value of another type? */
+bool
+pmhash_keys_many_equal(Oid type, Oid other)
+{
+	return other == TIMESTAMPTZOID && (type == TIMESTAMPOID || type == DATEOID);
 }
 
 /* ---- all columns ---- */
@@ -601,15 +684,19 @@ column_word(PmhashKeys *keys, PmhashKeyColumn *column, PmhashOperand *operand,
 			return pmhash_hash_bytes(DatumGetPointer(value), UUID_LEN, seed);
 		case PMHASH_SHAPE_TIMETZ:
 			return pmhash_hash_bytes(DatumGetPointer(value), TIMETZ_BYTES, seed);
-		FUNCTION_SHAPES:
+		case PMHASH_SHAPE_FUNCTION:
+		case PMHASH_SHAPE_NAME_AS_TEXT:
+		case PMHASH_SHAPE_BPCHAR_AS_TEXT:
 			break;
 	}
 	return function_word(keys, column, operand, value);
 }
 
-/* The hash of the words of all columns. */
-static inline uint64
-hash_words(PmhashKeys *keys, const uint64 *words)
+/*
+ * The hash of words, one of each column.
+ */
+uint64
+pmhash_keys_hash_words(const PmhashKeys *keys, const uint64 *words)
 {
 	uint64		hash;
 
@@ -648,69 +735,55 @@ pmhash_keys_hash(PmhashKeys *keys, const Datum *values, const bool *isnull,
 		words[i] = isnull[i] ? NULL_WORD :
 			column_word(keys, column, &column->own, values[i]);
 	}
-	*hash = hash_words(keys, words);
+	*hash = pmhash_keys_hash_words(keys, words);
 	return true;
 }
 
 /*
- * Hash of what a scan looks for.
+ * Words of what a scan looks for in a column, to be hashed with those of the others by
+ * pmhash_keys_hash_words.  Returns how many, up to PMHASH_EQUAL_MAX: one for each key
+ * that is equal to the value.  That is one, but for dates and timestamps.
  *
- * values: one datum per key column, none NULL.  subtype: the type of each, a
- * member of the column's operator family; InvalidOid means its input type.
- * ERROR if the family cannot hash a type.
- */
-uint64
-pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
-					  const Oid *subtype)
-{
-	uint64		words[INDEX_MAX_KEYS];
-
-	for (int i = 0; i < keys->ncolumns; i++)
-		words[i] = pmhash_keys_word(keys, i, values[i], subtype[i]);
-	return hash_words(keys, words);
-}
-
-/*
- * The same in two steps, for arguments that are used in many hashes: what
- * a column's argument is hashed to, and the hash of such words, one per
- * key column.
- *
- * Arguments that are equal have the same word.  How one of another type of the family is
+ * subtype: the type of the value, a member of the column's operator family; InvalidOid
+ * means its input type.  ERROR if the family cannot hash it.  How another type is
  * hashed is looked up and kept in column->other.  The types of a family agree about the
  * kind; if this one does not, it has not come in by ALTER OPERATOR FAMILY.
  */
-uint64
-pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value, Oid subtype)
+int
+pmhash_keys_words(PmhashKeys *keys, int column_no, Datum value, Oid subtype, uint64 *words)
 {
 	PmhashKeyColumn *column = &keys->column[column_no];
+	PmhashOperand *operand = &column->own;
 
 	Assert(column_no >= 0 && column_no < keys->ncolumns);
-	if (!OidIsValid(subtype) || subtype == column->own.type)
-		return column_word(keys, column, &column->own, value);
-	if (unlikely(subtype != column->other.type))
+	if (OidIsValid(subtype) && subtype != column->own.type)
 	{
-		Oid			proc = hash_proc(column, subtype);
-		PmhashShape shape = shape_of(find_known_key(subtype, proc), column->collation);
+		operand = &column->other;
+		if (unlikely(subtype != operand->type))
+		{
+			Oid			proc = hash_proc(column, subtype);
+			const KnownKey *known = find_known_key(subtype, proc);
+			PmhashShape shape = shape_of(known, column->collation);
 
-		if (column->kind == PMHASH_KEY_FUNCTION &&
-			shape_kind(shape) != PMHASH_KEY_FUNCTION)
-			shape = PMHASH_SHAPE_FUNCTION;
-		if (shape_kind(shape) != column->kind)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-					 errmsg("operator family \"%s\" of access method %s does not hash types %s and %s alike",
-							pmhash_opfamily_name(column->family), "pmhash",
-							format_type_be(column->own.type),
-							format_type_be(subtype))));
-		set_operand(&column->other, subtype, shape, proc, keys->context);
+			if (column->kind == PMHASH_KEY_FUNCTION &&
+				shape_kind(shape) != PMHASH_KEY_FUNCTION)
+				shape = PMHASH_SHAPE_FUNCTION;
+			if (shape_kind(shape) != column->kind)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+						 errmsg("operator family \"%s\" of access method %s does not hash types %s and %s alike",
+								pmhash_opfamily_name(column->family), "pmhash",
+								format_type_be(column->own.type),
+								format_type_be(subtype))));
+			set_operand(operand, subtype, shape, proc, keys->context);
+			column->moments = column->kind == PMHASH_KEY_EXACT &&
+				known->layout == TIMESTAMPTZOID;
+		}
+		if (column->moments)
+			return words_of_moment(column->own.type, subtype, value, words);
 	}
-	return column_word(keys, column, &column->other, value);
-}
-
-uint64
-pmhash_keys_hash_words(PmhashKeys *keys, const uint64 *words)
-{
-	return hash_words(keys, words);
+	words[0] = column_word(keys, column, operand, value);
+	return 1;
 }
 
 /* The word of the key that has this hash. */

@@ -35,7 +35,7 @@ typedef enum PmhashKeyKind
 	PMHASH_KEY_FUNCTION			/* the opclass's hash function, then mixed */
 } PmhashKeyKind;
 
-/* How a datum becomes the word or the bytes that are hashed (see keys.c). */
+/* How a datum becomes the word or the bytes that are hashed (see keys.c), by kinds. */
 typedef enum PmhashShape
 {
 	/* words: kind EXACT, and the datum can be made from the word */
@@ -63,20 +63,6 @@ typedef enum PmhashShape
 	PMHASH_SHAPE_BPCHAR_AS_TEXT
 } PmhashShape;
 
-/* The shapes of each kind: labels for a switch, which has to name them all. */
-#define EXACT_SHAPES \
-	case PMHASH_SHAPE_BOOL: case PMHASH_SHAPE_CHAR: case PMHASH_SHAPE_INT16: \
-	case PMHASH_SHAPE_INT32: case PMHASH_SHAPE_INT64: \
-	case PMHASH_SHAPE_UINT32: case PMHASH_SHAPE_MACADDR: \
-	case PMHASH_SHAPE_MACADDR8: case PMHASH_SHAPE_TID: \
-	case PMHASH_SHAPE_FLOAT4: case PMHASH_SHAPE_FLOAT8
-#define BYTES_SHAPES \
-	case PMHASH_SHAPE_VARLENA: case PMHASH_SHAPE_BPCHAR: \
-	case PMHASH_SHAPE_NAME: case PMHASH_SHAPE_UUID: case PMHASH_SHAPE_TIMETZ
-#define FUNCTION_SHAPES \
-	case PMHASH_SHAPE_FUNCTION: case PMHASH_SHAPE_NAME_AS_TEXT: \
-	case PMHASH_SHAPE_BPCHAR_AS_TEXT
-
 /* How values of one type are hashed. */
 typedef struct PmhashOperand
 {
@@ -92,8 +78,12 @@ typedef struct PmhashKeyColumn
 	Oid			family;
 	Oid			collation;
 	PmhashOperand own;			/* values of the opclass's input type */
-	PmhashOperand other;		/* the last other type a scan argument had */
+	PmhashOperand other;		/* the last other type a scan argument had, and */
+	bool		moments;		/* whether both are dates or timestamps */
 } PmhashKeyColumn;
+
+/* Keys of a column that are equal to one value of another type, at most. */
+#define PMHASH_EQUAL_MAX		4
 
 /* How the keys of an index are hashed; lives in the context it was made in. */
 typedef struct PmhashKeys
@@ -114,11 +104,10 @@ extern PmhashKeys *pmhash_keys_make(Relation index, PmhashSeed seed);
 extern bool pmhash_keys_can_return(Relation index, int attno);
 extern bool pmhash_keys_hash(PmhashKeys *keys, const Datum *values,
 							 const bool *isnull, uint64 *hash);
-extern uint64 pmhash_keys_hash_args(PmhashKeys *keys, const Datum *values,
-									const Oid *subtype);
-extern uint64 pmhash_keys_word(PmhashKeys *keys, int column_no, Datum value,
-							   Oid subtype);
-extern uint64 pmhash_keys_hash_words(PmhashKeys *keys, const uint64 *words);
+extern bool pmhash_keys_many_equal(Oid type, Oid other);
+extern int	pmhash_keys_words(PmhashKeys *keys, int column_no, Datum value,
+							  Oid subtype, uint64 *words);
+extern uint64 pmhash_keys_hash_words(const PmhashKeys *keys, const uint64 *words);
 extern uint64 pmhash_keys_unhash_word(const PmhashKeys *keys, uint64 hash);
 extern Datum pmhash_keys_unhash(PmhashKeys *keys, uint64 hash);
 

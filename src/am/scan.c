@@ -282,7 +282,7 @@ return_key(IndexScanDesc scan, PmhashScan *so)
 /*
  * A scan is one of five kinds, found out when its first tuple is wanted:
  *
- *	nothing	 some argument is NULL
+ *	nothing	 some argument is NULL, or equal to no key that there can be
  *	one		 one hash: a cursor streams its values in growing batches
  *	array	 = ANY: the hashes, sorted, none twice, are looked up in groups
  *			 (scan_keys.c); if several arrays multiply to more hashes than
@@ -492,17 +492,20 @@ pmhash_scan_reserve_values(PmhashScan *so, size_t n)
 static void
 start_one(IndexScanDesc scan, PmhashScan *so, const PmhashBoundColumns *bound)
 {
-	Datum		value[INDEX_MAX_KEYS];
-	Oid			subtype[INDEX_MAX_KEYS];
+	uint64		words[INDEX_MAX_KEYS];
 	uint64		hash;
 
 	Assert(!so->sweeping && bound->complete && bound->arrays == 0);
 	for (int i = 0; i < so->keys->ncolumns; i++)
 	{
-		value[i] = bound->key[i]->sk_argument;
-		subtype[i] = bound->key[i]->sk_subtype;
+		if (pmhash_keys_words(so->keys, i, bound->key[i]->sk_argument,
+							  bound->key[i]->sk_subtype, &words[i]) == 0)
+		{
+			so->kind = SCAN_NOTHING;
+			return;
+		}
 	}
-	hash = pmhash_keys_hash_args(so->keys, value, subtype);
+	hash = pmhash_keys_hash_words(so->keys, words);
 	pmhash_lock_keys(scan->indexRelation, so->file, so->keys, &hash, 1,
 					 scan->xs_snapshot);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);

@@ -25,13 +25,6 @@ extern bool pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file
 								 Datum *values, bool *isnull,
 								 IndexUniqueCheck check);
 
-/* ---- unique.c ---- */
-
-extern bool pmhash_insert_unique(Relation heap, Relation index, PmhashFile *file,
-								 const PmhashKeys *keys, const PmhEntry *entry,
-								 Datum *values, bool *isnull,
-								 IndexUniqueCheck check);
-
 /* ---- predicate.c ---- */
 
 extern void pmhash_lock_keys(Relation index, PmhashFile *file, const PmhashKeys *keys,
@@ -260,14 +253,13 @@ typedef struct PmhashBoundColumns
 {
 	ScanKey		key[INDEX_MAX_KEYS];
 	bool		complete;		/* every column has one */
-	int			arrays;			/* how many are arrays */
+	int			arrays;			/* how many are arrays, or like one */
 } PmhashBoundColumns;
 
 extern bool pmhash_scan_bind(IndexScanDesc scan, PmhashScan *so,
 							 PmhashBoundColumns *bound);
 extern bool pmhash_scan_hash_arrays(IndexScanDesc scan, PmhashScan *so,
 									const PmhashBoundColumns *bound);
-
 extern bool pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so);
 
 #endif							/* PMHASH_SCAN_H */

@@ -65,7 +65,9 @@ pmhash_scan_bind(IndexScanDesc scan, PmhashScan *so, PmhashBoundColumns *bound)
 	{
 		if (bound->key[i] == NULL)
 			bound->complete = false;
-		else if (bound->key[i]->sk_flags & SK_SEARCHARRAY)
+		else if ((bound->key[i]->sk_flags & SK_SEARCHARRAY) ||
+				 pmhash_keys_many_equal(so->keys->column[i].own.type,
+										bound->key[i]->sk_subtype))
 			bound->arrays++;
 	}
 	return true;
@@ -87,8 +89,8 @@ sort_unique(uint64 *number, size_t n)
 }
 
 /*
- * The words of one column's arguments, NULLs left out.  'unique': no word twice, which is
- * worth its while where they are multiplied.  Leaks into the current context.
+ * The words of one column's arguments, or argument, NULLs left out.  'unique': no word twice,
+ * which is worth its while where they are multiplied.  Leaks into the current context.
  */
 static void
 make_words(PmhashScan *so, int column, const ScanKey key, bool unique)
@@ -98,6 +100,7 @@ make_words(PmhashScan *so, int column, const ScanKey key, bool unique)
 	bool	   *isnull = NULL;
 	int			n = 1;
 	int			nwords = 0;
+	size_t		most;
 	uint64	   *word;
 
 	if (key->sk_flags & SK_SEARCHARRAY)
@@ -111,12 +114,15 @@ make_words(PmhashScan *so, int column, const ScanKey key, bool unique)
 		deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
 						  &value, &isnull, &n);
 	}
-	word = MemoryContextAllocHuge(so->product_context, n * sizeof(uint64));
+	most = pmhash_keys_many_equal(so->keys->column[column].own.type, key->sk_subtype) ?
+		PMHASH_EQUAL_MAX : 1;
+	word = MemoryContextAllocHuge(so->product_context, (n * most + 1) * sizeof(uint64));
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (isnull == NULL || !isnull[i])
-			word[nwords++] = pmhash_keys_word(so->keys, column, value[i], key->sk_subtype);
+			nwords += pmhash_keys_words(so->keys, column, value[i], key->sk_subtype,
+										word + nwords);
 	}
 	product->word[column] = word;
 	product->n[column] = unique ? (int) sort_unique(word, nwords) : nwords;

@@ -19,10 +19,8 @@
 
 #include "access/amvalidate.h"
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "catalog/pg_amop.h"
 #include "catalog/pg_amproc.h"
-#include "catalog/pg_index.h"
 #include "catalog/pg_opclass.h"
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_proc.h"
@@ -273,11 +271,7 @@ is_in_use(Oid family, Oid type, Oid created)
 {
 	Oid			method = read_family(family).opfmethod;
 	CatCList   *all = SearchSysCacheList1(CLAAMNAMENSP, ObjectIdGetDatum(method));
-	List	   *classes = NIL;
-	Relation	pg_index;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
+	List	   *indexes = NIL;
 
 	for (int i = 0; i < all->n_members; i++)
 	{
@@ -285,27 +279,10 @@ is_in_use(Oid family, Oid type, Oid created)
 
 		if (class->opcfamily == family && class->opcintype == type &&
 			class->oid != created)
-			classes = lappend_oid(classes, class->oid);
+			indexes = pmhash_add_indexes(indexes, class->oid);
 	}
 	ReleaseCatCacheList(all);
-	if (classes == NIL)
-		return false;
-	pg_index = table_open(IndexRelationId, AccessShareLock);
-	scan = systable_beginscan(pg_index, InvalidOid, false, NULL, 0, NULL);
-	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		bool		isnull;
-		const oidvector *used = (const oidvector *)
-			DatumGetPointer(pmhash_column(tuple, Anum_pg_index_indclass,
-										  RelationGetDescr(pg_index), &isnull));
-
-		Assert(!isnull);
-		for (int i = 0; i < used->dim1 && !found; i++)
-			found = list_member_oid(classes, used->values[i]);
-	}
-	systable_endscan(scan);
-	table_close(pg_index, AccessShareLock);
-	return found;
+	return indexes != NIL;
 }
 
 /*

@@ -109,14 +109,14 @@ keeps_unmatched(const PmhashJoinState *js)
 
 /*
  * Add an outer row to the batch, with the hash of its key; slot NULL: that of a page scan.
- * A row of whose key a part is NULL matches nothing.
+ * A row of whose key a part is NULL, or equal to no value of the column, matches nothing.
  */
 static void
 add_row(PmhashJoinState *js, TupleTableSlot *slot)
 {
 	ExprContext *context = js->key_context;
 	MemoryContext old;
-	Datum		value[INDEX_MAX_KEYS];
+	uint64		words[INDEX_MAX_KEYS];
 	bool		is_null = false;
 	uint64		hash = 0;
 	PmhashJoinRow *row;
@@ -126,13 +126,16 @@ add_row(PmhashJoinState *js, TupleTableSlot *slot)
 	context->ecxt_outertuple = slot;
 	old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
 	for (int i = 0; i < js->nkeys && !is_null; i++)
-		value[i] = ExecEvalExpr(js->key[i], context, &is_null);
-	if (!is_null)
 	{
-		if (unlikely(js->keys == NULL))
+		Datum		value = ExecEvalExpr(js->key[i], context, &is_null);
+
+		if (unlikely(js->keys == NULL) && !is_null)
 			open_index(js);
-		hash = pmhash_keys_hash_args(js->keys, value, js->key_type);
+		is_null = is_null ||
+			pmhash_keys_words(js->keys, i, value, js->key_type[i], &words[i]) == 0;
 	}
+	if (!is_null)
+		hash = pmhash_keys_hash_words(js->keys, words);
 	MemoryContextSwitchTo(old);
 	if (is_null && !keeps_unmatched(js))
 		return;

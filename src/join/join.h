@@ -76,7 +76,7 @@ typedef struct PmhashJoinRow
 	MinimalTuple tuple;
 	uint64		hash;
 	uint32		matches;
-	bool		is_null;		/* some key is NULL: matches nothing */
+	bool		is_null;		/* of a key, or like it: matches nothing */
 } PmhashJoinRow;
 
 typedef struct PmhashJoinState

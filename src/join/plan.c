@@ -483,17 +483,12 @@ make_join_plan(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist
 	List	   *ints = list_copy(llast(path->custom_private));
 	CustomScan *scan = makeNode(CustomScan);
 	Layout		layout = {.inner = index->rel->relid};
-	List	   *filter = NIL;
+	List	   *filter = list_difference_ptr(index->indrestrictinfo, conditions);
 	List	   *other = NIL;
 	List	   *exprs;
 	ListCell   *lc;
 
 	Assert(list_length(custom_plans) == 1 && list_length(path->custom_private) == 6);
-	foreach(lc, index->indrestrictinfo)
-	{
-		if (!list_member_ptr(conditions, lfirst(lc)))
-			filter = lappend(filter, lfirst(lc));
-	}
 	foreach(lc, (List *) list_nth(path->custom_private, 4))
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
@@ -754,6 +749,8 @@ find_binding(Binding *b, List *restrictinfos, JoinType jointype, Relids joinreli
 				(OidIsValid(collation) && collation != op->inputcollid))
 				break;
 			get_op_opfamily_properties(operator, family, false, &strategy, &left, &b->type);
+			if (pmhash_keys_many_equal(left, b->type))
+				break;			/* a row has one hash */
 			b->key = key;
 			return rinfo;
 		}
@@ -796,8 +793,6 @@ bind_columns(PlannerInfo *root, IndexOptInfo *index, RelOptInfo *joinrel,
 		clauses->types = lappend_oid(clauses->types, b.type);
 		clauses->conditions = lappend(clauses->conditions, rinfo);
 	}
-	Assert(list_length(clauses->keys) == index->nkeycolumns);
-	Assert(list_length(clauses->types) == index->nkeycolumns);
 	return joins;
 }
 
