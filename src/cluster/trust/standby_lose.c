@@ -7,8 +7,8 @@
  *
  * A process that finds something wrong sends the file to NONE.  Then it must never be
  * used again, neither by scans now nor after a restart or a promotion: it is removed, or
- * its header says so.  If not even that can be done, pmhash is given up for this run and the
- * token of trust goes (pmhash_refuse_trust).
+ * its header says so, or the control file, of all files.  If not even that can be done,
+ * pmhash is given up for this run and the token of trust goes (pmhash_refuse_trust).
  *
  * A standby becomes a primary at the first use of pmhash (service.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
@@ -36,18 +36,34 @@ become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
 }
 
 /*
- * Neither the file nor its note that it is LIVE can be taken away: a later start, or a
- * promotion, would take it for up to date.  So this server life does without pmhash, and no
- * later one trusts a file that is there.
+ * Neither the file nor its note that it is LIVE can be taken away: a later start,
+ * or a promotion, would take it for up to date.  So the control file says that none of
+ * the files is to be trusted, and all are built again.  If that can't be said either, this
+ * server life does without pmhash.
  */
 static void
 give_files_up(const char *path)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	LWLock	   *pool_lock = pmhash_lwlock(PMHASH_POOL_LOCK);
+	char		reason[PMHASH_REASON_SIZE];
+	bool		said = false;
 
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
+	/* Who has that lock may wait for ours: a promotion. */
+	if (LWLockConditionalAcquire(pool_lock, LW_EXCLUSIVE))
+	{
+		PmhashControl control = pmhash_shared->control;
+
+		pmhash_renew_eras(&control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
+		said = pmhash_pool_is_present() && pmhash_pool_write_control(&control, reason);
+		if (said)
+			pmhash_shared->control = control;
+		LWLockRelease(pool_lock);
+	}
 	ereport(LOG,
 			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
+			 said ? errdetail("All index files are built again in the background.") :
 			 errdetail("pmhash is disabled until the server is restarted.")));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
@@ -56,6 +72,8 @@ give_files_up(const char *path)
 		if (row->status != PMHASH_STANDBY_NONE)
 			become_none(row, true, 0, NULL);
 	}
+	if (said)
+		return;
 	/* (That is looked at once pmhash is not active, or not usable, any more.) */
 	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
 				path);
