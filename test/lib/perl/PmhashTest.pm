@@ -327,13 +327,7 @@ sub is_zombie
 }
 
 # The processes that flush WAL though no commit waits for it.
-sub wal_flushers
-{
-	my ($node) = @_;
-
-	return split(/\n/, $node->safe_psql('postgres',
-		"SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'pmhash launcher')"));
-}
+my $wal_flushers = "SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'pmhash launcher')";
 
 # Settings: few flushes of WAL but those that a test asks for, whatever it writes.
 sub no_wal_flushes
@@ -359,14 +353,18 @@ sub hold_wal_writer
 	usleep(500_000);
 
 	# not in the middle of a transaction: everything would be visible to it
+	my $session = $node->background_psql('postgres');
 	foreach (1 .. 1000)
 	{
-		stop_outside_ask($node, wal_flushers($node));
-		last if $node->safe_psql('postgres',
+		my @pids = split(/\n/, $session->query_safe($wal_flushers));
+
+		stop_outside_ask($node, @pids);
+		last if $session->query_safe(
 			"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type LIKE 'pmhash%' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR backend_type <> 'pmhash launcher'))") eq 't';
-		kill('CONT', wal_flushers($node));
+		kill('CONT', @pids);
 		usleep(20_000);
 	}
+	$session->quit;
 	return;
 }
 
@@ -375,7 +373,7 @@ sub release_wal_writer
 {
 	my ($node) = @_;
 
-	return kill('CONT', wal_flushers($node));
+	return kill('CONT', split(/\n/, $node->safe_psql('postgres', $wal_flushers)));
 }
 
 # The hint in the inode of the pool's lock file (trust.c): 5 is the witness, 4 stands

@@ -121,7 +121,7 @@ SQL
 		'VACUUM' => 'VACUUM x',
 		'index moved, rolled back' => 'BEGIN; ALTER INDEX x_k SET TABLESPACE aside; ROLLBACK');
 
-	foreach my $statement (some_of(2, sort keys %statements))
+	foreach my $statement (some_of(4, sort keys %statements))
 	{
 		foreach my $point (points_of($turn++, @points))
 		{

@@ -108,7 +108,7 @@ SQL
 			'join_before_visibility', 'Index Only: true'
 		]);
 
-	foreach my $scan (some_of(2, @scans))
+	foreach my $scan (some_of(3, @scans))
 	{
 		my ($name, $settings, $query, $point, $plan) = @$scan;
 		my $begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; $settings";
@@ -368,7 +368,7 @@ SQL
 		clear_after_commit => 'VACUUM t');
 	my $crash = 0;
 
-	foreach my $point (some_of(2, sort keys %writing))
+	foreach my $point (some_of(3, sort keys %writing))
 	{
 		make_table();
 		$node->safe_psql('postgres', 'DELETE FROM t WHERE v % 3 = 0');

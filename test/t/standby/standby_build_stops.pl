@@ -123,7 +123,7 @@ SQL
 		'database moved back' => 'ALTER DATABASE d SET TABLESPACE pg_default',
 		'database dropped' => 'DROP DATABASE d WITH (FORCE)');
 
-	foreach my $statement (some_of(2, sort keys %statements))
+	foreach my $statement (some_of(4, sort keys %statements))
 	{
 		foreach my $point (points_of($turn++, @points))
 		{

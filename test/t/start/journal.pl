@@ -247,7 +247,7 @@ SQL
 	}
 
 	# trust: control
-	foreach my $damage (some_of(3, @damages))
+	foreach my $damage (some_of(5, @damages))
 	{
 		my ($what, $how, $do) = @$damage;
 		my $name = "$what, $how";
