@@ -98,14 +98,14 @@ BEGIN
 	PERFORM set_config('TimeZone', zone, true);
 	FOR outside, inside IN VALUES ('ts', 'd'), ('tz', 'd'), ('d', 'ts'), ('tz', 'ts'), ('d', 'tz'), ('ts', 'tz') LOOP
 		index := 'moments_' || inside;
-		EXECUTE format('SELECT array_agg(q::text) FROM (SELECT o.%1$I, c.%2$I, c.ctid FROM moments o, moments c WHERE (c.%2$I = o.%1$I) IS TRUE) q',
+		EXECUTE format('SELECT array_agg(q::text) FROM (SELECT o.%1$I, c.%2$I, c.ctid FROM moments o, moments c WHERE o.%1$I IS NOT NULL AND c.%2$I IS NOT NULL AND (c.%2$I = o.%1$I) IS TRUE) q',
 					   outside, inside) INTO wanted;
 		query := format('SELECT o.%1$I, c.%2$I, c.ctid FROM (SELECT %1$I FROM moments OFFSET 0) o JOIN moments c ON c.%2$I = o.%1$I',
 						outside, inside);
 		rows := cardinality(wanted);
 		by_index := index_difference(query, index, wanted);
 		by_bitmap := difference(rows_by('bitmap', query, index), wanted);
-		EXECUTE format('SELECT array_agg(q::text) FROM (SELECT c.%2$I FROM moments c WHERE true IN (SELECT c.%2$I = o.%1$I FROM moments o)) q',
+		EXECUTE format('SELECT array_agg(q::text) FROM (SELECT c.%2$I FROM moments c WHERE c.%2$I IS NOT NULL AND EXISTS (SELECT FROM moments o WHERE o.%1$I IS NOT NULL AND (c.%2$I = o.%1$I) IS TRUE)) q',
 					   outside, inside) INTO wanted;
 		query := format('SELECT %2$I FROM moments WHERE %2$I = ANY (ARRAY(SELECT %1$I FROM moments))', outside, inside);
 		listed := cardinality(wanted);

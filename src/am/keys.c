@@ -525,7 +525,7 @@ function_word(PmhashKeys *keys, PmhashKeyColumn *column,
  * where a whole day was left out (Samoa, 2011-12-30).
  */
 
-/* An offset from UTC is less than that (localtime.c, getoffset), and a day more. */
+/* An offset from UTC is less than seven days (localtime.c, getoffset); and a day more. */
 #define ZONE_REACH		(8 * SECS_PER_DAY)
 
 /* The instant that a timestamp is equal to; false: none that there is. */
@@ -692,9 +692,7 @@ column_word(PmhashKeys *keys, PmhashKeyColumn *column, PmhashOperand *operand,
 	return function_word(keys, column, operand, value);
 }
 
-/*
- * The hash of words, one of each column.
- */
+/* The hash of words, one of each column. */
 uint64
 pmhash_keys_hash_words(const PmhashKeys *keys, const uint64 *words)
 {

@@ -49,6 +49,7 @@
  *	- if a condition that is leaky would be evaluated before one that guards rows
  * (restriction_is_securely_promotable, as for every index scan);
  *	- with parameters from a relation that is joined later, or LATERAL;
+ *	- where several values of a column may be equal to one key (am/keys.c, of dates);
  *	- above partial aggregates, which PostgreSQL 19 puts below a join: their results
  * are no columns of the outer relation;
  *	- with some outer relations (outer_is_unusual).
