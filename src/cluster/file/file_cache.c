@@ -21,11 +21,9 @@
  * A mapping keeps the space of a file that has been removed, unless that was cut off
  * (pmhash_remove_file), and one of an index that has handed its main fork to
  * another (tablecmds.c, TryReuseIndex) will never be used again.
- * So mappings that an invalidation has made suspect are looked after once, at the end of a
- * transaction, LOOKS_PER_TRANSACTION at most each time, and unmapped if the file has gone.
- * (What removes a file at commit does so before the invalidation goes out: xact.c,
- * CommitTransaction calls the callbacks before AtEOXact_Inval.  What the cleaner removes later
- * is cut off.)
+ * So mappings whose entries are not valid, and have not been used since, are looked after at
+ * the end of a transaction, LOOKS_PER_TRANSACTION at most each time, and unmapped if the file
+ * has gone: once, and again when any file has been removed since (files_removed).
  *
  *-------------------------------------------------------------------------
  */
@@ -53,7 +51,7 @@ static void unmap(PmhashMapping *mapping);
 
 static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
 
-/* Entries with a mapping that are suspect, and have not been looked after. */
+/* Entries that have a mapping and are not valid; what was looked after last is the last. */
 static dlist_head suspects = DLIST_STATIC_INIT(suspects);
 
 static List *replaced = NIL;	/* handles to close at end of transaction */
@@ -85,23 +83,16 @@ pmhash_fork_of(Relation index)
 static void
 set_suspect(PmhashEntry *entry)
 {
-	entry->valid = false;
 	if (entry->file == NULL)
 	{
 		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 		return;
 	}
-	if (!entry->suspect)
-		dlist_push_tail(&suspects, &entry->look);
-	entry->suspect = true;
-}
-
-static void
-clear_suspect(PmhashEntry *entry)
-{
-	if (entry->suspect)
+	if (!entry->valid)
 		dlist_delete(&entry->look);
-	entry->suspect = false;
+	dlist_push_head(&suspects, &entry->look);
+	entry->valid = false;
+	entry->looked = 0;
 }
 
 /*
@@ -201,7 +192,8 @@ take_file(PmhashEntry *entry)
 	PmhashFile *file = entry->file;
 
 	Assert(entry->file != NULL);
-	clear_suspect(entry);
+	if (!entry->valid)
+		dlist_delete(&entry->look);
 	pmhash_mapping_remove(&mappings, &entry->mapping);
 	entry->file = NULL;
 	return file;
@@ -347,7 +339,8 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 		memset(entry, 0, sizeof(*entry));
 		entry->relid = relid;
 	}
-	clear_suspect(entry);
+	if (entry->file != NULL && !entry->valid)
+		dlist_delete(&entry->look);
 	entry->fork = pmhash_fork_of(index);
 	entry->file_id = stub->file_id;
 	entry->flags = stub->flags;
@@ -447,18 +440,26 @@ pmhash_file_is_gone(const PmhashFile *file)
 	return stat(file->path, &st) != 0 && errno == ENOENT;
 }
 
-/* Look after some suspect mappings. */
+/* Look after some mappings whose entries are not valid. */
 static void
 look_after_suspects(void)
 {
+	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
+
 	for (int i = 0; i < LOOKS_PER_TRANSACTION && !dlist_is_empty(&suspects); i++)
 	{
 		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
 
+		if (entry->looked == removed)
+			return;
+		entry->looked = removed;
 		if (pmhash_file_is_gone(entry->file))
 			unmap(&entry->mapping);
 		else
-			clear_suspect(entry);
+		{
+			dlist_delete(&entry->look);
+			dlist_push_tail(&suspects, &entry->look);
+		}
 	}
 }
 

@@ -69,7 +69,6 @@ typedef struct PmhashEntry
 {
 	Oid			relid;			/* of the index: the key */
 	bool		valid;			/* no invalidation since the stub was read */
-	bool		suspect;		/* in the list of those to be looked after: it may be gone */
 	PmhashFork	fork;			/* that the stub was read from */
 	uint64		generation;		/* stub_generation before that */
 	uint64		file_id;		/* that it named */
@@ -79,7 +78,8 @@ typedef struct PmhashEntry
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
 	PmhashMapping mapping;		/* if mapped */
-	dlist_node	look;			/* if suspect */
+	dlist_node	look;			/* if mapped and not valid: it may be gone */
+	uint64		looked;			/* files_removed when it was looked after, or 0 */
 } PmhashEntry;
 
 /* What an index is opened for. */

@@ -107,6 +107,7 @@ pmhash_unlink(const char *path)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
+	pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
 	foreach(lc, files)
 	{
 		SessionFile *file = lfirst(lc);
