@@ -111,7 +111,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	pmhash_identity_make(index, stub->file_id, stub->seed, transactional, &id);
 	if (pmhash_flags_logged(stub->flags))
 		id.flags |= PMHASH_IDENTITY_LOGGED;
-	pmhash_pending_create(path, index);
+	pmhash_pending_create(path, stub->file_id, index);
 	result = create_file(path, &id, &table, &error);
 	if (result != PMH_OK)
 		pmhash_file_error(index, path, "create", &error);
@@ -160,7 +160,7 @@ file_before(Relation index, char *path)
 	uint64		file_id = pmhash_entry_in_fork(index);
 
 	if (file_id == 0)
-		return pmhash_pending_created(index, path) || pmhash_session_file_of(index, path);
+		return pmhash_made_for(index, path);
 	pmhash_file_path(path, MyDatabaseId, file_id);
 	return true;
 }
@@ -191,13 +191,11 @@ part_with_file_before(Relation index)
 	if (file_before(index, path))
 	{
 		pmhash_unlink(path);
-		pmhash_pending_keep(path);	/* it says nothing of the file that follows */
 		pmhash_entry_doubt(RelationGetRelid(index));	/* closed also if we fail */
 	}
-	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
-		pmhash_session_file_replaced(index->rd_index->indrelid);
-	else if (pmhash_node_subid(index) != InvalidSubTransactionId)
-		pmhash_fork_replaced();
+	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+			 pmhash_node_subid(index) != InvalidSubTransactionId)
+		pmhash_fork_replaced(index);
 }
 
 /*
@@ -231,8 +229,6 @@ pmhash_file_create(Relation index)
 	new_stub(&stub);
 	stub.flags = comes_back ? PMHASH_STUB_INVALID : wal_flags(index);
 	file = make_file(index, &stub, is_new && !temporary);
-	if (temporary)
-		pmhash_session_file_made(file, index);
 	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
 	if (pmhash_flags_logged(stub.flags))
 		pmhash_file_is_new(index, stub.file_id);
