@@ -392,7 +392,7 @@ pmhash_spool_import(PmhashSpool *spool, FileSet *files, const char *name,
 		FilePiece	line;
 
 		pmhash_temp_read(file, &line, sizeof(line));
-		Assert(line.partition < 1 << spool->partition_bits);
+		Assert(line.partition < (uint32) 1 << spool->partition_bits);
 		add_piece(priv, file, &line);
 		spool->partition_n[line.partition] += line.n;
 	}
