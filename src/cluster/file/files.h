@@ -24,25 +24,21 @@
 typedef struct PmhashMapping
 {
 	PmhTable   *table;
-	bool		resting;		/* mapped, but without pages */
-	dlist_node	order;			/* in 'awake' or in 'resting' */
+	dlist_node	order;
 } PmhashMapping;
 
-/* Those of one user.  May this one be unmapped, or have no pages?  Unmap it. */
+/* Those of one user.  May this one be unmapped?  Unmap it. */
 typedef struct PmhashMappings
 {
-	dlist_head	awake;			/* last used first, ... */
-	dlist_head	resting;		/* ... and then these */
-	int			n_awake;
-	int			n_resting;
+	dlist_head	list;			/* last used first */
+	int			n;
 	bool		(*is_idle) (const PmhashMapping *mapping);
 	void		(*unmap) (PmhashMapping *mapping);
 } PmhashMappings;
 
 /* The initialiser of one that is a static variable. */
 #define PMHASH_MAPPINGS_INIT(all, may_be_idle, unmap_one) { \
-	.awake = DLIST_STATIC_INIT((all).awake), \
-	.resting = DLIST_STATIC_INIT((all).resting), \
+	.list = DLIST_STATIC_INIT((all).list), \
 	.is_idle = (may_be_idle), \
 	.unmap = (unmap_one) \
 }
@@ -50,7 +46,6 @@ typedef struct PmhashMappings
 extern void pmhash_mapping_add(PmhashMappings *all, PmhashMapping *mapping,
 							   PmhTable *table);
 extern void pmhash_mapping_use(PmhashMappings *all, PmhashMapping *mapping);
-extern void pmhash_mapping_used_up(PmhashMappings *all, PmhashMapping *mapping);
 extern void pmhash_mapping_remove(PmhashMappings *all, PmhashMapping *mapping);
 extern void pmhash_mappings_trim(PmhashMappings *all);
 extern bool pmhash_mappings_make_room(PmhashMappings *all);
@@ -71,10 +66,7 @@ typedef struct PmhashEntry
 	bool		valid;			/* no invalidation since the stub was read */
 	PmhashFork	fork;			/* that the stub was read from */
 	uint64		generation;		/* stub_generation before that */
-	uint64		file_id;		/* that it named */
-	uint16		flags;			/* that it had */
-	PmhashSeed	seed;			/* that it had */
-	uint64		filled_by;		/* that it had */
+	PmhashStub	stub;			/* as it was */
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
 	PmhashMapping mapping;		/* if mapped */
@@ -94,7 +86,6 @@ extern bool pmhash_stub_serves(uint16 flags, PmhashUse use);
 extern PmhashFork pmhash_fork_of(Relation index);
 extern PmhashEntry *pmhash_entry_find(Relation index, PmhashUse use);
 extern PmhashFile *pmhash_entry_use(PmhashEntry *entry);
-extern PmhashFile *pmhash_entry_use_for_build(PmhashEntry *entry);
 extern PmhashEntry *pmhash_entry_confirm(Relation index, const PmhashStub *stub,
 										 uint64 generation);
 extern PmhashEntry *pmhash_entry_enter(Relation index, PmhTable *table,

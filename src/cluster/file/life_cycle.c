@@ -115,12 +115,11 @@ find_made(const char *path)
  * Remove a file.  It may be gone already.  Never raises an error, since it is called after
  * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
  */
-void
-pmhash_unlink(const char *path)
+static void
+unlink_file(const char *path)
 {
 	const char *name = last_dir_separator(path);
 	uint64		file_id;
-	Made	   *file = find_made(path);
 
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
@@ -129,6 +128,15 @@ pmhash_unlink(const char *path)
 	pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
 	if (name != NULL && pmhash_parse_file_name(name + 1, &file_id))
 		pmhash_file_is_not_new(file_id);
+}
+
+/* The same of one that may be on the list. */
+void
+pmhash_unlink(const char *path)
+{
+	Made	   *file = find_made(path);
+
+	unlink_file(path);
 	if (file != NULL)
 		forget_made(file);
 }
@@ -472,7 +480,7 @@ static HTAB *
 named_by_forks(const PmhashNode *node, int n, bool *unknown)
 {
 	HASHCTL		ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(ForkFile),
-		.hcxt = CurrentMemoryContext};
+		.hcxt = TopTransactionContext};
 	HTAB	   *files = hash_create("pmhash files of forks", 64, &ctl,
 									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 
@@ -543,8 +551,6 @@ note_forks_that_go(void)
 				.type = PMHASH_WAL_FILE_GONE, .file_id = file->file_id, .database = MyDatabaseId
 			}, NULL, InvalidBuffer);
 	}
-	hash_destroy(to_go);
-	hash_destroy(to_stay);
 }
 
 /* The transaction is about to commit: find out which files go. */
@@ -583,7 +589,7 @@ made_at_end(int level, bool committed)
 		}
 		made = foreach_delete_current(made, lc);
 		if (!committed)
-			pmhash_unlink(file->path);
+			unlink_file(file->path);
 		pfree(file->path);
 		pfree(file);
 	}

@@ -115,7 +115,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	result = create_file(path, &id, &table, &error);
 	if (result != PMH_OK)
 		pmhash_file_error(index, path, "create", &error);
-	file = pmhash_entry_use_for_build(pmhash_entry_enter(index, table, stub, generation));
+	file = pmhash_entry_use(pmhash_entry_enter(index, table, stub, generation));
 	if (pmh_is_pmem(table))
 		fsync_fname_ext(directory, true, false, ERROR);	/* the name is as durable as the file */
 	return file;
@@ -149,13 +149,15 @@ pmhash_file_begin_filling(Relation index)
 }
 
 /*
- * The file of this index that its present main fork has had before, into
- * path[MAXPGPATH]; false if there was none.  The main fork is empty by now, so
- * it is what we have noted, or what this transaction has made.  (file_cache.c
- * keeps no entry that is neither mapped nor valid.)
+ * pmhash_file_replaces
+ *		The file of this index that its present main fork has had before, into
+ *		path[MAXPGPATH]; false if there was none.
+ *
+ * The main fork is empty by now, so it is what we have noted, or what this transaction has
+ * made.  (file_cache.c keeps no entry that is neither mapped nor valid.)
  */
-static bool
-file_before(Relation index, char *path)
+bool
+pmhash_file_replaces(Relation index, char *path)
 {
 	uint64		file_id = pmhash_entry_in_fork(index);
 
@@ -163,14 +165,6 @@ file_before(Relation index, char *path)
 		return pmhash_made_for(index, path);
 	pmhash_file_path(path, MyDatabaseId, file_id);
 	return true;
-}
-
-bool
-pmhash_file_replaces(Relation index)
-{
-	char		path[MAXPGPATH];
-
-	return file_before(index, path);
 }
 
 /*
@@ -188,7 +182,7 @@ part_with_file_before(Relation index)
 {
 	char		path[MAXPGPATH];
 
-	if (file_before(index, path))
+	if (pmhash_file_replaces(index, path))
 	{
 		pmhash_unlink(path);
 		pmhash_entry_doubt(RelationGetRelid(index));	/* closed also if we fail */
