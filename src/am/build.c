@@ -553,7 +553,7 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 	if (indexInfo->ii_Concurrent ||
 		(index->rd_createSubid != InvalidSubTransactionId &&
 		 !ReindexIsProcessingIndex(RelationGetRelid(index)) &&
-		 !pmhash_file_replaces(index)))
+		 !pmhash_file_replaces(index, (char[MAXPGPATH]) {0})))
 		pmhash_warn_of_equality(index);
 	init_build(&build, index);
 	old = MemoryContextSwitchTo(build.context);
@@ -568,7 +568,6 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 	result = palloc(sizeof(IndexBuildResult));
 	result->heap_tuples = scan_and_load(&build, heap, indexInfo);
 	result->index_tuples = build.scan.entries;
-	pmhash_file_release(index, build.file);
 	MemoryContextDelete(build.context);
 	return result;
 }

@@ -212,19 +212,10 @@ extern PmhashFile *pmhash_file_create(Relation index);
  * Is the file that ambuild is about to make for this index in the place of one that its
  * present main fork has had before?  If so, the table is being emptied in place.
  */
-extern bool pmhash_file_replaces(Relation index);
+extern bool pmhash_file_replaces(Relation index, char *path);
 
 /* Write the stub of an unlogged index's init fork: "make a new file". */
 extern void pmhash_file_create_init(Relation index);
-
-/* ---- file_cache.c ---- */
-
-/*
- * The caller has finished with this file, and so has this transaction: it may
- * be unmapped before the end of the transaction, which else keeps all that it
- * has used.  For builds, of which a transaction can have many.
- */
-extern void pmhash_file_release(Relation index, const PmhashFile *file);
 
 /* ---- invalid.c ---- */
 

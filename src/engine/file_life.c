@@ -546,12 +546,6 @@ pmh_close(PmhTable *table)
 	free_handle(table);
 }
 
-void
-pmh_rest(PmhTable *table)
-{
-	pm_rest(&table->file);
-}
-
 bool
 pmh_take_counts(PmhTable *table, PmhCounts *counts)
 {

@@ -10,7 +10,7 @@
  * mapping is shared.  The engine touches nothing past the end: PmFile.bound.
  *
  * A file that outgrows its mapping is mapped a second time, longer; the first mapping
- * stays until the handle rests or is closed, so that pointers into it stay good: two
+ * stays until the handle is closed, so that pointers into it stay good: two
  * mappings of the same pages, at whichever of them they are read or changed.
  *
  * Relied upon, of mremap(2): with the old length 0 it maps the pages of a
@@ -331,9 +331,15 @@ pmh_map_further(PmFile *f, size_t size)
 }
 
 void
-pmh_unmap_outgrown(PmFile *f)
+pmh_unmap(PmFile *f)
 {
+	/* In a time that does not depend on how many there are: there may be thousands. */
 	pmh_lock(&mapped_files_lock);
+	PMH_ASSERT(f->link != NULL && *f->link == f);
+	*f->link = f->next;
+	if (f->next != NULL)
+		f->next->link = f->link;
+	pmh_unlock(&mapped_files_lock);
 	while (f->outgrown != NULL)
 	{
 		PmMapping  *old = f->outgrown;
@@ -342,20 +348,5 @@ pmh_unmap_outgrown(PmFile *f)
 		(void) munmap(old->base, old->addresses);
 		free(old);
 	}
-	pmh_unlock(&mapped_files_lock);
-	PMH_ASSERT(f->outgrown == NULL);
-}
-
-void
-pmh_unmap(PmFile *f)
-{
-	pmh_unmap_outgrown(f);
-	/* In a time that does not depend on how many there are: there may be thousands. */
-	pmh_lock(&mapped_files_lock);
-	PMH_ASSERT(f->link != NULL && *f->link == f);
-	*f->link = f->next;
-	if (f->next != NULL)
-		f->next->link = f->link;
-	pmh_unlock(&mapped_files_lock);
 	(void) munmap(f->base, f->addresses);
 }

@@ -356,14 +356,6 @@ pm_close(PmFile *f)
 	f->fd = -1;
 }
 
-/* (The pages of a shared mapping are the file's: nothing is thrown away.) */
-void
-pm_rest(PmFile *f)
-{
-	pmh_unmap_outgrown(f);
-	(void) madvise(f->base, f->addresses, MADV_DONTNEED);
-}
-
 /* Where the page of an offset begins. */
 static size_t
 page_start(size_t offset)

@@ -98,13 +98,6 @@ extern PmhResult pm_open(PmFile *f, const char *path, bool force_pmem,
 extern void pm_close(PmFile *f);
 
 /*
- * Give up the pages that this process has of the mapping, and what has been outgrown.
- * The file and what has been stored stay; the next access gets its page again.  No other
- * thread may be at work on this mapping.
- */
-extern void pm_rest(PmFile *f);
-
-/*
  * Have the pages of [address, address + size) read from disk, without waiting for it.
  * They may be past the end of the mapping: then nothing is done.  Nor is it for
  * persistent memory, all of which is resident.
@@ -399,13 +392,10 @@ extern int	pmh_map(PmFile *f, int fd, size_t size, bool *synchronous);
 /*
  * The file is 'size' bytes long, which is more than is mapped: map it anew.  Takes no
  * descriptor, and works for a file that has no name any more.  f->base is another one
- * afterwards, and the old mapping stays as it is until pmh_unmap_outgrown.  0, or an
+ * afterwards, and the old mapping stays as it is until pmh_unmap.  0, or an
  * errno: nothing has changed then.
  */
 extern int	pmh_map_further(PmFile *f, size_t size);
-
-/* No pointer into what has been outgrown is in use any more. */
-extern void pmh_unmap_outgrown(PmFile *f);
 
 /*
  * So many bytes, rounded up to whole pages.  Only once a file has been mapped: before

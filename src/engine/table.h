@@ -174,12 +174,6 @@ extern PmhResult pmh_open(const char *path, const PmhEnv *env,
 /* Unmap and free the handle.  Does not sync. */
 extern void pmh_close(PmhTable *table);
 
-/*
- * The handle will not be used for a while: give up the memory that this process has
- * of the file's pages.  It stays open, and any use takes back what it needs.
- */
-extern void pmh_rest(PmhTable *table);
-
 /* What the inode of a file tells, without its being mapped. */
 typedef struct PmhInode
 {

@@ -147,12 +147,6 @@ pm_close(PmFile *f)
 }
 
 void
-pm_rest(PmFile *f)
-{
-	(void) f;
-}
-
-void
 pm_read_ahead(const PmFile *f, const void *address, size_t size)
 {
 	(void) f;

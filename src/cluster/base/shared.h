@@ -135,6 +135,7 @@ typedef struct PmhashShared
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: removal.c */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
+	pg_atomic_uint64 files_removed; /* grows with each index file that is */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
 	pg_atomic_uint32 worker_result[PMHASH_WORKERS]; /* PmhashWorkerResult of the last one */

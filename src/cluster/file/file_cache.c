@@ -15,17 +15,15 @@
  *
  * Mappings are bounded (mappings.c).  A mapping that has been handed out stays until the
  * end of the transaction, since users of it do not say when they have finished; of those
- * that were handed out in earlier transactions only, what was used longest ago rests or
- * is unmapped.  The entry stays.
+ * that were handed out in earlier transactions only, what was used longest ago is unmapped.
+ * The entry stays.
  *
  * A mapping keeps the space of a file that has been removed, unless that was cut off
  * (pmhash_remove_file), and one of an index that has handed its main fork to
  * another (tablecmds.c, TryReuseIndex) will never be used again.
- * So mappings that an invalidation has made suspect are looked after once, at the end of a
- * transaction, LOOKS_PER_TRANSACTION at most each time, and unmapped if the file has gone.
- * (What removes a file at commit does so before the invalidation goes out: xact.c,
- * CommitTransaction calls the callbacks before AtEOXact_Inval.  What the cleaner removes later
- * is cut off.)
+ * So mappings whose entries are not valid, and have not been used since, are looked after at
+ * the end of a transaction, LOOKS_PER_TRANSACTION at most each time, and unmapped if the file
+ * has gone: once, and again when any file has been removed since (files_removed).
  *
  *-------------------------------------------------------------------------
  */
@@ -53,19 +51,16 @@ static void unmap(PmhashMapping *mapping);
 
 static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
 
-/* Entries with a mapping that are suspect, and have not been looked after. */
+/* Entries that have a mapping and are not valid; what was looked after last is the last. */
 static dlist_head suspects = DLIST_STATIC_INIT(suspects);
 
 static List *replaced = NIL;	/* handles to close at end of transaction */
 
 /*
- * Stands for this top-level transaction, and grows by two with each.  Files that
- * have been handed out in none have 0 for it.
+ * Stands for this top-level transaction, and grows with each.  Files that have been handed
+ * out in none have 0 for it.
  */
-static uint64 transaction = 2;
-
-/* The same of a file that only the build has that has made it. */
-#define BEING_BUILT			(transaction + 1)
+static uint64 transaction = 1;
 
 /* ---- entries ---- */
 
@@ -85,23 +80,16 @@ pmhash_fork_of(Relation index)
 static void
 set_suspect(PmhashEntry *entry)
 {
-	entry->valid = false;
 	if (entry->file == NULL)
 	{
 		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 		return;
 	}
-	if (!entry->suspect)
-		dlist_push_tail(&suspects, &entry->look);
-	entry->suspect = true;
-}
-
-static void
-clear_suspect(PmhashEntry *entry)
-{
-	if (entry->suspect)
+	if (!entry->valid)
 		dlist_delete(&entry->look);
-	entry->suspect = false;
+	dlist_push_head(&suspects, &entry->look);
+	entry->valid = false;
+	entry->looked = 0;
 }
 
 /*
@@ -178,7 +166,7 @@ pmhash_entry_find(Relation index, PmhashUse use)
 
 	if (entry == NULL || !entry->valid ||
 		entry->generation != pg_atomic_read_u64(&pmhash_shared->stub_generation) ||
-		!same_fork(entry, index) || !pmhash_stub_serves(entry->flags, use))
+		!same_fork(entry, index) || !pmhash_stub_serves(entry->stub.flags, use))
 		return NULL;
 	return entry;
 }
@@ -201,7 +189,8 @@ take_file(PmhashEntry *entry)
 	PmhashFile *file = entry->file;
 
 	Assert(entry->file != NULL);
-	clear_suspect(entry);
+	if (!entry->valid)
+		dlist_delete(&entry->look);
 	pmhash_mapping_remove(&mappings, &entry->mapping);
 	entry->file = NULL;
 	return file;
@@ -256,35 +245,6 @@ pmhash_entry_use(PmhashEntry *entry)
 	return entry->file;
 }
 
-/* The same for the build that has just made the file, until it releases it. */
-PmhashFile *
-pmhash_entry_use_for_build(PmhashEntry *entry)
-{
-	PmhashFile *file = pmhash_entry_use(entry);
-
-	entry->used = BEING_BUILT;
-	return file;
-}
-
-/*
- * A build has done with the file that it has made: it may be unmapped before the
- * end of the transaction, unless another user in it has got it meanwhile.  (A
- * function that the build calls can insert into the table, and leave a queue of
- * entries for the end of the transaction.)
- */
-void
-pmhash_file_release(Relation index, const PmhashFile *file)
-{
-	PmhashEntry *entry = find_any(RelationGetRelid(index));
-
-	if (entry == NULL || entry->file != file || entry->used != BEING_BUILT)
-		return;
-	pmhash_counters_flush(entry->file);
-	entry->used = 0;
-	pmhash_mapping_used_up(&mappings, &entry->mapping);
-	pmhash_mappings_trim(&mappings);
-}
-
 /* A handle. */
 static PmhashFile *
 make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
@@ -315,7 +275,7 @@ drop_file(PmhashEntry *entry)
 	MemoryContext old;
 
 	Assert(entry->file != NULL);
-	if (entry->used >= transaction)
+	if (entry->used == transaction)
 	{
 		old = MemoryContextSwitchTo(TopMemoryContext);
 		replaced = lappend(replaced, entry->file);
@@ -339,7 +299,7 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 	bool		found;
 
 	Assert(stub->file_id != 0);
-	if (entry != NULL && entry->file != NULL && entry->file_id != stub->file_id)
+	if (entry != NULL && entry->file != NULL && entry->stub.file_id != stub->file_id)
 		drop_file(entry);
 	entry = hash_search(entries, &relid, HASH_ENTER, &found);
 	if (!found)
@@ -347,12 +307,10 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 		memset(entry, 0, sizeof(*entry));
 		entry->relid = relid;
 	}
-	clear_suspect(entry);
+	if (entry->file != NULL && !entry->valid)
+		dlist_delete(&entry->look);
 	entry->fork = pmhash_fork_of(index);
-	entry->file_id = stub->file_id;
-	entry->flags = stub->flags;
-	entry->seed = stub->seed;
-	entry->filled_by = stub->filled_by;
+	entry->stub = *stub;
 	if (entry->file != NULL)
 	{
 		entry->file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
@@ -414,7 +372,7 @@ pmhash_entry_in_fork(Relation index)
 {
 	PmhashEntry *entry = find_any(RelationGetRelid(index));
 
-	return entry != NULL && same_fork(entry, index) ? entry->file_id : 0;
+	return entry != NULL && same_fork(entry, index) ? entry->stub.file_id : 0;
 }
 
 /* This file as it is mapped for this index, or NULL. */
@@ -423,7 +381,7 @@ pmhash_entry_mapped(Oid relid, uint64 file_id)
 {
 	PmhashEntry *entry = find_any(relid);
 
-	if (entry == NULL || entry->file == NULL || entry->file_id != file_id)
+	if (entry == NULL || entry->file == NULL || entry->stub.file_id != file_id)
 		return NULL;
 
 	/* A standby gives the same id to a file that it builds again. */
@@ -447,31 +405,36 @@ pmhash_file_is_gone(const PmhashFile *file)
 	return stat(file->path, &st) != 0 && errno == ENOENT;
 }
 
-/* Look after some suspect mappings. */
+/* Look after some mappings whose entries are not valid. */
 static void
 look_after_suspects(void)
 {
+	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
+
 	for (int i = 0; i < LOOKS_PER_TRANSACTION && !dlist_is_empty(&suspects); i++)
 	{
 		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
 
+		if (entry->looked == removed)
+			return;
+		entry->looked = removed;
 		if (pmhash_file_is_gone(entry->file))
 			unmap(&entry->mapping);
 		else
-			clear_suspect(entry);
+		{
+			dlist_delete(&entry->look);
+			dlist_push_tail(&suspects, &entry->look);
+		}
 	}
 }
 
-/*
- * What this transaction has used stands first.  A build still has its file if it
- * has failed.
- */
+/* What this transaction has used stands first. */
 static void
 flush_counters(void)
 {
 	dlist_iter	iter;
 
-	dlist_foreach(iter, &mappings.awake)
+	dlist_foreach(iter, &mappings.list)
 	{
 		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
 
@@ -496,7 +459,7 @@ pmhash_entries_at_end_of_transaction(void)
 	list_free(replaced);
 	replaced = NIL;
 
-	transaction += 2;
+	transaction++;
 	pmhash_mappings_trim(&mappings);
 	if (!dlist_is_empty(&suspects))
 		look_after_suspects();

@@ -24,25 +24,21 @@
 typedef struct PmhashMapping
 {
 	PmhTable   *table;
-	bool		resting;		/* mapped, but without pages */
-	dlist_node	order;			/* in 'awake' or in 'resting' */
+	dlist_node	order;
 } PmhashMapping;
 
-/* Those of one user.  May this one be unmapped, or have no pages?  Unmap it. */
+/* Those of one user.  May this one be unmapped?  Unmap it. */
 typedef struct PmhashMappings
 {
-	dlist_head	awake;			/* last used first, ... */
-	dlist_head	resting;		/* ... and then these */
-	int			n_awake;
-	int			n_resting;
+	dlist_head	list;			/* last used first */
+	int			n;
 	bool		(*is_idle) (const PmhashMapping *mapping);
 	void		(*unmap) (PmhashMapping *mapping);
 } PmhashMappings;
 
 /* The initialiser of one that is a static variable. */
 #define PMHASH_MAPPINGS_INIT(all, may_be_idle, unmap_one) { \
-	.awake = DLIST_STATIC_INIT((all).awake), \
-	.resting = DLIST_STATIC_INIT((all).resting), \
+	.list = DLIST_STATIC_INIT((all).list), \
 	.is_idle = (may_be_idle), \
 	.unmap = (unmap_one) \
 }
@@ -50,7 +46,6 @@ typedef struct PmhashMappings
 extern void pmhash_mapping_add(PmhashMappings *all, PmhashMapping *mapping,
 							   PmhTable *table);
 extern void pmhash_mapping_use(PmhashMappings *all, PmhashMapping *mapping);
-extern void pmhash_mapping_used_up(PmhashMappings *all, PmhashMapping *mapping);
 extern void pmhash_mapping_remove(PmhashMappings *all, PmhashMapping *mapping);
 extern void pmhash_mappings_trim(PmhashMappings *all);
 extern bool pmhash_mappings_make_room(PmhashMappings *all);
@@ -69,17 +64,14 @@ typedef struct PmhashEntry
 {
 	Oid			relid;			/* of the index: the key */
 	bool		valid;			/* no invalidation since the stub was read */
-	bool		suspect;		/* in the list of those to be looked after: it may be gone */
 	PmhashFork	fork;			/* that the stub was read from */
 	uint64		generation;		/* stub_generation before that */
-	uint64		file_id;		/* that it named */
-	uint16		flags;			/* that it had */
-	PmhashSeed	seed;			/* that it had */
-	uint64		filled_by;		/* that it had */
+	PmhashStub	stub;			/* as it was */
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
 	PmhashMapping mapping;		/* if mapped */
-	dlist_node	look;			/* if suspect */
+	dlist_node	look;			/* if mapped and not valid: it may be gone */
+	uint64		looked;			/* files_removed when it was looked after, or 0 */
 } PmhashEntry;
 
 /* What an index is opened for. */
@@ -94,7 +86,6 @@ extern bool pmhash_stub_serves(uint16 flags, PmhashUse use);
 extern PmhashFork pmhash_fork_of(Relation index);
 extern PmhashEntry *pmhash_entry_find(Relation index, PmhashUse use);
 extern PmhashFile *pmhash_entry_use(PmhashEntry *entry);
-extern PmhashFile *pmhash_entry_use_for_build(PmhashEntry *entry);
 extern PmhashEntry *pmhash_entry_confirm(Relation index, const PmhashStub *stub,
 										 uint64 generation);
 extern PmhashEntry *pmhash_entry_enter(Relation index, PmhTable *table,
@@ -148,12 +139,12 @@ extern void pmhash_dead_batch_drop(const PmhashFile *file);
 extern void pmhash_note_drop(Oid relid);
 extern void pmhash_note_database_drop(Oid database);
 extern void pmhash_note_database(Oid database);
-extern void pmhash_pending_create(const char *path, Relation index);
-extern bool pmhash_pending_created(Relation index, char *path);
+extern void pmhash_pending_create(const char *path, uint64 file_id, Relation index);
+extern bool pmhash_made_for(Relation index, char *path);
 extern void pmhash_pending_keep(const char *path);
 extern bool pmhash_goes_with_table(const char *path, Relation heap);
 extern void pmhash_rebuild_at_end(void);
-extern void pmhash_fork_replaced(void);
+extern void pmhash_fork_replaced(Relation index);
 extern void pmhash_request_cleaning_at_commit(void);
 extern void pmhash_files_before_commit(void);
 extern void pmhash_files_committed(void);
@@ -162,11 +153,8 @@ extern void pmhash_files_aborted(int level);
 extern void pmhash_files_over(void);
 extern void pmhash_files_to_parent(int level, SubTransactionId subid,
 								   SubTransactionId parent);
-extern void pmhash_session_file_made(const PmhashFile *file, Relation index);
-extern bool pmhash_session_file_of(Relation index, char *path);
 extern void pmhash_unlink(const char *path);
 extern void pmhash_remove_file(const char *path);
-extern void pmhash_session_file_replaced(Oid heap);
 extern void pmhash_remove_dropped(Oid database);
 extern void pmhash_note_statement(const Node *statement);
 

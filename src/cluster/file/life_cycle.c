@@ -5,36 +5,27 @@
  *
  * Made		on a list with the nesting level of its (sub)transaction; an abort
  *			of that level removes the file.  COMMIT and PREPARE keep it.
- * Dropped	the file of every pmhash index that is deleted is noted
- *			(hooks.c); it is removed after the commit record.  That is
- *			flushed by then: a transaction that drops relation files never
- *			commits asynchronously (xact.c, RecordTransactionCommit, nrels).
- *			An abort forgets it.  PREPARE forgets it too: what COMMIT PREPARED
- *			leaves is found by the cleaner.
- * Rebuilt	REINDEX, TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE give the index
- *			a new main fork with a new stub.  Before commit the stubs of the main
- *			forks that are about to be deleted are read (storage.c knows which
- *			these are, smgrGetPendingDeletes), and the files that they name go
- *			as those of dropped indexes do.
+ * Gone		The stub in the main fork of an index names its file.  Where the server deletes a
+ *			main fork at commit (storage.c knows which these are, smgrGetPendingDeletes),
+ *			because the index is dropped or gets another one (REINDEX, TRUNCATE, VACUUM FULL,
+ *			CLUSTER, ALTER TABLE), the stub is read before, and the file that it names is
+ *			removed after the commit record.  That is flushed by then: a transaction that
+ *			drops relation files never commits asynchronously (xact.c,
+ *			RecordTransactionCommit, nrels).  What COMMIT PREPARED leaves is found by the
+ *			cleaner.
  *
- * Neither means that no index has the file any more: SET TABLESPACE copies the main fork
- * and deletes the old one; ALTER TABLE ... TYPE may drop an index and create another one on
- * the same main fork (tablecmds.c, TryReuseIndex); both may be done in one transaction; and
- * DROP INDEX CONCURRENTLY calls the hook, then commits twice before the index goes
- * (index.c, index_drop).  So the rule is: a file goes with a transaction only if no stub of
- * an index on the same table names it when the transaction is about to commit.  (All these
- * leave the file with an index of the same table.)  Where that can't be found out, because
- * an index of the table is locked by another session or the table is not known, nothing is
- * removed and the cleaner is woken.
+ * A file stays if another stub names it: SET TABLESPACE copies the main fork and deletes the
+ * old one.  The copy is then among the main forks that the same transaction has made (and
+ * does not delete again), so their stubs are read as well.  (ALTER TABLE ... TYPE may drop an
+ * index and create another one on the same main fork: that is not deleted then, tablecmds.c,
+ * TryReuseIndex.)  Where a stub can't be read nothing is removed and the cleaner is woken.
  *
- *
- * The files of temporary indexes:
- * they go with their transactions as others do, which at the latest is the one
- * in which a session that ends drops its tables (namespace.c, RemoveTempRelationsCallback).
- * No other session can read the stubs of such indexes, so this list is what
- * is known of their files; and it has which of their main forks a transaction replaces,
- * which storage.c does not note for temporary relations.
- *
+ * The files of temporary indexes go with their transactions as others do, which at the latest
+ * is the one in which a session that ends drops its tables (namespace.c,
+ * RemoveTempRelationsCallback).  But storage.c does not tell of their main forks.  So they
+ * stay on the list when they are committed; and when an index of a temporary table has been
+ * dropped or got another main fork, a file on the list that was made for one of that table is
+ * removed with the commit unless the stub of some index on the table names it then.
  *
  * A database is made: nothing in the pool has its OID.
  * The OID of a database that has been dropped may come back: CREATE DATABASE ... OID.
@@ -56,65 +47,92 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
-#include "catalog/index.h"
 #include "catalog/storage.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
-#include "storage/lmgr.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/counters.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
-#include "cluster/wal/wal_record.h"
 
-/* ==== files of this session ==== */
-
-typedef struct SessionFile
+/* A file that was made in this session, as long as it may have to go; in TopMemoryContext. */
+typedef struct Made
 {
-	Oid			heap;			/* table of the index */
+	int			level;			/* nesting level of the transaction whose abort removes it,
+								 * or 0: it stays with a temporary index */
+	SubTransactionId subid;		/* ... and its number */
+	bool		temporary;
 	PmhashFork	fork;			/* that it was made for */
+	PmhashNode	table_node;		/* the main fork that its table had */
+	Oid			heap;			/* that table */
 	uint64		file_id;
-	bool		doubtful;		/* the index, or another one on that table, has got
-								 * another main fork in this transaction */
 	char	   *path;
-} SessionFile;
+} Made;
 
-static List *files = NIL;		/* in TopMemoryContext */
-static bool any_doubtful = false;
+static List *made = NIL;		/* the last one last */
+static List *leaving = NIL;		/* ids of those that go if the transaction commits; likewise */
+static List *changed = NIL;		/* temporary tables: an index has lost its main fork */
+static bool forks_may_go = false; /* at commit, which have stubs */
+static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
+static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
+static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
+
+/* Take a file off the list. */
+static void
+forget_made(Made *file)
+{
+	made = list_delete_ptr(made, file);
+	pfree(file->path);
+	pfree(file);
+}
+
+/* What was made at this path, or NULL. */
+static Made *
+find_made(const char *path)
+{
+	ListCell   *lc;
+
+	foreach(lc, made)
+	{
+		if (strcmp(((Made *) lfirst(lc))->path, path) == 0)
+			return lfirst(lc);
+	}
+	return NULL;
+}
 
 /*
  * Remove a file.  It may be gone already.  Never raises an error, since it is called after
  * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
  */
-void
-pmhash_unlink(const char *path)
+static void
+unlink_file(const char *path)
 {
-	ListCell   *lc;
-
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	foreach(lc, files)
-	{
-		SessionFile *file = lfirst(lc);
+	pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
+}
 
-		if (strcmp(file->path, path) != 0)
-			continue;
-		pfree(file->path);
-		pfree(file);
-		files = foreach_delete_current(files, lc);
-		break;
-	}
+/* The same of one that may be on the list. */
+void
+pmhash_unlink(const char *path)
+{
+	Made	   *file = find_made(path);
+
+	unlink_file(path);
+	if (file != NULL)
+		forget_made(file);
 }
 
 /*
@@ -137,82 +155,6 @@ pmhash_remove_file(const char *path)
 	(void) close(fd);
 }
 
-/* The file of a temporary index has been made. */
-void
-pmhash_session_file_made(const PmhashFile *file, Relation index)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	SessionFile *made = palloc0(sizeof(SessionFile));
-
-	Assert(index->rd_rel->relpersistence == RELPERSISTENCE_TEMP);
-	made->heap = index->rd_index->indrelid;
-	made->fork = pmhash_fork_of(index);
-	made->file_id = file->file_id;
-	made->path = pstrdup(file->path);
-	files = lappend(files, made);
-	MemoryContextSwitchTo(old);
-}
-
-/*
- * The file made for the main fork that a temporary index has, into path[MAXPGPATH];
- * false if there is none.
- */
-bool
-pmhash_session_file_of(Relation index, char *path)
-{
-	PmhashFork	fork = pmhash_fork_of(index);
-
-	for (int i = list_length(files) - 1; i >= 0; i--)
-	{
-		const SessionFile *file = list_nth(files, i);
-
-		if (memcmp(&file->fork, &fork, sizeof(fork)) != 0)
-			continue;
-		strlcpy(path, file->path, MAXPGPATH);
-		return true;
-	}
-	return false;
-}
-
-/*
- * An index of a temporary table is getting another file, with a new main fork: look
- * which of that table's files are still wanted before commit.
- */
-void
-pmhash_session_file_replaced(Oid heap)
-{
-	ListCell   *lc;
-
-	foreach(lc, files)
-	{
-		SessionFile *file = lfirst(lc);
-
-		if (file->heap != heap)
-			continue;
-		file->doubtful = true;
-		any_doubtful = true;
-	}
-}
-
-/* Have a look taken at each file that may not be wanted any more. */
-static void
-session_files_look(void (*look) (const char *path, Oid heap, uint64 file_id))
-{
-	ListCell   *lc;
-
-	if (!any_doubtful)
-		return;
-	any_doubtful = false;
-	foreach(lc, files)
-	{
-		SessionFile *file = lfirst(lc);
-
-		if (file->doubtful)
-			look(file->path, file->heap, file->file_id);
-		file->doubtful = false;
-	}
-}
-
 /* ==== a new database ==== */
 
 static bool oid_is_given = false;	/* by the statement at work */
@@ -228,26 +170,6 @@ pmhash_note_statement(const Node *statement)
 	oid_is_given = false;
 	foreach(lc, ((const CreatedbStmt *) statement)->options)
 		oid_is_given |= strcmp(lfirst_node(DefElem, lc)->defname, "oid") == 0;
-}
-
-/* Are there index files of that OID in the pool, or may there be? */
-static bool
-has_files(Oid database)
-{
-	char		path[MAXPGPATH];
-	DIR		   *dir;
-	struct dirent *de;
-	uint64		file_id;
-	bool		found = false;
-
-	pmhash_database_path(path, database);
-	dir = AllocateDir(path);
-	if (dir == NULL)
-		return errno != ENOENT;
-	while (!found && (de = ReadDir(dir, path)) != NULL)
-		found = pmhash_parse_file_name(de->d_name, &file_id);
-	FreeDir(dir);
-	return found;
 }
 
 /*
@@ -280,9 +202,12 @@ pmhash_remove_dropped(Oid database)
 static void
 remove_files(Oid database)
 {
+	char		path[MAXPGPATH];
+
 	pmhash_rebuild_forget(database);
 	pmhash_remove_dropped(database);
-	if (has_files(database))
+	pmhash_database_path(path, database);
+	if (access(path, F_OK) == 0 || errno != ENOENT)
 		ereport(ERROR,
 				(errcode(ERRCODE_IO_ERROR),
 				 errmsg("could not remove index files of a dropped database with OID %u",
@@ -314,115 +239,78 @@ database_is_new(Oid database)
 
 /* ==== files of transactions ==== */
 
-/* A file whose fate hangs on a transaction; lives in TopMemoryContext. */
-typedef struct Pending
-{
-	int			level;			/* nesting level of the transaction */
-	SubTransactionId subid;		/* ... and its number */
-	bool		drop;			/* else: created */
-	bool		not_yet;		/* drop: the index is still there */
-	Oid			relid;			/* of the index */
-	PmhashFork	fork;			/* created: for its main fork */
-	PmhashNode	table_node;		/* created: the main fork that its table had */
-	Oid			heap;			/* drop: its table, or InvalidOid if no other index
-								 * can have the file */
-	uint64		file_id;		/* drop, with a table */
-	bool		logged;			/* drop: standbys may have one like it */
-	char	   *path;
-} Pending;
-
-static List *pending = NIL;
-static bool forks_replaced = false; /* has this transaction deleted some? */
-static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
-static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
-static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
-
-/* ---- the list ---- */
-
-static Pending *
-add_pending(const char *path, Oid relid, bool drop)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	Pending    *p = palloc0(sizeof(Pending));
-
-	Assert(GetCurrentTransactionNestLevel() > 0);
-	p->level = GetCurrentTransactionNestLevel();
-	p->subid = GetCurrentSubTransactionId();
-	p->drop = drop;
-	p->relid = relid;
-	p->path = pstrdup(path);
-	pending = lappend(pending, p);
-	MemoryContextSwitchTo(old);
-	return p;
-}
-
-static void
-free_pending(Pending *p)
-{
-	pfree(p->path);
-	pfree(p);
-}
-
 /* The file at path is about to be made: an abort from here on removes it. */
 void
-pmhash_pending_create(const char *path, Relation index)
+pmhash_pending_create(const char *path, uint64 file_id, Relation index)
 {
-	Pending    *p = add_pending(path, RelationGetRelid(index), false);
-	Relation	heap = RelationIdGetRelation(index->rd_index->indrelid);
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	Made	   *file = palloc0(sizeof(Made));
+	Relation	heap;
 
 	Assert(IsTransactionState());
-	p->fork = pmhash_fork_of(index);
+	file->level = GetCurrentTransactionNestLevel();
+	file->subid = GetCurrentSubTransactionId();
+	file->temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
+	file->fork = pmhash_fork_of(index);
+	file->heap = index->rd_index->indrelid;
+	file->file_id = file_id;
+	file->path = pstrdup(path);
+	made = lappend(made, file);
+	MemoryContextSwitchTo(old);
+	heap = RelationIdGetRelation(file->heap);
 	if (heap != NULL)
 	{
-		p->table_node = pmhash_node(heap);
+		file->table_node = pmhash_node(heap);
 		RelationClose(heap);
 	}
 }
 
 /*
- * The file made in this transaction for the main fork that an index has, into
- * path[MAXPGPATH]; false if there is none.
+ * The file made for the main fork that an index has, in this transaction or, for a temporary
+ * one, in this session: into path[MAXPGPATH]; false if there is none.
  */
 bool
-pmhash_pending_created(Relation index, char *path)
+pmhash_made_for(Relation index, char *path)
 {
 	PmhashFork	fork = pmhash_fork_of(index);
 
-	for (int i = list_length(pending) - 1; i >= 0; i--)
+	for (int i = list_length(made) - 1; i >= 0; i--)
 	{
-		const Pending *p = list_nth(pending, i);
+		const Made *file = list_nth(made, i);
 
-		if (p->drop || p->relid != RelationGetRelid(index) ||
-			memcmp(&p->fork, &fork, sizeof(fork)) != 0)
+		if (memcmp(&file->fork, &fork, sizeof(fork)) != 0)
 			continue;
-		strlcpy(path, p->path, MAXPGPATH);
+		strlcpy(path, file->path, MAXPGPATH);
 		return true;
 	}
 	return false;
 }
 
-/* An index has a new main fork: look what becomes of the old one before commit. */
+/* An index has a new main fork, or goes: look what becomes of the old one before commit. */
 void
-pmhash_fork_replaced(void)
+pmhash_fork_replaced(Relation index)
 {
-	forks_replaced = true;
+	MemoryContext old;
+
+	forks_may_go = true;
+	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
+		return;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	changed = list_append_unique_oid(changed, index->rd_index->indrelid);
+	MemoryContextSwitchTo(old);
 }
 
 /* The file at path is to stay, whatever becomes of the transaction. */
 void
 pmhash_pending_keep(const char *path)
 {
-	ListCell   *lc;
+	Made	   *file = find_made(path);
 
-	foreach(lc, pending)
-	{
-		Pending    *p = lfirst(lc);
-
-		if (p->drop || strcmp(p->path, path) != 0)
-			continue;
-		free_pending(p);
-		pending = foreach_delete_current(pending, lc);
-	}
+	if (file == NULL)
+		return;
+	file->level = 0;
+	if (!file->temporary)
+		forget_made(file);
 }
 
 /*
@@ -435,19 +323,14 @@ pmhash_pending_keep(const char *path)
 bool
 pmhash_goes_with_table(const char *path, Relation heap)
 {
-	SubTransactionId made = pmhash_fork_subid(heap);
-	ListCell   *lc;
+	SubTransactionId created = pmhash_fork_subid(heap);
+	const Made *file = find_made(path);
 
 	Assert(pmhash_node_subid(heap) != InvalidSubTransactionId);
-	foreach(lc, pending)
-	{
-		const Pending *p = lfirst(lc);
-
-		if (!p->drop && strcmp(p->path, path) == 0)
-			return memcmp(&p->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0 ||
-				(made != InvalidSubTransactionId && p->subid >= made);
-	}
-	return false;
+	if (file == NULL || file->level == 0)
+		return false;
+	return memcmp(&file->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0 ||
+		(created != InvalidSubTransactionId && file->subid >= created);
 }
 
 /* An index is to be rebuilt as soon as this transaction has let its locks go. */
@@ -466,36 +349,39 @@ pmhash_request_cleaning_at_commit(void)
 
 /* ---- DROP ---- */
 
+/* A file goes if this transaction commits. */
+static void
+add_leaving(uint64 file_id)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	uint64	   *id = palloc(sizeof(uint64));
+
+	Assert(file_id != 0);
+	*id = file_id;
+	leaving = lappend(leaving, id);
+	MemoryContextSwitchTo(old);
+}
+
 /*
  * An index is being deleted.  dependency.c holds the lock on it already
  * (AcquireDeletionLock).  The stub of another session's temporary index is in
- * that session's memory; its file goes with that backend.
+ * that session's memory; its file goes with that backend.  What ON COMMIT DROP
+ * deletes is temporary, and goes when files have been looked at; so at once.
  */
 void
 pmhash_note_drop(Oid relid)
 {
 	Relation	index = relation_open(relid, NoLock);
-	char		path[MAXPGPATH];
 	PmhashStub	stub;
 
 	Assert(IsTransactionState());
 	if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index) &&
 		pmhash_shared != NULL && pmhash_shared->usable)
 	{
-		PmhashLook	look = pmhash_stub_look(index, &stub);
-
-		if (look == PMHASH_LOOK_UNREADABLE)
-			pmhash_request_cleaning_at_commit();
-		else if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
-		{
-			Pending    *p;
-
-			pmhash_file_path(path, MyDatabaseId, stub.file_id);
-			p = add_pending(path, relid, true);
-			p->heap = index->rd_index->indrelid;
-			p->file_id = stub.file_id;
-			p->logged = pmhash_flags_logged(stub.flags);
-		}
+		pmhash_fork_replaced(index);
+		if (pmhash_transaction_is_ending &&
+			pmhash_stub_look(index, &stub) == PMHASH_LOOK_STUB && stub.file_id != 0)
+			add_leaving(stub.file_id);
 	}
 	relation_close(index, NoLock);
 }
@@ -515,276 +401,127 @@ pmhash_note_database(Oid database)
 	look_wanted = database;
 }
 
-/* ---- before commit: which index has a file now? ---- */
+/* ---- before commit: which files go? ---- */
 
-typedef enum Owned
-{
-	OWNED_NO,
-	OWNED_YES,
-	OWNED_UNKNOWN				/* an index can't be looked at */
-} Owned;
-
-/* Does the stub of this index name the file? */
-static Owned
-named_by(Oid relid, uint64 file_id)
-{
-	Relation	index;
-	Owned		result = OWNED_NO;
-	PmhashStub	stub;
-
-	/* Another session may be rebuilding it, and be about to look at ours. */
-	if (!ConditionalLockRelationOid(relid, AccessShareLock))
-		return OWNED_UNKNOWN;
-	index = try_relation_open(relid, NoLock);
-	if (index == NULL)
-		return OWNED_NO;
-	if (pmhash_is_index(index))
-	{
-		PmhashLook	look = pmhash_stub_look(index, &stub);
-
-		if (look == PMHASH_LOOK_UNREADABLE)
-			result = OWNED_UNKNOWN;
-		else if (look == PMHASH_LOOK_STUB && stub.file_id == file_id)
-			result = OWNED_YES;
-	}
-	relation_close(index, NoLock);
-	return result;
-}
-
-/* Does the stub of an index on this table name the file?  We have a lock on it. */
-static Owned
+/* Does the stub of an index on this temporary table of ours name the file? */
+static bool
 named_on_table(Oid heap_oid, uint64 file_id)
 {
-	Relation	heap = NULL;
+	Relation	heap = try_relation_open(heap_oid, AccessShareLock);
 	ListCell   *lc;
-	Owned		result = OWNED_NO;
+	bool		named = false;
 
-	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(heap_oid)))
-		heap = try_relation_open(heap_oid, AccessShareLock);
 	if (heap == NULL)
-		return OWNED_NO;
+		return false;
 	foreach(lc, RelationGetIndexList(heap))
 	{
-		Owned		one = named_by(lfirst_oid(lc), file_id);
+		Relation	index = relation_open(lfirst_oid(lc), AccessShareLock);
+		PmhashStub	stub;
 
-		if (one == OWNED_NO)
-			continue;
-		result = one;
-		if (one == OWNED_YES)
-			break;
+		named |= pmhash_is_index(index) &&
+			pmhash_stub_look(index, &stub) == PMHASH_LOOK_STUB && stub.file_id == file_id;
+		relation_close(index, NoLock);
 	}
 	relation_close(heap, NoLock);
-	return result;
+	return named;
 }
 
-/*
- * Before commit: which of the drops are real?  Drops that are noted after
- * this (ON COMMIT DROP) are.
- */
 static void
-verify_drops(void)
+note_temporary_files(void)
 {
 	ListCell   *lc;
 
-	Assert(IsTransactionState());
-	foreach(lc, pending)
+	foreach(lc, made)
 	{
-		Pending    *p = lfirst(lc);
-		Owned		owned;
+		const Made *file = lfirst(lc);
 
-		if (!p->drop || !OidIsValid(p->heap))
-			continue;
-		p->not_yet = SearchSysCacheExists1(RELOID, ObjectIdGetDatum(p->relid));
-		if (p->not_yet)
-			continue;
-		owned = named_on_table(p->heap, p->file_id);
-		if (owned == OWNED_NO)
-			continue;
-		if (owned == OWNED_UNKNOWN)
-			pmhash_request_cleaning_at_commit();
-		free_pending(p);
-		pending = foreach_delete_current(pending, lc);
+		if (file->temporary && list_member_oid(changed, file->heap) &&
+			!named_on_table(file->heap, file->file_id))
+			add_leaving(file->file_id);
 	}
 }
 
-/* Is the file at path on the list of those that go with this transaction? */
-static bool
-is_pending_drop(const char *path)
+/* A file that the stub in a main fork names; its name is the key. */
+typedef struct ForkFile
 {
-	ListCell   *lc;
+	uint64		file_id;
+	bool		logged;			/* standbys may have one like it */
+} ForkFile;
 
-	foreach(lc, pending)
-	{
-		const Pending *p = lfirst(lc);
-
-		if (p->drop && strcmp(p->path, path) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* A main fork whose stub names this file is about to be deleted. */
-static void
-note_replaced(uint64 file_id, bool logged)
+/* Those that some main forks name; *unknown: and others, as a page can't be read. */
+static HTAB *
+named_by_forks(const PmhashNode *node, int n, bool *unknown)
 {
-	char		path[MAXPGPATH];
-	PmhashIdentity id;
-	PmhError	error;
-	PmhResult	result;
-	Pending    *p;
-	Oid			heap;
+	HASHCTL		ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(ForkFile),
+		.hcxt = TopTransactionContext};
+	HTAB	   *files = hash_create("pmhash files of forks", 64, &ctl,
+									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 
-	pmhash_file_path(path, MyDatabaseId, file_id);
-	if (is_pending_drop(path))
-		return;
-	result = pmh_read_identity(path, &id, &error);
-	if (result == PMH_ERR_NO_FILE ||
-		(result == PMH_OK && (id.file_id != file_id || id.database != MyDatabaseId)))
-		return;
-	heap = result == PMH_OK ? IndexGetRelation(id.index_oid, true) : InvalidOid;
-	if (!OidIsValid(heap))
-		pmhash_request_cleaning_at_commit();
-	else
-		switch (named_on_table(heap, file_id))
-		{
-			case OWNED_NO:
-				p = add_pending(path, id.index_oid, true);
-				p->file_id = file_id;
-				p->logged = logged;
-				break;
-			case OWNED_UNKNOWN:
-				pmhash_request_cleaning_at_commit();
-				break;
-			case OWNED_YES:
-				break;
-		}
-}
-
-/* Before commit: which files go with the main forks that are replaced? */
-static void
-note_replaced_forks(void)
-{
-	PmhashNode *node;
-	int			n = smgrGetPendingDeletes(true, &node);
-
+	*unknown = false;
 	for (int i = 0; i < n; i++)
 	{
 		PmhashStub	stub;
 		PmhashLook	look = pmhash_stub_look_at(node[i], &stub);
 
-		if (look == PMHASH_LOOK_UNREADABLE)
-			pmhash_request_cleaning_at_commit();
-		else if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
-			note_replaced(stub.file_id, pmhash_flags_logged(stub.flags));
-	}
-	if (n > 0)
-		pfree(node);
-}
-
-/* The same for a file of a temporary index. */
-static void
-note_replaced_session_file(const char *path, Oid heap, uint64 file_id)
-{
-	if (!is_pending_drop(path) && named_on_table(heap, file_id) == OWNED_NO)
-		(void) add_pending(path, InvalidOid, true);
-}
-
-/*
- * Before commit: tell standbys of the files that go.  Should the commit fail after
- * that, they build theirs again.
- */
-static void
-log_drops(void)
-{
-	ListCell   *lc;
-
-	foreach(lc, pending)
-	{
-		const Pending *p = lfirst(lc);
-
-		if (p->drop && p->logged && !p->not_yet)
-			pmhash_log_file_gone(p->file_id);
-	}
-}
-
-/* ---- end of transactions ---- */
-
-/*
- * What is noted when the transaction has begun to end (ON COMMIT DROP) has not been
- * verified, and is real.  Raises no error, and allocates nothing.
- */
-void
-pmhash_files_committed(void)
-{
-	ListCell   *lc;
-	int			kept = 0;
-
-	foreach(lc, pending)
-	{
-		Pending    *p = lfirst(lc);
-
-		if (p->not_yet)
+		*unknown |= look == PMHASH_LOOK_UNREADABLE;
+		if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
 		{
-			lfirst(list_nth_cell(pending, kept++)) = p;
-			continue;
+			ForkFile   *file = hash_search(files, &stub.file_id, HASH_ENTER, NULL);
+
+			file->logged = pmhash_flags_logged(stub.flags);
 		}
-		if (p->drop)
-			pmhash_remove_file(p->path);	/* nobody has a lock on its index, or will */
-		free_pending(p);
 	}
-	if (kept > 0)
-		pending = list_truncate(pending, kept);
-	else
-	{
-		list_free(pending);
-		pending = NIL;
-	}
-	forks_replaced = false;
-	if (OidIsValid(cleaning_wanted))
-		pmhash_request(cleaning_wanted, PMHASH_JOB_CLEAN);
-	if (OidIsValid(look_wanted))
-		pmhash_request(look_wanted, PMHASH_JOB_PLAIN);
-	cleaning_wanted = InvalidOid;
-	look_wanted = InvalidOid;
+	return files;
 }
 
-/* Abort of what is at this nesting level or below. */
-void
-pmhash_files_aborted(int level)
+static int
+compare_nodes(const void *a, const void *b)
 {
-	ListCell   *lc;
+	return memcmp(a, b, sizeof(PmhashNode));
+}
 
-	foreach(lc, pending)
+/*
+ * Which files go with the main forks that are about to be deleted?  Standbys are told of
+ * them.  Should the commit fail after that, they build theirs again.
+ */
+static void
+note_forks_that_go(void)
+{
+	PmhashNode *gone;
+	PmhashNode *kept;
+	int			n_gone = smgrGetPendingDeletes(true, &gone);
+	int			n_made;
+	int			n_kept = 0;
+	bool		unknown_gone;
+	bool		unknown_kept;
+	HTAB	   *to_go;
+	HTAB	   *to_stay;
+	HASH_SEQ_STATUS status;
+	ForkFile   *file;
+
+	if (n_gone == 0)
+		return;					/* DROP INDEX CONCURRENTLY deletes it two transactions later */
+	forks_may_go = false;
+	n_made = smgrGetPendingDeletes(false, &kept);
+	qsort(gone, n_gone, sizeof(PmhashNode), compare_nodes);
+	for (int i = 0; i < n_made; i++)
 	{
-		Pending    *p = lfirst(lc);
-
-		if (p->level < level)
+		if (bsearch(&kept[i], gone, n_gone, sizeof(PmhashNode), compare_nodes) == NULL)
+			kept[n_kept++] = kept[i];
+	}
+	to_stay = named_by_forks(kept, n_kept, &unknown_kept);
+	to_go = named_by_forks(gone, n_gone, &unknown_gone);
+	if (unknown_gone || unknown_kept)
+		pmhash_request_cleaning_at_commit();
+	hash_seq_init(&status, to_go);
+	while ((file = hash_seq_search(&status)) != NULL)
+	{
+		if (unknown_kept || hash_search(to_stay, &file->file_id, HASH_FIND, NULL) != NULL)
 			continue;
-		if (!p->drop)
-			pmhash_unlink(p->path);
-		free_pending(p);
-		pending = foreach_delete_current(pending, lc);
+		add_leaving(file->file_id);
+		if (file->logged)
+			pmhash_log_file_gone(file->file_id);
 	}
-	if (level <= 1)
-	{
-		forks_replaced = false;
-		cleaning_wanted = InvalidOid;
-		look_wanted = InvalidOid;
-	}
-}
-
-/* Now it is for the cleaner to follow the prepared transaction. */
-void
-pmhash_files_prepared(void)
-{
-	ListCell   *lc;
-
-	foreach(lc, pending)
-		free_pending(lfirst(lc));
-	list_free(pending);
-	pending = NIL;
-	forks_replaced = false;
-	cleaning_wanted = InvalidOid;
 }
 
 /* The transaction is about to commit: find out which files go. */
@@ -792,11 +529,88 @@ void
 pmhash_files_before_commit(void)
 {
 	Assert(GetCurrentTransactionNestLevel() == 1);
-	verify_drops();
-	if (forks_replaced)
-		note_replaced_forks();
-	session_files_look(note_replaced_session_file);
-	log_drops();
+	if (changed != NIL)
+		note_temporary_files();
+	if (forks_may_go)
+		note_forks_that_go();
+}
+
+/* ---- end of transactions ---- */
+
+/*
+ * What was made at this nesting level or below stays, or goes.  Raises no error, and
+ * allocates nothing.
+ */
+static void
+made_at_end(int level, bool committed)
+{
+	ListCell   *lc;
+
+	Assert(level > 0);
+	foreach(lc, made)
+	{
+		Made	   *file = lfirst(lc);
+
+		if (file->level < level)
+			continue;
+		if (committed && file->temporary)
+		{
+			file->level = 0;
+			continue;
+		}
+		made = foreach_delete_current(made, lc);
+		if (!committed)
+			unlink_file(file->path);
+		pfree(file->path);
+		pfree(file);
+	}
+}
+
+/* What was noted for the end of the transaction is done, or not to be done. */
+static void
+forget_notes(void)
+{
+	list_free_deep(leaving);
+	list_free(changed);
+	leaving = changed = NIL;
+	cleaning_wanted = look_wanted = InvalidOid;
+}
+
+/* Raises no error, and allocates nothing. */
+void
+pmhash_files_committed(void)
+{
+	char		path[MAXPGPATH];
+	ListCell   *lc;
+
+	made_at_end(1, true);
+	foreach(lc, leaving)
+	{
+		pmhash_file_path(path, MyDatabaseId, *(uint64 *) lfirst(lc));
+		pmhash_remove_file(path);	/* nobody has a lock on its index, or will */
+	}
+	if (OidIsValid(cleaning_wanted))
+		pmhash_request(cleaning_wanted, PMHASH_JOB_CLEAN);
+	if (OidIsValid(look_wanted))
+		pmhash_request(look_wanted, PMHASH_JOB_PLAIN);
+	forget_notes();
+}
+
+/* Abort of what is at this nesting level or below. */
+void
+pmhash_files_aborted(int level)
+{
+	made_at_end(Max(level, 1), false);
+	if (level <= 1)
+		forget_notes();
+}
+
+/* Now it is for the cleaner to follow the prepared transaction. */
+void
+pmhash_files_prepared(void)
+{
+	made_at_end(1, true);
+	forget_notes();
 }
 
 /* The transaction has ended, in whatever way. */
@@ -815,12 +629,12 @@ pmhash_files_to_parent(int level, SubTransactionId subid, SubTransactionId paren
 	ListCell   *lc;
 
 	Assert(level > 1);
-	foreach(lc, pending)
+	foreach(lc, made)
 	{
-		Pending    *p = lfirst(lc);
+		Made	   *file = lfirst(lc);
 
-		p->level = Min(p->level, level - 1);
-		if (p->subid == subid)
-			p->subid = parent;
+		file->level = Min(file->level, level - 1);
+		if (file->subid == subid)
+			file->subid = parent;
 	}
 }

@@ -111,11 +111,11 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	pmhash_identity_make(index, stub->file_id, stub->seed, transactional, &id);
 	if (pmhash_flags_logged(stub->flags))
 		id.flags |= PMHASH_IDENTITY_LOGGED;
-	pmhash_pending_create(path, index);
+	pmhash_pending_create(path, stub->file_id, index);
 	result = create_file(path, &id, &table, &error);
 	if (result != PMH_OK)
 		pmhash_file_error(index, path, "create", &error);
-	file = pmhash_entry_use_for_build(pmhash_entry_enter(index, table, stub, generation));
+	file = pmhash_entry_use(pmhash_entry_enter(index, table, stub, generation));
 	if (pmh_is_pmem(table))
 		fsync_fname_ext(directory, true, false, ERROR);	/* the name is as durable as the file */
 	return file;
@@ -149,28 +149,22 @@ pmhash_file_begin_filling(Relation index)
 }
 
 /*
- * The file of this index that its present main fork has had before, into
- * path[MAXPGPATH]; false if there was none.  The main fork is empty by now, so
- * it is what we have noted, or what this transaction has made.  (file_cache.c
- * keeps no entry that is neither mapped nor valid.)
+ * pmhash_file_replaces
+ *		The file of this index that its present main fork has had before, into
+ *		path[MAXPGPATH]; false if there was none.
+ *
+ * The main fork is empty by now, so it is what we have noted, or what this transaction has
+ * made.  (file_cache.c keeps no entry that is neither mapped nor valid.)
  */
-static bool
-file_before(Relation index, char *path)
+bool
+pmhash_file_replaces(Relation index, char *path)
 {
 	uint64		file_id = pmhash_entry_in_fork(index);
 
 	if (file_id == 0)
-		return pmhash_pending_created(index, path) || pmhash_session_file_of(index, path);
+		return pmhash_made_for(index, path);
 	pmhash_file_path(path, MyDatabaseId, file_id);
 	return true;
-}
-
-bool
-pmhash_file_replaces(Relation index)
-{
-	char		path[MAXPGPATH];
-
-	return file_before(index, path);
 }
 
 /*
@@ -188,7 +182,7 @@ part_with_file_before(Relation index)
 {
 	char		path[MAXPGPATH];
 
-	if (file_before(index, path))
+	if (pmhash_file_replaces(index, path))
 	{
 		uint64		file_id;
 
@@ -196,13 +190,11 @@ part_with_file_before(Relation index)
 			pmhash_parse_file_name(last_dir_separator(path) + 1, &file_id))
 			pmhash_log_file_gone(file_id);
 		pmhash_unlink(path);
-		pmhash_pending_keep(path);	/* it says nothing of the file that follows */
 		pmhash_entry_doubt(RelationGetRelid(index));	/* closed also if we fail */
 	}
-	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
-		pmhash_session_file_replaced(index->rd_index->indrelid);
-	else if (pmhash_node_subid(index) != InvalidSubTransactionId)
-		pmhash_fork_replaced();
+	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+			 pmhash_node_subid(index) != InvalidSubTransactionId)
+		pmhash_fork_replaced(index);
 }
 
 /*
@@ -236,8 +228,6 @@ pmhash_file_create(Relation index)
 	new_stub(&stub);
 	stub.flags = comes_back ? PMHASH_STUB_INVALID : wal_flags(index);
 	file = make_file(index, &stub, is_new && !temporary);
-	if (temporary)
-		pmhash_session_file_made(file, index);
 	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
 	if (pmhash_flags_logged(stub.flags))
 		pmhash_log_new_file(index, stub.file_id);

@@ -258,11 +258,8 @@ open_by_stub(Relation index, PmhashUse use, const PmhashEntry *known,
 	memset(trouble, 0, sizeof(*trouble));
 	if (known != NULL && !RecoveryInProgress())
 	{
-		memset(&stub, 0, sizeof(stub));
-		trouble->file_id = stub.file_id = known->file_id;
-		stub.flags = known->flags;
-		stub.seed = known->seed;
-		stub.filled_by = known->filled_by;
+		stub = known->stub;
+		trouble->file_id = stub.file_id;
 		pmhash_file_path(trouble->path, MyDatabaseId, stub.file_id);
 		entry = open_existing(index, &stub, known->generation, trouble);
 	}
@@ -296,10 +293,7 @@ serves_in_recovery(Relation index, Snapshot snapshot, PmhashTrouble *trouble)
 
 	memset(trouble, 0, sizeof(*trouble));
 	if (entry != NULL)
-	{
-		stub.file_id = entry->file_id;
-		stub.flags = entry->flags;
-	}
+		stub = entry->stub;
 	else if (!read_stub(index, PMHASH_READ, &stub, trouble))
 		return false;
 	if ((stub.flags & PMHASH_STUB_LOGGED) == 0)
@@ -362,18 +356,18 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 }
 
 /*
- * Has the index a usable file?  If not, the trouble.  Maps as little as it can; what
- * is not mapped is looked at, whatever is known of it.
+ * The entry of an index that has a usable file; else NULL and the trouble.  Without 'map'
+ * as little is mapped as can be; what is not is looked at, whatever is known of it.
  */
-static bool
-file_is_usable(Relation index, PmhashTrouble *trouble)
+static PmhashEntry *
+usable_entry(Relation index, bool map, PmhashTrouble *trouble)
 {
 	if (!make_ready(index, trouble))
-		return false;
+		return NULL;
 	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, NULL, trouble))
-		return false;
+		return NULL;
 	memset(trouble, 0, sizeof(*trouble));
-	return entry_by_stub(index, PMHASH_READ, false, trouble) != NULL;
+	return entry_by_stub(index, PMHASH_READ, map, trouble);
 }
 
 /* ---- opening, by purpose ---- */
@@ -527,47 +521,40 @@ pmhash_file_open_filling(Relation index, uint64 file_id)
 /* ---- questions ---- */
 
 /*
- * For the cleaner, which looks at each index regularly: mark an index if its
- * file is not to be used any more, though no backend has tried, and have it
- * rebuilt.  Nothing is mapped.  The caller holds a lock on the index and has
- * just read its stub.
+ * For the cleaner, which looks at each stub regularly: is there something for the rebuilder
+ * to see to, though no backend may have met it?  Nothing is mapped.
  */
-void
-pmhash_index_examine(Relation index, const PmhashStub *stub)
+bool
+pmhash_stub_lacks_file(const PmhashStub *stub)
 {
 	PmhashTrouble		trouble;
 
-	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
-	if ((stub->flags & PMHASH_STUB_NEW_FILE) != 0 ||
-		!index->rd_index->indisready || !index->rd_index->indislive)
-		return;
+	if ((stub->flags & PMHASH_STUB_NEW_FILE) != 0)
+		return false;
 	if (!pmhash_stub_serves(stub->flags, PMHASH_READ))
-	{
-		/* It may have been marked while rebuilds were off. */
-		pmhash_rebuild_wanted(RelationGetRelid(index));
-		return;
-	}
+		return true;			/* it may have been marked while rebuilds were off */
 	memset(&trouble, 0, sizeof(trouble));
 	pmhash_file_path(trouble.path, MyDatabaseId, stub->file_id);
-	if (!check_identity(stub, NULL, &trouble) &&
-		trouble.reason != PMHASH_REASON_NONE && pmhash_pool_is_present())
-		pmhash_mark_invalid(index, stub->file_id, 0, trouble.reason);
+	return !check_identity(stub, NULL, &trouble) &&
+		trouble.reason != PMHASH_REASON_NONE && pmhash_pool_is_present();
 }
 
 /*
  * Why an index cannot be used whose stub does not ask for a new file, or NONE.  ERROR
- * for what may pass.  The caller holds a lock on the index.
+ * for what may pass.  The caller holds a lock on the index.  pmem, if not NULL: is the file
+ * persistent memory?  It has to be mapped for that, but not to stay so.
  */
 PmhashReason
-pmhash_named_file_doubt(Relation index)
+pmhash_named_file_doubt(Relation index, bool *pmem)
 {
 	PmhashTrouble		trouble;
+	PmhashEntry *entry = usable_entry(index, pmem != NULL, &trouble);
 
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
-	if (file_is_usable(index, &trouble))
-		return PMHASH_REASON_NONE;
-	if (trouble.reason == PMHASH_REASON_NONE)
+	if (entry == NULL && trouble.reason == PMHASH_REASON_NONE)
 		pmhash_raise_trouble(index, &trouble);
+	if (pmem != NULL)
+		*pmem = entry != NULL && pmh_is_pmem(entry->file->table);
 	return trouble.reason;
 }
 
@@ -580,27 +567,7 @@ pmhash_index_doubt(Relation index)
 	if (pmhash_stub_read(index, true, &stub) &&
 		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
 		return PMHASH_REASON_NONE;
-	return pmhash_named_file_doubt(index);
-}
-
-/*
- * Is the file of a valid index persistent memory?  It has to be mapped for that,
- * but not to stay so.  Returns as pmhash_named_file_doubt.
- */
-PmhashReason
-pmhash_index_pmem(Relation index, bool *pmem)
-{
-	PmhashTrouble		trouble;
-	PmhashEntry *entry = pmhash_entry_find(index, PMHASH_READ);
-
-	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
-	memset(&trouble, 0, sizeof(trouble));
-	if (entry == NULL || entry->file == NULL)
-		entry = entry_by_stub(index, PMHASH_READ, true, &trouble);
-	if (entry == NULL && trouble.reason == PMHASH_REASON_NONE)
-		pmhash_raise_trouble(index, &trouble);
-	*pmem = entry != NULL && pmh_is_pmem(entry->file->table);
-	return trouble.reason;
+	return pmhash_named_file_doubt(index, NULL);
 }
 
 /* Has nobody made the pool ready, in spite of tries? */
@@ -649,7 +616,7 @@ pmhash_index_plannable(Relation index)
 	}
 	entry = pmhash_entry_find(index, PMHASH_READ);
 	if (likely(entry != NULL))
-		return serves(index, entry->file_id, entry->filled_by, snapshot);
+		return serves(index, entry->stub.file_id, entry->stub.filled_by, snapshot);
 	memset(&trouble, 0, sizeof(trouble));
 	generation = generation_before_reading();
 	if (read_stub(index, PMHASH_READ, &stub, &trouble))
@@ -658,7 +625,7 @@ pmhash_index_plannable(Relation index)
 			return true;
 		entry = entry_of_stub(index, &stub, generation, false, &trouble);
 		if (entry != NULL)
-			return serves(index, entry->file_id, entry->filled_by, snapshot);
+			return serves(index, entry->stub.file_id, entry->stub.filled_by, snapshot);
 	}
 	if (trouble.reason == PMHASH_REASON_NONE)
 		return true;

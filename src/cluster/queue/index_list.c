@@ -107,22 +107,6 @@ pmhash_list_indexes(bool temporary)
 	return indexes;
 }
 
-/*
- * pmhash_open_listed
- *		Open an index that pmhash_list_indexes has listed.
- *
- * The caller holds a lock on it, and closes it with NoLock.  NULL: it is gone; or, and
- * *damaged is set, it has no row in pg_index, which the server could not open.  What goes
- * through all indexes must not end at one.  Other damage of catalogs is an ERROR.
- */
-Relation
-pmhash_open_listed(Oid relid, bool *damaged)
-{
-	*damaged = SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)) &&
-		!SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid));
-	return *damaged ? NULL : try_relation_open(relid, NoLock);
-}
-
 /* Which workers build an index, of this row of pg_index?  Runs no user's function. */
 PmhashBuildKind
 pmhash_build_kind(HeapTuple index)

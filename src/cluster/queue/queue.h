@@ -48,7 +48,6 @@ extern bool pmhash_rebuild_has_to_wait(Oid index);
 
 extern List *pmhash_access_methods(void);
 extern List *pmhash_list_indexes(bool temporary);
-extern Relation pmhash_open_listed(Oid relid, bool *damaged);
 extern PmhashBuildKind pmhash_build_kind(HeapTuple index);
 extern const char *pmhash_index_label(Oid index, const char *name);
 extern bool pmhash_first_complaint(Oid index);

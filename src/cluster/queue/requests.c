@@ -137,6 +137,9 @@ pmhash_workers_can_be_had(void)
 /* Of this worker.  Others have no pass, and ask for all kinds. */
 static PmhashBuildKind own_kind = PMHASH_BUILD_PLAIN;
 
+/* The index that it is at, or InvalidOid. */
+static Oid	running = InvalidOid;
+
 /* The row of an index, or NULL. */
 static PmhashRebuild *
 find_rebuild(Oid database, Oid index)
@@ -223,6 +226,7 @@ pmhash_rebuild_begins(Oid index, Oid heap)
 	{
 		r->running = true;
 		r->heap = heap;
+		running = index;
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	return begins;
@@ -247,6 +251,7 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 		pause = (int) (pmhash_pause(++r->failures, PMHASH_LONGEST_PAUSE) / 1000);
 		r->next_try = pmhash_clock_ms() + pause * INT64CONST(1000);
 		r->running = false;
+		running = InvalidOid;
 		r->sqlstate = sqlstate;
 		pmhash_keep_message(r->failure, sizeof(r->failure), message);
 	}
@@ -260,6 +265,7 @@ pmhash_rebuild_is_over(Oid index)
 {
 	PmhashRebuild *r;
 
+	running = InvalidOid;
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
 	if (r != NULL)
@@ -373,17 +379,6 @@ pmhash_rebuild_has_to_wait(Oid index)
 Oid
 pmhash_rebuild_running(void)
 {
-	Oid			running = InvalidOid;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
-	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
-	{
-		PmhashRebuild *r = &pmhash_shared->rebuild[i];
-
-		if (r->database == MyDatabaseId && r->running && r->kind == own_kind)
-			running = r->index;
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	return running;
 }
 

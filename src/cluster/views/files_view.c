@@ -190,12 +190,12 @@ why_not_rebuilt(Relation index)
 
 /*
  * "valid", or what is wrong with an index and what is done about it.  stub: NULL if
- * it has none.
+ * it has none.  pmem: as of pmhash_named_file_doubt.
  */
 static const char *
-index_state(Relation index, const PmhashStub *stub, bool details)
+index_state(Relation index, const PmhashStub *stub, bool details, bool *pmem)
 {
-	PmhashReason reason = pmhash_named_file_doubt(index);
+	PmhashReason reason = pmhash_named_file_doubt(index, pmem);
 	PmhashRebuild rebuild;
 	const char *state = NULL;
 
@@ -260,8 +260,10 @@ describe(Relation index, Datum *values, bool *nulls)
 
 		if (named)
 			pmhash_file_path(path, MyDatabaseId, stub.file_id);
-		state = index_state(index, found ? &stub : NULL, details);
 		there = named && pmh_look(path, &inode);
+		/* Mapping thousands of files to ask would take longer than all else. */
+		state = index_state(index, found ? &stub : NULL, details,
+							there && !inode.never_pmem ? &pmem : NULL);
 		if (named && details)
 		{
 			values[1] = CStringGetTextDatum(path);
@@ -274,14 +276,8 @@ describe(Relation index, Datum *values, bool *nulls)
 		}
 		if (strcmp(state, "valid") == 0)
 		{
-			/* Mapping thousands of files to ask would take longer than all else. */
-			PmhashReason reason = there && inode.never_pmem ? PMHASH_REASON_NONE :
-				pmhash_index_pmem(index, &pmem);
-
-			if (reason != PMHASH_REASON_NONE)
-				state = psprintf("invalid: %s", pmhash_reason_text(reason));
 			values[2] = CStringGetTextDatum(pmem ? "dax" : "cache");
-			nulls[2] = reason != PMHASH_REASON_NONE;
+			nulls[2] = false;
 		}
 	}
 	values[4] = CStringGetTextDatum(state);
@@ -323,14 +319,13 @@ mind_incomplete(Oid relid, Datum *values)
 }
 
 /*
- * One row.  False if the index has gone meanwhile, or its catalog rows are damaged: the
- * cleaner speaks of those, and pmhash.indexes, a join of catalogs, would not show it.
+ * One row.  False if the index has gone meanwhile, or its catalog rows are damaged:
+ * pmhash.indexes, a join of catalogs, would not show it.
  */
 static bool
 file_row(Oid relid, Datum *values, bool *nulls)
 {
 	Relation	index;
-	bool		damaged;
 
 	memset(nulls, true, FILES_COLUMNS);
 	values[0] = ObjectIdGetDatum(relid);
@@ -343,7 +338,8 @@ file_row(Oid relid, Datum *values, bool *nulls)
 		nulls[4] = false;
 		return true;
 	}
-	index = pmhash_open_listed(relid, &damaged);
+	index = SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid)) ?
+		try_relation_open(relid, NoLock) : NULL;	/* the server can't open it without */
 	if (index == NULL)
 	{
 		UnlockRelationOid(relid, AccessShareLock);

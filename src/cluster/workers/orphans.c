@@ -14,36 +14,37 @@
  *		includes prepared ones: their stubs are in main forks we can't see.
  *		Leave out temporary files whose backend is alive: the process with its
  *		number, begun when it did.
- *	(3) with a newer snapshot, read the stubs of all pmhash indexes.  One that
- *		can't be locked for a while may name any file.  So may one that has gone
- *		by the time it is locked: ALTER TABLE may have handed its main fork to an
- *		index that this snapshot does not see (tablecmds.c, TryReuseIndex).
- *		A stub that is marked invalid does not count: its file will not be
- *		opened.  One that can't be read may name any file.
+ *	(3) with a newer snapshot, read the stubs of all pmhash indexes, in the main forks that
+ *		they have in pg_class.  None is locked, so one may have got another main fork by
+ *		then, or have gone, and handed it to an index that this snapshot does not see
+ *		(tablecmds.c, TryReuseIndex): such a one may name any file, and so may one that
+ *		can't be read.  One that has none yet may be about to name a file made for it.
+ *		A stub that is marked invalid does not count: its file will not be opened.
  *	(4) remove the rest, and cut off what no stub names: nobody reads it.  If
  *		some stub could not be read, only what belongs to other indexes: files made
  *		for an index that still is there and whose stub names another one.
  *
  * A transaction that was over at (2) is visible at (3) or never will be.  An
  * index that another session is dropping or rebuilding is still visible with
- * its old main fork at (3), or the transaction has committed, which for these
- * is durable by then (see life_cycle.c), and its locks kept all others away.
+ * its old main fork at (3), which has its stub until that transaction has committed, and
+ * this is durable by then (see life_cycle.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/relation.h"
+#include "access/htup_details.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "utils/lsyscache.h"
 #include "utils/backend_status.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
@@ -56,10 +57,6 @@
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"
-
-/* A committing DDL asks for us before it releases its locks: try for a while. */
-#define LOCK_TRIES		20		/* of one cleaner, for all indexes together */
-#define LOCK_PAUSE_US	25000L
 
 /* ---- (2) makers ---- */
 
@@ -141,24 +138,6 @@ drop_protected(uint64 *files, int n)
 
 /* ---- (3) stubs ---- */
 
-/*
- * Lock an index, but don't stand in a queue for it.  *tries: how often we may wait
- * for it and for all further ones.
- */
-static bool
-lock_index(Oid relid, int *tries)
-{
-	while (!ConditionalLockRelationOid(relid, AccessShareLock))
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (*tries == 0)
-			return false;
-		(*tries)--;
-		pg_usleep(LOCK_PAUSE_US);
-	}
-	return true;
-}
-
 /* A file that stubs name; its name is the key. */
 typedef struct NamedFile
 {
@@ -166,12 +145,19 @@ typedef struct NamedFile
 	bool		invalid;		/* they are all marked: it will not be opened */
 } NamedFile;
 
+/* An index whose main fork was looked at; its OID is the key. */
+typedef struct KnownIndex
+{
+	Oid			oid;
+	bool		empty;			/* it has no stub yet */
+} KnownIndex;
+
 /* What the stubs of a database say. */
 typedef struct Owners
 {
 	HTAB	   *named;			/* NamedFile */
-	HTAB	   *known;			/* OIDs of the indexes whose stub was read */
-	int			unknown;		/* stubs that can't be read or looked at */
+	HTAB	   *known;			/* KnownIndex */
+	int			unknown;		/* stubs that can't be read */
 } Owners;
 
 /* A table in this transaction, with a key that each entry begins with. */
@@ -193,118 +179,115 @@ note_named(Owners *owners, uint64 file_id, bool invalid)
 	named->invalid = invalid && (!found || named->invalid);
 }
 
-/* Say what is the matter with an index, once. */
+/* Say that the stub page of an index is damaged, once. */
 static void
-complain_once(Oid relid, const char *why, const char *hint)
+complain_once(Oid relid, const char *name, const char *why)
 {
-	const char *name = get_rel_name(relid);
-
 	if (!pmhash_first_complaint(relid))
 		return;
 	ereport(LOG,
 			(errmsg("pmhash could not determine which file %s has: %s",
-					pmhash_index_label(relid, name ? name : ""), why),
+					pmhash_index_label(relid, name), why),
 			 errdetail("Files that may belong to it are kept."),
-			 errhint("%s", hint)));
+			 errhint("REINDEX INDEX makes a new stub page.")));
+}
+
+/* Which main fork has an index by now, and what is its name?  False: it has gone. */
+static bool
+fork_of(Oid relid, PmhashNode *node, NameData *name)
+{
+	HeapTuple	tuple;
+	Form_pg_class index;
+
+	AcceptInvalidationMessages();	/* sent before a main fork is deleted (xact.c) */
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	index = (Form_pg_class) GETSTRUCT(tuple);
+	*node = pmhash_make_node(OidIsValid(index->reltablespace) ? index->reltablespace :
+							 MyDatabaseTableSpace, MyDatabaseId, index->relfilenode);
+	*name = index->relname;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+/* Note what the stub of an index says. */
+static void
+note_owner(Oid relid, Owners *owners)
+{
+	PmhashNode	node;
+	PmhashNode	later;
+	NameData	name;
+	PmhashStub	stub;
+	PmhashLook	look;
+	KnownIndex *known;
+
+	if (!fork_of(relid, &node, &name))
+	{
+		owners->unknown++;
+		return;
+	}
+	look = pmhash_stub_look_at(node, &stub);
+	if (look == PMHASH_LOOK_STUB ||
+		(look == PMHASH_LOOK_EMPTY && fork_of(relid, &later, &name) &&
+		 memcmp(&node, &later, sizeof(node)) == 0))
+	{
+		known = hash_search(owners->known, &relid, HASH_ENTER, NULL);
+		known->empty = look == PMHASH_LOOK_EMPTY;
+		if (known->empty)
+			return;
+		note_named(owners, stub.file_id, (stub.flags & PMHASH_STUB_INVALID) != 0);
+		if (pmhash_stub_lacks_file(&stub))
+			pmhash_rebuild_wanted(relid);
+		return;
+	}
+	owners->unknown++;
+	if (look != PMHASH_LOOK_EMPTY)
+		complain_once(relid, NameStr(name),
+					  look == PMHASH_LOOK_OTHER ? "its page is no stub page" :
+					  errno != 0 ? strerror(errno) : "its stub page is damaged");
 }
 
 /*
- * Note what the stub of an index says.  By the way, an index whose file has gone
- * or is cut off is marked as invalid.
+ * Look at all stubs.  By the way, indexes whose files have gone or are cut off are noticed;
+ * the rebuilder sees to them.
  */
-static void
-note_owner(Relation index, Owners *owners)
-{
-	const char *const new_stub = "REINDEX INDEX makes a new stub page.";
-	Oid			relid = RelationGetRelid(index);
-	PmhashStub	stub;
-
-	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
-	switch (pmhash_stub_look(index, &stub))
-	{
-		case PMHASH_LOOK_UNREADABLE:
-			complain_once(relid, errno != 0 ? strerror(errno) : "its stub page is damaged",
-						  new_stub);
-			owners->unknown++;
-			return;
-		case PMHASH_LOOK_OTHER:
-			complain_once(relid, "its page is no stub page", new_stub);
-			owners->unknown++;
-			return;
-		case PMHASH_LOOK_STUB:
-			note_named(owners, stub.file_id, (stub.flags & PMHASH_STUB_INVALID) != 0);
-			pmhash_index_examine(index, &stub);
-			break;
-		case PMHASH_LOOK_EMPTY:	/* dropped */
-			break;
-	}
-	(void) hash_search(owners->known, &relid, HASH_ENTER, NULL);
-}
-
-/* The same for an index that is locked.  False if it can't be opened. */
-static bool
-note_owner_of(Oid relid, Owners *owners)
-{
-	bool		damaged;
-	Relation	index = pmhash_open_listed(relid, &damaged);
-
-	if (index != NULL)
-	{
-		note_owner(index, owners);
-		relation_close(index, NoLock);
-	}
-	if (damaged)
-		complain_once(relid, "its row in pg_index is missing",
-					  "The system catalogs are damaged.");
-	return index != NULL;
-}
-
-/* Look at all stubs. */
 static void
 list_owned(Owners *owners)
 {
-	int			tries = LOCK_TRIES;
 	ListCell   *lc;
 
 	InvalidateCatalogSnapshot();
 	foreach(lc, pmhash_list_indexes(false))
 	{
-		Oid			relid = lfirst_oid(lc);
-
 		CHECK_FOR_INTERRUPTS();
-		if (!lock_index(relid, &tries))
-		{
-			owners->unknown++;
-			continue;
-		}
-		if (!note_owner_of(relid, owners))
-			owners->unknown++;
-		UnlockRelationOid(relid, AccessShareLock);
+		note_owner(lfirst_oid(lc), owners);
 	}
 }
 
 /* ---- (4) ---- */
 
 /*
- * May an index whose stub can't be read or looked at own this file, that no other
- * stub names?  Not if it was made for one that still is there: a main fork, and the
- * stub in it, goes to an index with another OID only when the index that it
- * was made for is dropped (tablecmds.c, TryReuseIndex).
+ * May an index whose stub can't be read, or is not there yet, own this file, that no other
+ * stub names?  Not if it was made for one that still is there and has a stub: a main fork,
+ * and the stub in it, goes to an index with another OID only when the index that it was made
+ * for is dropped (tablecmds.c, TryReuseIndex).
  */
 static bool
 may_be_owned(const Owners *owners, const char *path)
 {
 	PmhashIdentity id;
 	PmhError	error;
-	PmhResult	result;
+	PmhResult	result = pmh_read_identity(path, &id, &error);
 
-	if (owners->unknown == 0)
-		return false;
-	result = pmh_read_identity(path, &id, &error);
 	if (result == PMH_OK)
-		return hash_search(owners->known, &id.index_oid, HASH_FIND, NULL) == NULL;
-	return result != PMH_ERR_FORMAT && result != PMH_ERR_VERSION &&
-		result != PMH_ERR_CORRUPT;
+	{
+		const KnownIndex *known = hash_search(owners->known, &id.index_oid, HASH_FIND, NULL);
+
+		return known != NULL ? known->empty : owners->unknown > 0;
+	}
+	return owners->unknown > 0 && result != PMH_ERR_FORMAT &&
+		result != PMH_ERR_VERSION && result != PMH_ERR_CORRUPT;
 }
 
 /* Returns how many cannot be judged. */
@@ -361,7 +344,7 @@ pmhash_remove_orphans(void)
 	n = drop_protected(files, n);
 	PMH_STOP_POINT("cleaner_before_stubs");
 	owners.named = make_table_of("pmhash named files", sizeof(uint64), sizeof(NamedFile));
-	owners.known = make_table_of("pmhash known indexes", sizeof(Oid), sizeof(Oid));
+	owners.known = make_table_of("pmhash known indexes", sizeof(Oid), sizeof(KnownIndex));
 	list_owned(&owners);
 	PMH_STOP_POINT("cleaner_before_removal");
 	kept = remove_orphans(files, n, &owners);

@@ -165,8 +165,7 @@ sub one_fault
 	}
 	$script .= "SET pmhash_faults.fail_at = 0;\nROLLBACK;\n";
 	$script .= "SELECT pmhash_faults_report() AS report, pmhash_faults_sites() AS sites \\gset\n";
-	# (what the cleaner has removed may stay mapped: it is cut off, and has no space)
-	$script .= "SELECT 'held: ' || h FROM held_files() h WHERE h > 2;\n";
+	$script .= "SELECT 'held: ' || h FROM held_files() h WHERE h > 0;\n";
 	$script .= ($case->{after} // '') . "\n";
 	$script .= "CALL wait_until_valid();\n" if $case->{waits};
 	$script .= "SELECT 'finding: ' || f FROM check_findings('" . ($case->{checks} // '^f') . "') f;\n";

@@ -115,8 +115,7 @@ SQL
 		}
 		push @wrong, scalar(@files) . " files for $wanted indexes" if @files != $wanted;
 		my ($there, $gone) = mapped($session->query_safe('SELECT pg_backend_pid()'));
-		# (what the cleaner has removed may stay mapped: it is cut off, and has no space)
-		push @wrong, "$gone files mapped that are gone" if $gone > 4;
+		push @wrong, "$gone files mapped that are gone" if $gone > 0;
 		push @wrong, "$there files mapped for $wanted indexes" if $there > $wanted;
 		return ok(!@wrong, $name) || diag(join('; ', @wrong));
 	}

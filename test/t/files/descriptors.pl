@@ -159,7 +159,7 @@ SQL
 # closed under it.  And what has no owner any more goes: files of temporary tables
 # that are emptied at each commit, and the calls that look for them.  Where files are is not shown to all users.
 {
-	my $many = 1010;    # more than keep their pages (1,000), and than stay mapped
+	my $many = 1010;    # more than stay mapped
 	my $node = new_faulty_server('handles', <<CONF);
 max_locks_per_transaction = 512
 pmhash.mapped_files = 900
@@ -232,7 +232,7 @@ SQL
 	is(run_sql("SELECT count(*) FROM r WHERE k = 7"), '500', 'that of a file that came back, too');
 
 	# ---- a function of the index that is being built inserts into its table ----
-	# The queue has the new file then, which the build has done with before.  (The other
+	# The queue has the new file then, too.  (The other
 	# index is there since INSERT looks for indexes only where relhasindex is set.  From
 	# PostgreSQL 17 on search_path is pg_catalog while an index is built.)
 	$node->safe_psql('postgres', <<'SQL');
@@ -259,7 +259,7 @@ SQL
 	run_sql('DROP TABLE e');
 
 	# ---- commits do not look for files that have gone for ever ----
-	# What an invalidation has made suspect is looked for once.
+	# What an invalidation has made suspect is looked for once, and when a file is removed.
 
 	sub stats_of_commits
 	{
@@ -288,8 +288,7 @@ SQL
 	is(stats_of_commits(200), 0, 'and no more after that');
 
 	# ---- temporary tables that are emptied at each commit ----
-	# With as much mapped as is kept, each new file that a build has done with is
-	# unmapped for the next, and forgotten when its index is invalidated.
+	# With more mapped than is kept, and files forgotten when their indexes are invalidated.
 	run_sql('SELECT map_many()');
 	run_sql(<<SQL);
 DO \$\$ BEGIN

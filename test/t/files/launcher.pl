@@ -116,8 +116,8 @@ use Time::HiRes qw(time usleep);
 # ======== damaged catalog ========
 
 # The row of an index in pg_index is missing: the server itself cannot open that index.  It
-# keeps nobody from seeing to the others: the cleaner says so once, removes what no index
-# owns and keeps what may be this one's; others are rebuilt, and shown.  To the rebuilder it
+# keeps nobody from seeing to the others: the cleaner reads its stub all the same, removes what
+# no index owns and keeps this one's; others are rebuilt, and shown.  To the rebuilder it
 # is a rebuild that has failed.  When the row is there again, so is the index, and what was
 # invalid meanwhile is rebuilt without anybody's meeting it.
 {
@@ -154,10 +154,9 @@ SQL
 	ok($node->wait_for_log(qr/index "b_k" of table "b" has been rebuilt/, $from), 'another index is rebuilt');
 	sleep(3);    # naptimes
 	is($node->safe_psql('postgres', $states), 'b_k valid, b_old valid', 'the others are shown');
-	ok(-e $kept, 'the file that may be its own is kept');
+	ok(-e $kept, 'its own file is kept');
 	my $log = slurp_file($node->logfile, $from);
-	my $said = () = $log =~ /LOG: .*could not determine which file index "a_k" has: its row in pg_index is missing/g;
-	is($said, 1, 'the cleaner says so, once');
+	unlike($log, qr/could not determine which file/, 'the cleaner knows which it has');
 	unlike($log, qr/ERROR/, 'and no worker ends of it');
 	my $tries = () = $log =~ /could not rebuild index with OID \d+: cache lookup failed for index/g;
 	ok($tries >= 1 && $tries <= 4, "it is tried with pauses ($tries tries)");
