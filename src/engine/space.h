@@ -181,7 +181,7 @@ typedef struct PmhValueWalk
 
 /*
  * Begin, before any list is read.  Each buffer that is met in a list is marked (0: there is
- * none); that may be done under a stripe.  When all lists have been walked: free the rest;
+ * none).  When all lists have been walked: free the rest;
  * this waits for the holder of each stripe of the file.  A walk may be given up at any point.
  * PMH_OK; PMH_CANCELLED: the wait was given up, nothing is freed, and it may be done once
  * more; or a real error.  For begin and finish no lock may be held.
