@@ -94,7 +94,7 @@ keep_fresh(PmhCursor *cursor, size_t from)
 
 	PMH_ASSERT(from <= batch->n && plain <= cursor->given.n);
 	if (of_slot > 0)
-		pmh_sort_numbers(cursor->given.value + plain, of_slot);
+		(void) pmh_sort_numbers(cursor->given.value + plain, of_slot, NULL);
 	if (plain + of_slot > 0)
 	{
 		batch->n = from;

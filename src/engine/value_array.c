@@ -60,7 +60,7 @@ pmh_values_finish(PmhValues *values)
 	 */
 	if (!pmh_sort_backward_pieces(value, values->n) &&
 		!pmh_sort_by_insertion(value, values->n, LEAST_MOVES + 2 * values->n))
-		pmh_sort_numbers(value, values->n);
+		(void) pmh_sort_numbers(value, values->n, NULL);
 	for (size_t i = 1; i < values->n; i++)
 	{
 		last += value[i] != value[last];
