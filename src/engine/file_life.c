@@ -177,12 +177,6 @@ pmh_read_note(const char *path, void *identity, uint64_t *note, PmhError *error)
 	return result;
 }
 
-PmhResult
-pmh_read_identity(const char *path, void *identity, PmhError *error)
-{
-	return pmh_read_note(path, identity, NULL, error);
-}
-
 bool
 pmh_write_note(const char *path, int first, const uint64_t *words, int n)
 {

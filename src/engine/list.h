@@ -133,21 +133,17 @@ pmh_class_capacity(uint32_t class)
 		PMH_VALUES_PER_LINE;
 }
 
-/* Can a buffer of this class begin here?  Only the odd class where no line does. */
-static inline bool
-pmh_class_may_be_at(uint32_t class, uint64_t offset)
-{
-	return offset % PMH_VALUE_LINE == 0 ||
-		(class == PMH_ODD_CLASS && offset % PMH_GRAIN == 0);
-}
-
-/* The same, and does it lie in one block, after the bits of a value block? */
+/*
+ * Can a buffer of this class begin here (only the odd class where no line does), and does it
+ * lie in one block, after the bits of a value block?
+ */
 static inline bool
 pmh_buffer_may_be_at(uint32_t class, uint64_t offset)
 {
 	uint64_t	at = offset % PMH_BLOCK_SIZE;
 
-	return pmh_class_may_be_at(class, offset) && offset >= PMH_BLOCK_SIZE &&
+	return offset % (class == PMH_ODD_CLASS ? PMH_GRAIN : PMH_VALUE_LINE) == 0 &&
+		offset >= PMH_BLOCK_SIZE &&
 		at >= sizeof(PmhValueBlock) && at + pmh_class_bytes(class) <= PMH_BLOCK_SIZE;
 }
 
@@ -344,8 +340,6 @@ extern PmhResult pmh_list_next(PmhTable *t, uint64_t hash, PmhListPosition *pos,
  */
 extern PmhResult pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 								uint64_t *value, uint32_t *n);
-
-/* ---- value_array.c: arrays of values ---- */
 
 /* Room for n more; PMH_OK or PMH_ERR_NO_MEMORY (t->error set). */
 extern PmhResult pmh_values_reserve(PmhTable *t, PmhValues *values, size_t n);

@@ -381,8 +381,7 @@ end_walk(PmhTable *t, struct PmhShrinkPrivate *p)
 				needed + FEW_SPARSE_BLOCKS < (double) all)
 			{
 				start_walk(p, EMPTYING);
-				p->limit = pmh_value_limit(t, p->list_bytes);
-				pmh_value_search_anew(t);
+				p->limit = pmh_value_begin_again(t, p->list_bytes);
 				return PMH_OK;
 			}
 			break;

@@ -663,7 +663,7 @@ note_replaced(uint64 file_id, bool logged)
 	pmhash_file_path(path, MyDatabaseId, file_id);
 	if (is_pending_drop(path))
 		return;
-	result = pmh_read_identity(path, &id, &error);
+	result = pmh_read_note(path, &id, NULL, &error);
 	if (result == PMH_ERR_NO_FILE ||
 		(result == PMH_OK && (id.file_id != file_id || id.database != MyDatabaseId)))
 		return;
