@@ -711,7 +711,7 @@ fill_batch(IndexScanDesc scan, PmhashScan *so)
 			pmhash_scan_reserve_values(so, so->sweep.n);
 			for (size_t i = 0; i < so->sweep.n; i++)
 				so->values[i] = so->sweep.entries[i].value;
-			pmh_sort_numbers(so->values, so->sweep.n);
+			(void) pmh_sort_numbers(so->values, so->sweep.n, NULL);
 			more = pmhash_scan_set_batch(so, so->values, so->sweep.n, 0, NULL);
 		}
 	}

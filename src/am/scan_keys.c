@@ -79,7 +79,7 @@ sort_unique(uint64 *number, size_t n)
 {
 	size_t		kept = 0;
 
-	pmh_sort_numbers(number, n);
+	(void) pmh_sort_numbers(number, n, NULL);
 	for (size_t i = 0; i < n; i++)
 	{
 		if (kept == 0 || number[i] != number[kept - 1])
@@ -425,7 +425,7 @@ pmhash_scan_array_fill(IndexScanDesc scan, PmhashScan *so)
 				batch->value[i] << GROUP_BITS | array->big[array->next_big - 1];
 	}
 	array->room = Max(array->room, Min(array->room * 2, LEAST_ROOM));
-	pmh_sort_numbers(so->values, so->values_n);
+	(void) pmh_sort_numbers(so->values, so->values_n, NULL);
 	return pmhash_scan_set_batch(so, so->values, so->values_n, GROUP_BITS,
 								 array->group_hashes);
 }

@@ -58,7 +58,7 @@ pmhash_compare_entries(const void *a, const void *b)
 void
 pmhash_sort_numbers(uint64 *number, size_t n)
 {
-	while (!pmh_sort_numbers_until(number, n, pmhash_is_interrupted))
+	while (!pmh_sort_numbers(number, n, pmhash_is_interrupted))
 		CHECK_FOR_INTERRUPTS();
 }
 

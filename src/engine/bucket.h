@@ -12,8 +12,6 @@
 #ifndef PMH_BUCKET_H
 #define PMH_BUCKET_H
 
-#include <emmintrin.h>
-
 #include "error.h"
 #include "handle.h"
 #include "layout.h"
@@ -23,6 +21,7 @@
 #include "table.h"
 
 #ifdef __SSE2__
+#include <emmintrin.h>
 #endif
 
 typedef struct PmhPlace PmhPlace;

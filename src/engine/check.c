@@ -29,22 +29,17 @@
 /* Elements of the directory looked at under its lock at a time. */
 #define DIRECTORY_PIECE		4096
 
-/* Pointer slots a segment can have at the most: all of its slots. */
-#define MAX_POINTERS		(PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE * PMH_SLOTS)
-
 typedef struct PmhCheck
 {
 	PmhTable   *t;
 	bool		exclusive;
 	PmhReport	report;
-	PmhStop		stop;			/* or NULL */
 	void	   *arg;
 	uint64_t	findings;
 	uint64_t	blocks;			/* live.blocks when we began */
 	uint8_t    *units;			/* per block: units something claims; if exclusive */
 	uint64_t   *grains;			/* bit per grain: claimed by a value buffer; likewise */
-	PmhBucket  *copy;			/* of a segment */
-	uint64_t   *keys;			/* hashes of pointer slots of a segment */
+	PmhWalk		walk;			/* its keys: hashes of pointer slots of a segment */
 	size_t		nkeys;
 } PmhCheck;
 
@@ -107,51 +102,30 @@ in_value_block(const PmhCheck *c, uint64_t offset)
 
 /* ---- header ---- */
 
-static void
-check_format(PmhCheck *c)
-{
-	PmhFormat	format;
-	uint32_t	crc;
-
-	memcpy(&format, pmh_format(c->t), sizeof(format));
-	crc = format.crc;
-	format.crc = 0;
-	if (format.magic != PMH_MAGIC)
-		finding(c, PMH_FORMAT_OFFSET, "The magic number is wrong.");
-	if (format.version != PMH_FORMAT_VERSION)
-		finding(c, PMH_FORMAT_OFFSET, "The format version is %u.", format.version);
-	if (crc != pmh_crc32c(&format, sizeof(format)))
-		finding(c, PMH_FORMAT_OFFSET, "The checksum of the format header does not match.");
-	if (format.segment_buckets != PMH_SEGMENT_BUCKETS ||
-		format.bucket_size != PMH_BUCKET_SIZE || format.slots != PMH_SLOTS ||
-		format.stash_buckets != PMH_STASH_BUCKETS || format.file_id != c->t->file_id)
-		finding(c, PMH_FORMAT_OFFSET, "The geometry or the identity has changed.");
-}
-
-/* Live words; false if the directory cannot be read at all. */
+/* The parts of the header; false if the directory cannot be read at all. */
 static bool
-check_live(PmhCheck *c)
+check_header(PmhCheck *c)
 {
 	const PmhLive *live = pmh_live(c->t);
-	uint64_t	blocks;
-	uint64_t	dirword = pm_load_acquire(&live->dirword);
-	uint32_t	depth;
-	uint64_t	offset;
-	uint64_t	size;
+	PmhLive		words = {.dirword = pm_load_acquire(&live->dirword)};
+	uint32_t	depth = pmh_dirword_depth(words.dirword);
+	uint64_t	offset = pmh_dirword_offset(words.dirword);
+	uint64_t	size = pmh_directory_size(depth);
+	PmhFormat	format;
+	PmhError	error;
 
+	memcpy(&format, pmh_format(c->t), sizeof(format));
+	if (pmh_check_format(&format, &error) != PMH_OK)
+		finding(c, PMH_FORMAT_OFFSET, "%s", error.detail);
+	else if (format.file_id != c->t->file_id)
+		finding(c, PMH_FORMAT_OFFSET, "The identity has changed.");
 	PMH_STOP_POINT("check_before_blocks");
-	blocks = pmh_blocks(c->t);
-	depth = pmh_dirword_depth(dirword);
-	offset = pmh_dirword_offset(dirword);
-	size = pmh_directory_size(depth);
-
+	words.blocks = pm_load_acquire(&live->blocks);
 	if (c->exclusive && pm_load(&live->dirlog.count) != 0)
 		finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog), "The directory log is not empty.");
-	if (depth > PMH_MAX_DEPTH || offset % PMH_LINE != 0 ||
-		offset < PMH_SMALL_DIR_OFFSET(0) ||
-		offset + size > blocks << PMH_BLOCK_SHIFT)
+	if (pmh_check_live_words(&words, UINT64_MAX, &error) != PMH_OK)
 	{
-		finding(c, PMH_LIVE_OFFSET, "The directory word is impossible.");
+		finding(c, error.offset, "%s", error.detail);
 		return false;
 	}
 	if (depth > PMH_SMALL_DIR_DEPTH)
@@ -393,9 +367,11 @@ check_list(PmhCheck *c, uint64_t hash)
  * bucket has changed since, nothing is known.
  */
 static bool
-announced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t home, uint32_t bits)
+announced(const PmhCheck *c, uint32_t home, uint32_t bits)
 {
-	if ((pmh_bucket_state(&c->copy[home]) & bits) != 0 ||
+	const PmhSnapshot *snap = &c->walk.snap;
+
+	if ((pmh_bucket_state(&c->walk.copy[home]) & bits) != 0 ||
 		(pmh_bucket_state(pmh_bucket(c->t, &snap->place, home)) & bits) != 0)
 		return true;
 	pmh_read_fence();
@@ -404,9 +380,9 @@ announced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t home, uint32_t bi
 
 /* Why an entry may not stand in this bucket, or NULL. */
 static const char *
-misplaced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t hash)
+misplaced(const PmhCheck *c, uint32_t bucket, uint64_t hash)
 {
-	const PmhPlace *place = &snap->place;
+	const PmhPlace *place = &c->walk.snap.place;
 	uint32_t	depth = pmh_elem_depth(place->elem);
 	uint32_t	home = pmh_home_bucket(hash, place->hashing);
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
@@ -421,25 +397,25 @@ misplaced(const PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, uint64_t 
 	{
 		if (!pmh_strategy_has_stash(strategy))
 			return "in a stash that is not in use";
-		return announced(c, snap, home, PMH_STATE_STASHED) ? NULL :
+		return announced(c, home, PMH_STATE_STASHED) ? NULL :
 			"in the stash without its home telling so";
 	}
 	if (bucket != pmh_alt_bucket(hash, place->hashing, home))
 		return "in a bucket that is not its own";
 	if (!pmh_strategy_has_alternative(strategy))
 		return "in its second bucket while there is one choice";
-	return announced(c, snap, home, pmh_filter_bit(hash)) ? NULL :
+	return announced(c, home, pmh_filter_bit(hash)) ? NULL :
 		"in its second bucket without its home telling so";
 }
 
 static PmhResult
-check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
+check_slot(PmhCheck *c, uint32_t bucket, unsigned slot)
 {
-	const PmhBucket *b = &c->copy[bucket];
+	const PmhBucket *b = &c->walk.copy[bucket];
 	uint64_t	word = pmh_slot_load_word(b, slot);
 	uint64_t	hash = pmh_slot_load_hash(b, slot, word);
-	uint64_t	offset = pmh_bucket_offset(&snap->place, bucket);
-	const char *wrong = misplaced(c, snap, bucket, hash);
+	uint64_t	offset = pmh_bucket_offset(&c->walk.snap.place, bucket);
+	const char *wrong = misplaced(c, bucket, hash);
 
 	if (wrong != NULL)
 		finding(c, offset, "Slot %u of the bucket at offset %llu holds an entry %s.", slot,
@@ -451,39 +427,32 @@ check_slot(PmhCheck *c, const PmhSnapshot *snap, uint32_t bucket, unsigned slot)
 				(unsigned long long) offset);
 	for (size_t i = 0; i < c->nkeys; i++)
 	{
-		if (c->keys[i] == hash)
+		if (c->walk.key[i] == hash)
 			finding(c, offset,
 					"Slot %u of the bucket at offset %llu is the second pointer of its key.",
 					slot, (unsigned long long) offset);
 	}
-	PMH_ASSERT(c->nkeys < MAX_POINTERS);
-	c->keys[c->nkeys++] = hash;
+	PMH_ASSERT(c->nkeys < PMH_SEGMENT_SLOTS);
+	c->walk.key[c->nkeys++] = hash;
 	return absorb(c, check_list(c, hash));
 }
 
-/* Check the segment at a position, and go on to the one after it. */
+/* The next segment of the walk: all slots, also of entries that do not count. */
 static PmhResult
-check_segment(PmhCheck *c, PmhPosition *at)
+check_segment(PmhCheck *c)
 {
-	PmhTable   *t = c->t;
-	PmhSnapshot snap;
-	uint32_t	depth;
-	PmhResult	result = pmh_segment_read(t, at->next, &snap, c->copy);
+	PmhResult	result = pmh_walk_segment(c->t, &c->walk);
 
-	/* Of a damaged element, reported with the directory: go on with the next one. */
-	depth = pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
-	if (result == PMH_OK)
-		depth = pmh_elem_depth(snap.place.elem);
-	pmh_position_advance(at, depth);
+	/* A damaged element is reported with the directory. */
 	if (result != PMH_OK)
 		return absorb(c, result);
 	c->nkeys = 0;
-	for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
+	for (uint32_t b = 0; result == PMH_OK && b < c->walk.snap.place.buckets; b++)
 	{
-		uint32_t	left = pmh_bucket_state(&c->copy[b]) & PMH_STATE_OCCUPIED;
+		uint32_t	left = pmh_bucket_state(&c->walk.copy[b]) & PMH_STATE_OCCUPIED;
 
 		for (; result == PMH_OK && left != 0; left &= left - 1)
-			result = check_slot(c, &snap, b, (unsigned) __builtin_ctz(left));
+			result = check_slot(c, b, (unsigned) __builtin_ctz(left));
 	}
 	return result;
 }
@@ -612,10 +581,8 @@ static PmhResult
 begin(PmhCheck *c)
 {
 	PmhTable   *t = c->t;
-	PmhResult	result;
-	bool		no_memory;
+	PmhResult	result = pmh_map_all(t);
 
-	result = pmh_map_all(t);
 	if (result == PMH_ERR_CORRUPT)
 		finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
 				"The length of the file is damaged in its header.");
@@ -623,17 +590,13 @@ begin(PmhCheck *c)
 		return result;
 	/* The file may be longer, if the system went down while it grew. */
 	c->blocks = pmh_blocks(t);
-	c->copy = malloc(PMH_MAX_SEGMENT_BYTES);
-	c->keys = malloc(MAX_POINTERS * sizeof(uint64_t));
-	no_memory = c->copy == NULL || c->keys == NULL;
-	if (c->exclusive)
-	{
-		/* With writers about, nothing is claimed: it may come to another use. */
-		c->units = calloc(c->blocks, 1);
-		c->grains = calloc(c->blocks, PMH_BLOCK_SIZE / PMH_GRAIN / 8);
-		no_memory |= c->units == NULL || c->grains == NULL;
-	}
-	if (no_memory)
+	result = pmh_walk_begin(t, &c->walk, PMH_MAX_DEPTH);
+	/* With writers about, nothing is claimed: it may come to another use. */
+	if (result != PMH_OK || !c->exclusive)
+		return result;
+	c->units = calloc(c->blocks, 1);
+	c->grains = calloc(c->blocks, PMH_BLOCK_SIZE / PMH_GRAIN / 8);
+	if (c->units == NULL || c->grains == NULL)
 		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0, "There is no memory for the check.");
 	return PMH_OK;
 }
@@ -642,20 +605,20 @@ PmhResult
 pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop, void *arg)
 {
 	PmhCheck	c = {.t = table, .exclusive = exclusive, .report = report,
-		.stop = stop, .arg = arg};
-	PmhPosition at = {0};
+		.arg = arg};
 	PmhResult	result = begin(&c);
 
 	if (result == PMH_OK)
 	{
-		check_format(&c);
+		bool		readable = check_header(&c);
+
 		if (exclusive)
 			check_kinds(&c);
-		if (check_live(&c))
+		if (readable)
 		{
 			result = check_directory(&c);
-			while (result == PMH_OK && !at.through)
-				result = stop != NULL && stop(arg) ? PMH_DONE : check_segment(&c, &at);
+			while (result == PMH_OK && !c.walk.at.through)
+				result = stop != NULL && stop(arg) ? PMH_DONE : check_segment(&c);
 		}
 		if (result == PMH_OK && exclusive)
 		{
@@ -663,8 +626,7 @@ pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop, void 
 			check_space_map(&c);
 		}
 	}
-	free(c.copy);
-	free(c.keys);
+	pmh_walk_end(&c.walk);
 	free(c.units);
 	free(c.grains);
 	result = pmh_conclude(table, result);

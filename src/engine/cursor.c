@@ -94,7 +94,7 @@ keep_fresh(PmhCursor *cursor, size_t from)
 
 	PMH_ASSERT(from <= batch->n && plain <= cursor->given.n);
 	if (of_slot > 0)
-		pmh_sort_numbers(cursor->given.value + plain, of_slot);
+		(void) pmh_sort_numbers(cursor->given.value + plain, of_slot, NULL);
 	if (plain + of_slot > 0)
 	{
 		batch->n = from;
@@ -120,7 +120,6 @@ read_first(PmhTable *t, PmhCursor *cursor, uint32_t want, size_t room)
 {
 	PmhValues  *batch = &cursor->batch;
 	size_t		from = batch->n;
-	size_t		left_out = cursor->plain;
 	PmhProbe	probe;
 	uint32_t	n;
 	PmhResult	result = pmh_probe(t, cursor->hash, &probe);
@@ -145,8 +144,7 @@ read_first(PmhTable *t, PmhCursor *cursor, uint32_t want, size_t room)
 		result = pmh_list_step(t, cursor->hash, probe.list, probe.list_version, &cursor->at,
 							   want, batch->value + batch->n, &n);
 		/* What is twice in all of a batch drops out when that is sorted. */
-		if (result == PMH_OK &&
-			(cursor->at.below != 0 || want == PMH_CURSOR_SWEEPS || left_out > 0))
+		if (result == PMH_OK && cursor->at.below != 0)
 			result = remember(t, cursor, probe.value, probe.n);
 		if (result != PMH_OK)
 		{
@@ -161,8 +159,12 @@ read_first(PmhTable *t, PmhCursor *cursor, uint32_t want, size_t room)
 	return PMH_OK;
 }
 
-PmhResult
-pmh_cursor_step(PmhTable *t, PmhCursor *cursor, uint32_t want)
+/*
+ * The plain entries, and about 'want' values of one buffer, are put after batch.n, unsorted,
+ * without those given already (that may be all).
+ */
+static PmhResult
+step(PmhTable *t, PmhCursor *cursor, uint32_t want)
 {
 	PmhValues  *batch = &cursor->batch;
 	size_t		from = batch->n;
@@ -191,20 +193,10 @@ pmh_cursor_step(PmhTable *t, PmhCursor *cursor, uint32_t want)
 	return result == PMH_RETRY ? PMH_OK : result;
 }
 
-bool
-pmh_cursor_at_end(const PmhCursor *cursor)
+static bool
+at_end(const PmhCursor *cursor)
 {
 	return cursor->begun && cursor->at.below == 0;
-}
-
-PmhResult
-pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor, uint64_t value)
-{
-	PmhResult	result = remember(t, cursor, &value, 1);
-
-	PMH_ASSERT(!cursor->begun && value <= PMH_VALUE_MAX);
-	cursor->plain = cursor->given.n;
-	return result;
 }
 
 /* ---- the public face ---- */
@@ -240,7 +232,7 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 			result = remember(table, cursor, cursor->batch.value, cursor->batch.n);
 	}
 	cursor->batch.n = 0;
-	if (pmh_cursor_at_end(cursor))
+	if (at_end(cursor))
 		return PMH_DONE;
 	if (want == 0)
 		want = SIZE_MAX;		/* then we are asked here whether to go on */
@@ -250,24 +242,24 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 	 * out, the batch may be short, or empty: so the caller gets to see whether it is still
 	 * wanted.
 	 */
-	while (result == PMH_OK && cursor->batch.n < want && !pmh_cursor_at_end(cursor) &&
+	while (result == PMH_OK && cursor->batch.n < want && !at_end(cursor) &&
 		   (fruitless < FRUITLESS_STEPS || want == SIZE_MAX))
 	{
 		size_t		before = cursor->batch.n;
 		size_t		left = want - before;
 
-		result = pmh_cursor_step(table, cursor,
-								 left < PMH_CHUNK_MOST ? (uint32_t) left : PMH_CHUNK_MOST);
+		result = step(table, cursor,
+					  left < PMH_CHUNK_MOST ? (uint32_t) left : PMH_CHUNK_MOST);
 		/* (A step that wants little may not come to the end of its buffer.) */
 		fruitless += cursor->batch.n == before && cursor->at.line == 0;
-		if (want == SIZE_MAX && !pmh_cursor_at_end(cursor) && result == PMH_OK &&
+		if (want == SIZE_MAX && !at_end(cursor) && result == PMH_OK &&
 			pmh_wait_cancelled())
 			result = pmh_fail_cancelled(table);
 	}
 	result = pmh_conclude(table, result);
 	if (result != PMH_OK)
 		return result;
-	if (cursor->batch.n == 0 && pmh_cursor_at_end(cursor))
+	if (cursor->batch.n == 0 && at_end(cursor))
 		return PMH_DONE;
 	pmh_values_finish(&cursor->batch);
 	return PMH_OK;

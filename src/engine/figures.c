@@ -7,7 +7,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bucket.h"
@@ -24,12 +23,31 @@
 /* A sample has segments at 2^SAMPLE_BITS points at equal distances in the space of hashes. */
 #define SAMPLE_BITS		6
 
+typedef struct Count Count;
+
 /* How a list is counted. */
-typedef PmhResult (*CountList) (PmhTable *t, uint64_t hash, PmhFill *fill);
+typedef PmhResult (*CountList) (PmhTable *t, uint64_t hash, Count *c);
+
+struct Count
+{
+	PmhStats   *stats;
+	CountList	how;
+	uint64_t	weight;			/* the segment at hand stands for so many */
+	uint32_t	hashing;		/* it has so many hashing buckets */
+};
+
+static void
+add_list(const Count *c, uint64_t entries, uint64_t bytes)
+{
+	c->stats->lists += bytes > 0 ? c->weight : 0;
+	c->stats->list_entries += c->weight * entries;
+	c->stats->list_bytes += c->weight * bytes;
+	c->stats->entries += c->weight * entries;
+}
 
 /* Exactly; it counts when all has been read. */
 static PmhResult
-count_list(PmhTable *t, uint64_t hash, PmhFill *fill)
+count_list(PmhTable *t, uint64_t hash, Count *c)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition at = PMH_LIST_START;
@@ -49,9 +67,7 @@ count_list(PmhTable *t, uint64_t hash, PmhFill *fill)
 			bytes += i > 0 && at.met[i] == before.met[i] ? 0 :
 				pmh_class_bytes(pmh_pointer_class(at.met[i]));
 	}
-	fill->lists += bytes > 0 ? fill->weight : 0;
-	fill->list_entries += fill->weight * (double) entries;
-	fill->list_bytes += fill->weight * (double) bytes;
+	add_list(c, entries, bytes);
 	return PMH_OK;
 }
 
@@ -60,7 +76,7 @@ count_list(PmhTable *t, uint64_t hash, PmhFill *fill)
  * them, are taken to be full.
  */
 static PmhResult
-guess_list(PmhTable *t, uint64_t hash, PmhFill *fill)
+guess_list(PmhTable *t, uint64_t hash, Count *c)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition at = PMH_LIST_START;
@@ -72,10 +88,8 @@ guess_list(PmhTable *t, uint64_t hash, PmhFill *fill)
 	do
 		result = pmh_list_whole(t, hash, &at, value, &n);
 	while (result == PMH_OK && at.met[0] == 0 && at.below != 0);
-	if (result != PMH_OK)
+	if (result != PMH_OK || at.met[0] == 0)
 		return result;
-	if (at.met[0] == 0)
-		return PMH_OK;
 	for (unsigned level = 1; level <= PMH_MAX_LEVEL && at.met[level] != 0; level++)
 	{
 		for (uint32_t i = 0; i < pmh_index_slots(at.met[level]); i++)
@@ -87,48 +101,24 @@ guess_list(PmhTable *t, uint64_t hash, PmhFill *fill)
 		}
 		each = (level > 1 ? each : pmh_class_bytes(PMH_MAX_CLASS)) * PMH_MAX_INDEX_SLOTS;
 	}
-	fill->lists += fill->weight;
-	fill->list_entries += fill->weight *
-		(double) (n + bytes / PMH_VALUE_LINE * PMH_VALUES_PER_LINE);
-	fill->list_bytes += fill->weight *
-		(double) (bytes + pmh_class_bytes(pmh_pointer_class(at.met[0])));
+	add_list(c, n + bytes / PMH_VALUE_LINE * PMH_VALUES_PER_LINE,
+			 bytes + pmh_class_bytes(pmh_pointer_class(at.met[0])));
 	return PMH_OK;
 }
 
-/*
- * Count a bucket of a copy.  Entries with a hash below 'from' are left out: they have been
- * counted, in the first half of a split whose second half the directory does not name yet,
- * or in a segment that has been merged with its buddy since.
- */
-static PmhResult
-count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
-			 uint32_t bucket, uint64_t from, CountList how, PmhFill *fill)
+static inline PmhResult
+count_entry(PmhTable *t, void *arg, const PmhWalked *e)
 {
-	uint32_t	hashing = snap->place.hashing;
-	double		weight = fill->weight;
-	uint32_t	plain;
-	uint32_t	pointers;
-	PmhResult	result = PMH_OK;
+	Count	   *c = arg;
 
-	PMH_ASSERT(bucket < snap->place.buckets && weight >= 1);
-	pmh_bucket_kinds(b, &plain, &pointers);
-	fill->slots += weight * PMH_SLOTS;
-	fill->used_slots += weight * pmh_state_count(pmh_bucket_state(b));
-	for (uint32_t m = plain | pointers; m != 0 && result == PMH_OK; m &= m - 1)
-	{
-		unsigned	slot = (unsigned) __builtin_ctz(m);
-		uint64_t	word = pmh_slot_load_word(b, slot);
-		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
-
-		if (hash < from)
-			continue;
-		fill->plain += pmh_word_is_pointer(word) ? 0 : weight;
-		fill->elsewhere += pmh_home_bucket(hash, hashing) != bucket ? weight : 0;
-		fill->stash += bucket >= hashing ? weight : 0;
-		if (pmh_word_is_pointer(word))
-			result = how(t, hash, fill);
-	}
-	return result;
+	if (pmh_home_bucket(e->hash, c->hashing) != e->bucket)
+		c->stats->entries_elsewhere += c->weight;
+	if (e->bucket >= c->hashing)
+		c->stats->entries_stash += c->weight;
+	if (pmh_word_is_pointer(e->word))
+		return c->how(t, e->hash, c);
+	c->stats->entries += c->weight;
+	return PMH_OK;
 }
 
 /*
@@ -140,52 +130,43 @@ count_bucket(PmhTable *t, const PmhSnapshot *snap, const PmhBucket *b,
  * be very long), and is all there is between them.
  */
 static PmhResult
-count(PmhTable *t, bool sample, CountList how, PmhFill *fill)
+count(PmhTable *t, bool sample, CountList how, PmhStats *stats)
 {
-	PmhBucket  *copy = malloc(PMH_MAX_SEGMENT_BYTES);
-	PmhPosition at = {0};
-	PmhResult	result = PMH_OK;
+	uint64_t   *of_strategy[] = {&stats->segments_single, &stats->segments_two_choice,
+		&stats->segments_stash};
+	Count		c = {.stats = stats, .how = how};
+	PmhWalk		walk;
+	PmhResult	result = pmh_walk_begin(t, &walk, sample ? SAMPLE_BITS : PMH_MAX_DEPTH);
 
-	memset(fill, 0, sizeof(*fill));
-	fill->min_depth = PMH_MAX_DEPTH;
-	if (copy == NULL)
-		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory for a copy of a segment.");
-	while (result == PMH_OK && !at.through)
+	memset(stats, 0, sizeof(*stats));
+	stats->min_depth = PMH_MAX_DEPTH;
+	while (result == PMH_OK && !walk.at.through)
 	{
-		PmhSnapshot snap;
-		uint64_t	from = at.next;
+		const PmhPlace *place = &walk.snap.place;
 		uint32_t	depth;
-		PmhStrategy strategy;
 
-		result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) :
-			pmh_segment_read(t, at.next, &snap, copy);
+		result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) : pmh_walk_segment(t, &walk);
 		if (result != PMH_OK)
 			break;
-		depth = pmh_elem_depth(snap.place.elem);
-		strategy = pmh_elem_strategy(snap.place.elem);
-		if (!pmh_strategy_exists(strategy))
+		if (!pmh_strategy_exists(pmh_elem_strategy(place->elem)))
 		{
 			result = pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 							  "A directory element has an impossible strategy.");
 			break;
 		}
-		fill->min_depth = depth < fill->min_depth ? depth : fill->min_depth;
-		fill->max_depth = depth > fill->max_depth ? depth : fill->max_depth;
-		fill->weight = 1;
-		if (sample && depth > SAMPLE_BITS)
-		{
-			fill->weight = (double) (UINT64_C(1) << (depth - SAMPLE_BITS));
-			from = 0;
-			depth = SAMPLE_BITS;
-		}
-		fill->segments += fill->weight;
-		fill->of_strategy[strategy] += fill->weight;
-		for (uint32_t b = 0; result == PMH_OK && b < snap.place.buckets; b++)
-			result = count_bucket(t, &snap, &copy[b], b, from, how, fill);
-		pmh_position_advance(&at, depth);
+		depth = pmh_elem_depth(place->elem);
+		c.hashing = place->hashing;
+		c.weight = depth > walk.bits ? UINT64_C(1) << (depth - walk.bits) : 1;
+		stats->min_depth = depth < stats->min_depth ? depth : stats->min_depth;
+		stats->max_depth = depth > stats->max_depth ? depth : stats->max_depth;
+		stats->segments += c.weight;
+		*of_strategy[pmh_elem_strategy(place->elem)] += c.weight;
+		stats->slots += c.weight * place->buckets * PMH_SLOTS;
+		for (uint32_t b = 0; b < place->buckets; b++)
+			stats->used_slots += c.weight * pmh_state_count(pmh_bucket_state(&walk.copy[b]));
+		result = pmh_walk_entries(t, &walk, count_entry, &c);
 	}
-	free(copy);
+	pmh_walk_end(&walk);
 	return result;
 }
 
@@ -195,28 +176,11 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	const PmhRun *run;
 	uint64_t	blocks;
 	uint64_t	free_units;
-	PmhFill		fill;
-	PmhResult	result;
+	PmhResult	result = pmh_conclude(table, count(table, false, count_list, stats));
 
-	memset(stats, 0, sizeof(*stats));
-	result = pmh_conclude(table, count(table, false, count_list, &fill));
 	if (result != PMH_OK)
 		return result;
-	stats->segments = (uint64_t) fill.segments;
-	stats->segments_single = (uint64_t) fill.of_strategy[PMH_SINGLE];
-	stats->segments_two_choice = (uint64_t) fill.of_strategy[PMH_TWO_CHOICE];
-	stats->segments_stash = (uint64_t) fill.of_strategy[PMH_STASH];
-	stats->min_depth = fill.min_depth;
-	stats->max_depth = fill.max_depth;
-	stats->entries = (uint64_t) (fill.plain + fill.list_entries);
-	stats->slots = (uint64_t) fill.slots;
-	stats->used_slots = (uint64_t) fill.used_slots;
-	stats->load_factor = fill.used_slots / fill.slots;
-	stats->entries_elsewhere = (uint64_t) fill.elsewhere;
-	stats->entries_stash = (uint64_t) fill.stash;
-	stats->lists = (uint64_t) fill.lists;
-	stats->list_entries = (uint64_t) fill.list_entries;
-	stats->list_bytes = (uint64_t) fill.list_bytes;
+	stats->load_factor = (double) stats->used_slots / (double) stats->slots;
 	run = pmh_run(table);
 	pmh_space_figures(table, &blocks, &free_units);
 	stats->value_bytes = pm_load(&run->value_blocks) << PMH_BLOCK_SHIFT;
@@ -236,16 +200,16 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 PmhResult
 pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
 {
-	PmhFill		fill;
-	PmhResult	result = count(table, true, guess_list, &fill);
+	PmhStats	stats;
+	PmhResult	result = count(table, true, guess_list, &stats);
 
 	*file_bytes = pmh_blocks_with_space(table) << PMH_BLOCK_SHIFT;
-	*entries = (uint64_t) (fill.plain + fill.list_entries);
+	*entries = stats.entries;
 	return pmh_conclude(table, result);
 }
 
 PmhResult
-pmh_estimate_fill(PmhTable *t, PmhFill *fill)
+pmh_estimate_fill(PmhTable *t, PmhStats *stats)
 {
-	return count(t, true, count_list, fill);
+	return count(t, true, count_list, stats);
 }

@@ -88,8 +88,8 @@ format_crc(const PmhFormat *format)
 	return pmh_crc32c(&copy, sizeof(copy));
 }
 
-static PmhResult
-check_format(const PmhFormat *format, PmhError *error)
+PmhResult
+pmh_check_format(const PmhFormat *format, PmhError *error)
 {
 	if (format->magic != PMH_MAGIC)
 		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
@@ -167,7 +167,7 @@ pmh_read_note(const char *path, void *identity, uint64_t *note, PmhError *error)
 		return error->code;
 	result = read_at(fd, PMH_FORMAT_OFFSET, &format, sizeof(format), error);
 	if (result == PMH_OK)
-		result = check_format(&format, error);
+		result = pmh_check_format(&format, error);
 	if (result == PMH_OK && note != NULL)
 		result = read_at(fd, PMH_NOTE_OFFSET, note, PMH_NOTE_WORDS * sizeof(uint64_t),
 						 error);
@@ -175,12 +175,6 @@ pmh_read_note(const char *path, void *identity, uint64_t *note, PmhError *error)
 	if (result == PMH_OK)
 		memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
 	return result;
-}
-
-PmhResult
-pmh_read_identity(const char *path, void *identity, PmhError *error)
-{
-	return pmh_read_note(path, identity, NULL, error);
 }
 
 bool
@@ -208,9 +202,8 @@ pmh_store_note(PmhTable *table, int word, uint64_t value)
 	return pmh_conclude_reading(table, PMH_OK);
 }
 
-/* Are the live words within a file of this size? */
-static PmhResult
-check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
+PmhResult
+pmh_check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
 {
 	uint64_t	blocks = pmh_live_number(live->blocks);
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
@@ -265,12 +258,12 @@ pmh_examine(const char *path, void *identity, uint64_t *instance,
 	if (result != PMH_OK)
 		return result;
 	memcpy(&format, head + PMH_FORMAT_OFFSET, sizeof(format));
-	result = check_format(&format, error);
+	result = pmh_check_format(&format, error);
 	if (result != PMH_OK)
 		return result;
 	memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
 	*instance = ((const PmhRun *) (const void *) (head + PMH_RUN_OFFSET))->instance;
-	return check_live_words(&live, inode->size, error);
+	return pmh_check_live_words(&live, inode->size, error);
 }
 
 const void *
@@ -304,7 +297,7 @@ make_format(PmhFormat *format, const void *identity, PmhError *error)
 		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
 							  "The operation that failed was getrandom.");
 	format->crc = format_crc(format);
-	return check_format(format, error);
+	return pmh_check_format(format, error);
 }
 
 /* Write an empty table; the magic number makes it valid, last. */
@@ -433,7 +426,7 @@ open_formatted(PmhTable *t, const PmhEnv *env, bool *recovered)
 	live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
 	result = pm_size(&t->file, &size, &t->error);
 	if (result == PMH_OK)
-		result = check_live_words(&live, size, &t->error);
+		result = pmh_check_live_words(&live, size, &t->error);
 	if (result == PMH_OK)
 		result = pmh_map_all(t);
 	if (result == PMH_OK)
@@ -475,7 +468,7 @@ pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
 	}
 	memcpy(&format, pmh_format(t), sizeof(format));
 	result = pm_is_lost(&t->file) ? pmh_fail_lost(t) :
-		check_format(&format, &t->error);
+		pmh_check_format(&format, &t->error);
 	if (result == PMH_OK)
 	{
 		take_format(t, &format);

@@ -221,6 +221,13 @@ pmh_blocks(const PmhTable *t)
 	return pmh_live_number(pm_load_acquire(&pmh_live(t)->blocks));
 }
 
+/* ---- file_life.c: what the header must say ---- */
+
+extern PmhResult pmh_check_format(const PmhFormat *format, PmhError *error);
+
+/* Are the live words possible, within a file of so many bytes? */
+extern PmhResult pmh_check_live_words(const PmhLive *live, uint64_t size, PmhError *error);
+
 /* ---- recover.c: recovery ---- */
 
 /*

@@ -685,51 +685,25 @@ pmh_elem_strategy(uint64_t elem)
 						  ((1 << PMH_ELEM_STRATEGY_BITS) - 1));
 }
 
-/*
- * What a strategy means; a new one is to be decided here.  An element has room for one
- * that is none: such a file is damaged.
- */
+/* An element has room for one that is none: such a file is damaged. */
 static inline bool
 pmh_strategy_exists(PmhStrategy strategy)
 {
-	switch (strategy)
-	{
-		case PMH_SINGLE:
-		case PMH_TWO_CHOICE:
-		case PMH_STASH:
-			return true;
-	}
-	return false;
+	return strategy <= PMH_STASH;
 }
 
 /* May an entry be in its alternative bucket? */
 static inline bool
 pmh_strategy_has_alternative(PmhStrategy strategy)
 {
-	switch (strategy)
-	{
-		case PMH_SINGLE:
-			return false;
-		case PMH_TWO_CHOICE:
-		case PMH_STASH:
-			return true;
-	}
-	return false;
+	return strategy == PMH_TWO_CHOICE || strategy == PMH_STASH;
 }
 
 /* May it be in the stash? */
 static inline bool
 pmh_strategy_has_stash(PmhStrategy strategy)
 {
-	switch (strategy)
-	{
-		case PMH_SINGLE:
-		case PMH_TWO_CHOICE:
-			return false;
-		case PMH_STASH:
-			return true;
-	}
-	return false;
+	return strategy == PMH_STASH;
 }
 
 /* The parity of the even bits of a word, and that of the odd ones: two bits. */

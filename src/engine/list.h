@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * list.h
- *	  Value lists: buffers, reading, writing, rewriting, cursors, and shrinking.
+ *	  Value lists: buffers, reading, writing and rewriting.
  *
  *-------------------------------------------------------------------------
  */
@@ -133,21 +133,17 @@ pmh_class_capacity(uint32_t class)
 		PMH_VALUES_PER_LINE;
 }
 
-/* Can a buffer of this class begin here?  Only the odd class where no line does. */
-static inline bool
-pmh_class_may_be_at(uint32_t class, uint64_t offset)
-{
-	return offset % PMH_VALUE_LINE == 0 ||
-		(class == PMH_ODD_CLASS && offset % PMH_GRAIN == 0);
-}
-
-/* The same, and does it lie in one block, after the bits of a value block? */
+/*
+ * Can a buffer of this class begin here (only the odd class where no line does), and does it
+ * lie in one block, after the bits of a value block?
+ */
 static inline bool
 pmh_buffer_may_be_at(uint32_t class, uint64_t offset)
 {
 	uint64_t	at = offset % PMH_BLOCK_SIZE;
 
-	return pmh_class_may_be_at(class, offset) && offset >= PMH_BLOCK_SIZE &&
+	return offset % (class == PMH_ODD_CLASS ? PMH_GRAIN : PMH_VALUE_LINE) == 0 &&
+		offset >= PMH_BLOCK_SIZE &&
 		at >= sizeof(PmhValueBlock) && at + pmh_class_bytes(class) <= PMH_BLOCK_SIZE;
 }
 
@@ -345,8 +341,6 @@ extern PmhResult pmh_list_next(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 extern PmhResult pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 								uint64_t *value, uint32_t *n);
 
-/* ---- value_array.c: arrays of values ---- */
-
 /* Room for n more; PMH_OK or PMH_ERR_NO_MEMORY (t->error set). */
 extern PmhResult pmh_values_reserve(PmhTable *t, PmhValues *values, size_t n);
 
@@ -448,64 +442,5 @@ extern PmhResult pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload);
 
 /* The smallest class for n values, or the largest of all. */
 extern uint32_t pmh_buffer_class_for(size_t n);
-
-/* ---- cursor.c: cursors read step by step, for the sweep ---- */
-
-/* Have the cursor, just opened, leave this value out. */
-extern PmhResult pmh_cursor_leave_out(PmhTable *t, PmhCursor *cursor,
-									  uint64_t value);
-
-/*
- * One step of a cursor: the plain entries, and about 'want' values of one buffer, are put
- * after batch.n, unsorted, without those given already (that may be all).  cursor->at.met:
- * the buffers that were read.
- */
-#define PMH_CURSOR_SWEEPS	UINT32_MAX	/* want: all of a buffer, and the batch is not sorted */
-extern PmhResult pmh_cursor_step(PmhTable *t, PmhCursor *cursor, uint32_t want);
-
-/* Has the cursor come to the end of its key's values? */
-extern bool pmh_cursor_at_end(const PmhCursor *cursor);
-
-/* ---- shrink.c: what the parts of shrinking share (shrink.c, shrink_lists.c) ---- */
-
-/* A buffer to which values are added, and that is rewritten, has room for a share more. */
-#define PMH_HEAD_ROOM	4
-
-typedef enum PmhShrinkPhase
-{
-	PMH_SHRINK_MERGING,
-	PMH_SHRINK_LISTING,
-	PMH_SHRINK_EMPTYING,
-	PMH_SHRINK_PUNCHING
-} PmhShrinkPhase;
-
-struct PmhShrinkPrivate
-{
-	PmhShrinkPhase		phase;
-	uint32_t	percent;		/* how full segments may become */
-	PmhPosition at;				/* where the next segment begins */
-	bool		no_space;		/* the file can't grow: merging passes over what does not fit,
-								 * later walks build nothing new */
-	bool		gained;			/* this walk has merged or reduced a segment */
-	uint64_t	limit;			/* when emptying: of blocks in which buffers may stay */
-	uint64_t	block;			/* when punching: where to go on, ... */
-	uint64_t	spare;			/* ... and how many free blocks are still to be left */
-	uint64_t	list_bytes;		/* that lists occupy */
-	uint64_t	bytes_seen;		/* by all steps so far */
-	PmhValueWalk values;		/* when listing: what is used in value blocks */
-	PmhBucket  *copy;			/* of a segment */
-	uint64_t   *keys;			/* of its lists: hashes */
-	size_t		nkeys;
-	size_t		key;			/* the one at hand */
-	uint64_t	below;			/* slots of its list below this one are left */
-};
-
-/* Get what PMH_NEED asks for.  A full file system is no error: p->no_space. */
-extern PmhResult pmh_shrink_provide(PmhTable *t, struct PmhShrinkPrivate *p);
-
-extern PmhResult pmh_shrink_list_step(PmhTable *t, struct PmhShrinkPrivate *p);
-
-/* Begin with the next segment: see which lists it has. */
-extern PmhResult pmh_shrink_segment_step(PmhTable *t, struct PmhShrinkPrivate *p);
 
 #endif							/* PMH_LIST_H */

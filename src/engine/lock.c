@@ -56,8 +56,8 @@ pmh_wait_cancelled(void)
  * preempted gets our processor.  A signal ends a sleep, so a cancel is seen at once.
  * False if the wait was given up.
  */
-static bool
-wait_for(uint64_t *lock, bool cancellable)
+bool
+pmh_lock_wait(uint64_t *lock, bool cancellable)
 {
 	struct timespec ts = {0, FIRST_SLEEP_NS};
 	bool		done;
@@ -83,16 +83,4 @@ wait_for(uint64_t *lock, bool cancellable)
 		hooks.end();
 	PMH_ASSERT(done ? pmh_is_locked(lock) : cancellable);
 	return done;
-}
-
-void
-pmh_lock_wait(uint64_t *lock)
-{
-	(void) wait_for(lock, false);
-}
-
-bool
-pmh_lock_wait_or_cancel(uint64_t *lock)
-{
-	return wait_for(lock, true);
 }

@@ -73,8 +73,7 @@ pmh_pause(void)
  * holder only ever executes a bounded number of instructions (grow locks:
  * system calls too).
  */
-extern void pmh_lock_wait(uint64_t *lock);
-extern bool pmh_lock_wait_or_cancel(uint64_t *lock);
+extern bool pmh_lock_wait(uint64_t *lock, bool cancellable);
 
 /* Does the process want to do something else than to wait (PmhWaitHooks)? */
 extern bool pmh_wait_cancelled(void);
@@ -99,7 +98,7 @@ static inline void
 pmh_lock(uint64_t *lock)
 {
 	if (!pmh_trylock(lock))
-		pmh_lock_wait(lock);
+		(void) pmh_lock_wait(lock, false);
 }
 
 /*
@@ -110,7 +109,7 @@ pmh_lock(uint64_t *lock)
 static inline bool
 pmh_lock_or_cancel(uint64_t *lock)
 {
-	return __builtin_expect(pmh_trylock(lock), 1) || pmh_lock_wait_or_cancel(lock);
+	return __builtin_expect(pmh_trylock(lock), 1) || pmh_lock_wait(lock, true);
 }
 
 #ifdef PMH_RECORD

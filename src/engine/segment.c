@@ -2,7 +2,7 @@
  *
  * segment.c
  *	  One segment: where an entry goes, what is done when it does not fit, and
- *	  consistent copies.
+ *	  walks over all of them.
  *
  * The three strategies and their order: Pea Hash, section 3.2.  Growth in
  * steps of a half, late balancing and the filter bits are ours; src/README,
@@ -10,6 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "bucket.h"
@@ -453,7 +454,7 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	return PMH_NOT_FOUND;
 }
 
-/* ---- consistent copies ---- */
+/* ---- walks ---- */
 
 /* Copy a line of a bucket by racing loads. */
 static inline void
@@ -463,6 +464,7 @@ copy_line(PmhBucket *to, const PmhBucket *from, unsigned line)
 	uint64_t   *dst = (uint64_t *) (to->bytes + line * PMH_LINE);
 
 	PMH_ASSERT(line < PMH_BUCKET_SIZE / PMH_LINE);
+#pragma GCC unroll 8
 	for (unsigned i = 0; i < PMH_LINE / sizeof(uint64_t); i++)
 		dst[i] = __atomic_load_n(&src[i], __ATOMIC_ACQUIRE);
 }
@@ -484,27 +486,57 @@ copy_bucket(PmhBucket *to, const PmhBucket *from)
 }
 
 PmhResult
-pmh_segment_read(PmhTable *t, uint64_t hash, PmhSnapshot *snap, PmhBucket *copy)
+pmh_walk_segment(PmhTable *t, PmhWalk *walk)
 {
-	for (;;)
-	{
-		bool		same = true;
-		PmhResult	result = pmh_snapshot(t, hash, snap);
+	PmhSnapshot *snap = &walk->snap;
+	uint64_t	hash = walk->at.next;
+	uint32_t	depth;
+	bool		same = false;
+	PmhResult	result = PMH_OK;
 
-		if (result != PMH_OK)
-			return result;
+	PMH_ASSERT(!walk->at.through);
+	while (!same && (result = pmh_snapshot(t, hash, snap)) == PMH_OK)
+	{
 		pmh_ask_for_next_segments(t, hash);
 		for (uint32_t i = 0; i < snap->place.buckets; i++)
 		{
-			copy_bucket(&copy[i], pmh_bucket(t, &snap->place, i));
+			copy_bucket(&walk->copy[i], pmh_bucket(t, &snap->place, i));
 			PMH_STOP_POINT("segment_between_buckets");
 		}
 		PMH_STOP_POINT("segment_before_validation");
+		same = true;
 		for (uint32_t i = 0; i < PMH_VERSIONS; i++)
 			same = same && pmh_snapshot_valid(snap, i);
-		if (same)
-			break;
 	}
-	pmh_ask_for_lists(t, copy, snap->place.buckets);
+	/* (Of a damaged element the depth is unknown: on to the next one.) */
+	depth = result == PMH_OK ? pmh_elem_depth(snap->place.elem) :
+		pmh_dirword_depth(pm_load_acquire(&pmh_live(t)->dirword));
+	walk->from = depth > walk->bits ? 0 : hash;
+	pmh_position_advance(&walk->at, depth > walk->bits ? walk->bits : depth);
+	if (result != PMH_OK)
+		return result;
+	pmh_ask_for_lists(t, walk->copy, snap->place.buckets);
 	return PMH_OK;
+}
+
+PmhResult
+pmh_walk_begin(PmhTable *t, PmhWalk *walk, uint32_t bits)
+{
+	memset(walk, 0, sizeof(*walk));
+	walk->bits = bits;
+	walk->copy = malloc(PMH_MAX_SEGMENT_BYTES);
+	walk->key = malloc(PMH_SEGMENT_SLOTS * sizeof(uint64_t));
+	if (walk->copy != NULL && walk->key != NULL)
+		return PMH_OK;
+	pmh_walk_end(walk);
+	return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0, "There is no memory for a copy of a segment.");
+}
+
+void
+pmh_walk_end(PmhWalk *walk)
+{
+	free(walk->copy);
+	free(walk->key);
+	walk->copy = NULL;
+	walk->key = NULL;
 }

@@ -122,17 +122,6 @@ extern bool pmh_elem_sane(uint64_t elem, uint64_t index,
 /* A full bucket compacts the largest group of equal hashes of this size. */
 #define PMH_COMPACT_MIN		3
 
-/*
- * Reader: copy a whole segment out: snap->place.buckets buckets in the order
- * of their numbers into 'copy' (room for PMH_MAX_SEGMENT_BYTES).  The
- * snapshot's versions are those of the copy.  It is all of one state, but for
- * the last operation to count a version up before the copy began: of a put
- * that was under way then, the entry may be in the copy of its bucket and the
- * announcement not in that of its home.
- */
-extern PmhResult pmh_segment_read(PmhTable *t, uint64_t hash,
-									 PmhSnapshot *snap, PmhBucket *copy);
-
 /* How pmh_segment_delete goes about it: 0, or any of these. */
 typedef enum PmhDeleteFlags
 {
@@ -197,6 +186,79 @@ typedef struct PmhListSlot
 /* False if the key has no list. */
 extern bool pmh_segment_find_list(const PmhTable *t, const PmhPlace *place,
 								  uint64_t hash, PmhListSlot *at);
+
+/* ---- a walk over all segments, of which it reads copies ---- */
+
+/* Slots of the largest segment. */
+#define PMH_SEGMENT_SLOTS	(PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE * PMH_SLOTS)
+
+/*
+ * Entries of the segment at hand with a hash below 'from' have been in the walk before: in
+ * the first half of a split whose second half the directory does not name yet, or in a
+ * segment that has been merged with its buddy since.
+ */
+typedef struct PmhWalk
+{
+	PmhPosition at;				/* where the next segment begins */
+	uint32_t	bits;			/* 2^bits points at equal distances are looked at */
+	uint64_t	from;
+	PmhSnapshot snap;			/* of the segment at hand, and ... */
+	PmhBucket  *copy;			/* ... its buckets */
+	uint64_t   *key;			/* the caller's: room for a hash of each slot */
+} PmhWalk;
+
+/* An entry of the copy. */
+typedef struct PmhWalked
+{
+	uint64_t	hash;
+	uint64_t	word;			/* of its slot */
+	uint32_t	bucket;
+} PmhWalked;
+
+/*
+ * Begin a walk over all segments (bits: PMH_MAX_DEPTH), or those that some points meet.
+ * PMH_OK, PMH_ERR_NO_MEMORY.  pmh_walk_end frees its memory, always.
+ */
+extern PmhResult pmh_walk_begin(PmhTable *t, PmhWalk *walk, uint32_t bits);
+extern void pmh_walk_end(PmhWalk *walk);
+
+/*
+ * Copy the segment at walk->at, and go on to the one after it, also if there is an error.
+ * The snapshot's versions are those of the copy.  It is all of one state, but for
+ * the last operation to count a version up before the copy began: of a put
+ * that was under way then, the entry may be in the copy of its bucket and the
+ * announcement not in that of its home.  No lock may be held.  PMH_OK or a real error.
+ */
+extern PmhResult pmh_walk_segment(PmhTable *t, PmhWalk *walk);
+
+/*
+ * Call visit() for each entry of the copy that counts, as long as it says PMH_OK.  (Compiled
+ * for each of them.)
+ */
+typedef PmhResult (*PmhVisit) (PmhTable *t, void *arg, const PmhWalked *e);
+
+static inline PmhResult __attribute__((always_inline))
+pmh_walk_entries(PmhTable *t, const PmhWalk *walk, PmhVisit visit, void *arg)
+{
+	const PmhBucket *b = walk->copy;
+	const uint32_t buckets = walk->snap.place.buckets;
+	const uint64_t from = walk->from;
+	PmhResult	result = PMH_OK;
+
+	for (uint32_t i = 0; i < buckets; i++, b++)
+	{
+		for (uint32_t live = pmh_bucket_live(b); live != 0; live &= live - 1)
+		{
+			unsigned	slot = (unsigned) __builtin_ctz(live);
+			uint64_t	word = pmh_slot_load_word(b, slot);
+			const PmhWalked e = {pmh_slot_load_hash(b, slot, word), word, i};
+
+			if (e.hash >= from && (result = visit(t, arg, &e)) != PMH_OK)
+				return result;
+		}
+	}
+	return result;
+}
 
 /* ---- segment_build.c: filling a segment in private memory, for splits and bulk load ---- */
 
@@ -387,26 +449,8 @@ extern PmhResult pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value);
 
 /* ---- figures.c: figures about a table ---- */
 
-/* What a table has: counted, or by a sample of segments. */
-typedef struct PmhFill
-{
-	double		segments;
-	double		of_strategy[PMH_STASH + 1];
-	double		slots;
-	double		used_slots;
-	double		plain;			/* entries in slots */
-	double		elsewhere;		/* entries and pointers that are not in their home bucket */
-	double		stash;			/* of these, in stash buckets */
-	double		lists;
-	double		list_entries;
-	double		list_bytes;
-	double		weight;			/* of the segment that is being counted */
-	uint32_t	min_depth;
-	uint32_t	max_depth;
-} PmhFill;
-
-/* Estimate it.  PMH_OK or a real error. */
-extern PmhResult pmh_estimate_fill(PmhTable *t, PmhFill *fill);
+/* Estimate what a walk counts by a sample of segments.  PMH_OK or a real error. */
+extern PmhResult pmh_estimate_fill(PmhTable *t, PmhStats *stats);
 
 /* ---- read_ahead.c: pages of the file, read from disk before an operation waits for them ---- */
 

@@ -22,6 +22,9 @@
 /* Numbers that are looked at, or moved, until it is asked whether to go on. */
 #define AT_ONCE		32768
 
+/* It is asked before so many and more are looked at. */
+#define ASK_FROM	1000
+
 #define DIGIT_BITS	PMH_DEAL_BITS
 #define DIGITS		PMH_DEAL_DIGITS
 
@@ -108,33 +111,6 @@ is_stopped(bool (*stop) (void), size_t done)
 }
 
 /*
- * Where does the highest digit in which the numbers differ begin?  *shift is -1 if they
- * are in order already.  False: stopped.
- */
-static inline bool __attribute__((always_inline))
-find_digit(const uint64_t *number, size_t n, bool (*stop) (void), int *shift)
-{
-	uint64_t	differing = 0;
-	bool		in_order = true;
-	int			top;
-
-	PMH_ASSERT(n > 0);
-	for (size_t i = 1; i < n; i++)
-	{
-		if (is_stopped(stop, i))
-			return false;
-		differing |= number[i] ^ number[0];
-		in_order &= number[i - 1] <= number[i];
-	}
-	*shift = -1;
-	if (in_order)
-		return true;
-	top = 64 - __builtin_clzll(differing);
-	*shift = top > DIGIT_BITS ? top - DIGIT_BITS : 0;
-	return true;
-}
-
-/*
  * Bring elements of so many 'words' into the order of a digit, 'bits' wide, of their word
  * 'key'; start[d] .. start[d + 1] are those of d.  False: stopped, with all of them there.
  * (Compiled for each kind of elements.)
@@ -193,84 +169,22 @@ permute(uint64_t *word, size_t n, const unsigned words, const unsigned key, uint
 #undef DIGIT
 }
 
-void
-pmh_sort_numbers(uint64_t *number, size_t n)
+static inline bool __attribute__((always_inline))
+precedes(const uint64_t *a, const uint64_t *b, const unsigned words)
+{
+	return a[0] != b[0] || words == 1 ? a[0] < b[0] : a[1] < b[1];
+}
+
+typedef bool (*Sort) (uint64_t *word, size_t n, bool (*stop) (void));
+
+/* Sort elements of so many words.  'again' is this function for the same ones. */
+static inline bool __attribute__((always_inline))
+sort(uint64_t *word, size_t n, const unsigned words, bool (*stop) (void), Sort again)
 {
 	size_t		start[DIGITS + 1];
-	int			shift;
-
-	if (n <= FEW)
-	{
-		(void) pmh_sort_by_insertion(number, n, SIZE_MAX);
-		return;
-	}
-	(void) find_digit(number, n, NULL, &shift);
-	if (shift < 0)
-		return;
-	(void) permute(number, n, 1, 0, (uint32_t) shift, DIGIT_BITS, start, NULL);
-	if (shift == 0)
-		return;
-	for (unsigned d = 0; d < DIGITS; d++)
-	{
-		if (start[d + 1] - start[d] > 1)
-			pmh_sort_numbers(number + start[d], start[d + 1] - start[d]);
-	}
-}
-
-bool
-pmh_sort_numbers_until(uint64_t *number, size_t n, bool (*stop) (void))
-{
-	size_t		start[DIGITS + 1];
-	int			shift;
-
-	if (stop())
-		return false;
-	if (n <= AT_ONCE)
-	{
-		pmh_sort_numbers(number, n);
-		return true;
-	}
-	if (!find_digit(number, n, stop, &shift))
-		return false;
-	if (shift < 0)
-		return true;
-	if (!permute(number, n, 1, 0, (uint32_t) shift, DIGIT_BITS, start, stop))
-		return false;
-	for (unsigned d = 0; d < DIGITS && shift > 0; d++)
-	{
-		if (start[d + 1] - start[d] > 1 &&
-			!pmh_sort_numbers_until(number + start[d], start[d + 1] - start[d], stop))
-			return false;
-	}
-	return true;
-}
-
-/* ---- entries ---- */
-
-static inline bool
-precedes(const PmhEntry *a, const PmhEntry *b)
-{
-	return a->hash != b->hash ? a->hash < b->hash : a->value < b->value;
-}
-
-/* An entry is two words, the hash and the value. */
-_Static_assert(sizeof(PmhEntry) == 2 * sizeof(uint64_t) && offsetof(PmhEntry, hash) == 0,
-			   "entries are sorted as pairs of words");
-
-bool
-pmh_deal_entries(PmhEntry *entry, size_t n, uint32_t shift, uint32_t bits, size_t *start,
-				 bool (*stop) (void))
-{
-	return permute((uint64_t *) entry, n, 2, 0, shift, bits, start, stop);
-}
-
-bool
-pmh_sort_entries(PmhEntry *entry, size_t n, bool (*stop) (void))
-{
-	size_t		start[DIGITS + 1];
-	uint64_t	hashes = 0;		/* bits in which they differ */
-	uint64_t	values = 0;
+	uint64_t	differing[2] = {0, 0};	/* bits, in each word */
 	bool		in_order = true;
+	unsigned	key;
 	uint32_t	top;
 	uint32_t	shift;
 
@@ -278,35 +192,70 @@ pmh_sort_entries(PmhEntry *entry, size_t n, bool (*stop) (void))
 	{
 		for (size_t i = 1; i < n; i++)
 		{
-			PmhEntry	e = entry[i];
+			uint64_t	element[2];
 			size_t		j = i;
 
-			for (; j > 0 && precedes(&e, &entry[j - 1]); j--)
-				entry[j] = entry[j - 1];
-			entry[j] = e;
+			memcpy(element, word + i * words, words * sizeof(uint64_t));
+			for (; j > 0 && precedes(element, word + (j - 1) * words, words); j--)
+				memcpy(word + j * words, word + (j - 1) * words, words * sizeof(uint64_t));
+			memcpy(word + j * words, element, words * sizeof(uint64_t));
 		}
 		return true;
 	}
+	if (stop != NULL && n >= ASK_FROM && stop())
+		return false;
 	for (size_t i = 1; i < n; i++)
 	{
+		const uint64_t *w = word + i * words;
+
 		if (is_stopped(stop, i))
 			return false;
-		hashes |= entry[i].hash ^ entry[0].hash;
-		values |= entry[i].value ^ entry[0].value;
-		in_order &= !precedes(&entry[i], &entry[i - 1]);
+		for (unsigned k = 0; k < words; k++)
+			differing[k] |= w[k] ^ word[k];
+		in_order &= !precedes(w, w - words, words);
 	}
 	if (in_order)
 		return true;
-	top = 64 - (uint32_t) __builtin_clzll(hashes != 0 ? hashes : values);
+	key = words == 2 && differing[0] == 0;
+	top = 64 - (uint32_t) __builtin_clzll(differing[key]);
 	shift = top > DIGIT_BITS ? top - DIGIT_BITS : 0;
-	if (!(hashes != 0 ? permute((uint64_t *) entry, n, 2, 0, shift, DIGIT_BITS, start, stop) :
-		  permute((uint64_t *) entry, n, 2, 1, shift, DIGIT_BITS, start, stop)))
+	if (!(key == 0 ? permute(word, n, words, 0, shift, DIGIT_BITS, start, stop) :
+		  permute(word, n, words, words - 1, shift, DIGIT_BITS, start, stop)))
 		return false;
-	for (unsigned d = 0; d < DIGITS; d++)
+	for (unsigned d = 0; d < DIGITS && (shift > 0 || key < words - 1); d++)
 	{
 		if (start[d + 1] - start[d] > 1 &&
-			!pmh_sort_entries(entry + start[d], start[d + 1] - start[d], stop))
+			!again(word + start[d] * words, start[d + 1] - start[d], stop))
 			return false;
 	}
 	return true;
+}
+
+bool
+pmh_sort_numbers(uint64_t *number, size_t n, bool (*stop) (void))
+{
+	return sort(number, n, 1, stop, pmh_sort_numbers);
+}
+
+/* An entry is two words, the hash and the value. */
+_Static_assert(sizeof(PmhEntry) == 2 * sizeof(uint64_t) && offsetof(PmhEntry, hash) == 0,
+			   "entries are sorted as pairs of words");
+
+static bool
+sort_pairs(uint64_t *word, size_t n, bool (*stop) (void))
+{
+	return sort(word, n, 2, stop, sort_pairs);
+}
+
+bool
+pmh_sort_entries(PmhEntry *entry, size_t n, bool (*stop) (void))
+{
+	return sort_pairs((uint64_t *) entry, n, stop);
+}
+
+bool
+pmh_deal_entries(PmhEntry *entry, size_t n, uint32_t shift, uint32_t bits, size_t *start,
+				 bool (*stop) (void))
+{
+	return permute((uint64_t *) entry, n, 2, 0, shift, bits, start, stop);
 }

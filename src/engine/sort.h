@@ -16,16 +16,11 @@
 
 /*
  * Sort n numbers, where they stand and without memory of its own.  No errors, no locks.
- * Numbers that are in order already cost one look at each.
+ * Numbers that are in order already cost one look at each.  stop, unless it is NULL, is
+ * asked before many of them and after each 32,768 that were looked at or moved; if it says so
+ * the result is false, and they are in another order, all of them.  It must not longjmp.
  */
-extern void pmh_sort_numbers(uint64_t *number, size_t n);
-
-/*
- * The same for many of them: stop() is asked after each 32,768 that were looked at or
- * moved, and if it says so the result is false, and they are in another order, all of
- * them.  It must not longjmp.
- */
-extern bool pmh_sort_numbers_until(uint64_t *number, size_t n, bool (*stop) (void));
+extern bool pmh_sort_numbers(uint64_t *number, size_t n, bool (*stop) (void));
 
 /*
  * Sort n numbers by insertion, as long as that takes no more than so many moves
@@ -39,7 +34,7 @@ extern bool pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves);
  */
 extern bool pmh_sort_backward_pieces(uint64_t *number, size_t n);
 
-/* Sort entries by hash and value, as pmh_sort_numbers_until; stop may be NULL. */
+/* Sort entries by hash and value, as pmh_sort_numbers. */
 extern bool pmh_sort_entries(PmhEntry *entry, size_t n, bool (*stop) (void));
 
 /*

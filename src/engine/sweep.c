@@ -4,9 +4,8 @@
  *	  Sweeps: the whole table in hash order.
  *
  * See src/README, "Cursors and sweeps".  A step is a segment with its small lists, or a
- * buffer of a long list, which a cursor streams after the segment it hangs on;
- * the plain entries of its key that the segment's step has given are left out
- * there.
+ * buffer of a long list, which is streamed after the segment it hangs on.  A plain entry of
+ * its key that the segment's step has given may get into the list: it is left out there.
  *
  * A sweep that begins while it is unknown what is free in value blocks also finds that
  * out (value_space.c).
@@ -17,6 +16,7 @@
 #include <string.h>
 
 #include "bucket.h"
+#include "compiler.h"
 #include "error.h"
 #include "handle.h"
 #include "layout.h"
@@ -35,27 +35,15 @@
 /* Steps that have no entries, until the caller has a word. */
 #define EMPTY_STEPS		32
 
-/* A list to be streamed, and what its key has given already. */
-typedef struct PmhSweepQueued
-{
-	uint64_t	hash;
-	uint64_t	value;			/* meaningful if given */
-	bool		given;			/* else: stream this hash */
-} PmhSweepQueued;
-
 struct PmhSweepPrivate
 {
-	PmhPosition segment;		/* where the next segment begins */
-	PmhSnapshot snap;			/* of the last one, and ... */
-	PmhBucket  *copy;			/* ... its buckets */
+	PmhWalk		walk;			/* its keys: of lists to be streamed, then values that the key
+								 * at hand has given already */
 	size_t		capacity;		/* of entries[] */
-	PmhSweepQueued *queue;		/* lists first, then what they have given */
-	size_t		queued;			/* all in it */
-	size_t		queued_lists;
-	size_t		queue_next;
-	size_t		queue_capacity;
-	bool		cursor_busy;
-	PmhCursor	cursor;
+	size_t		nkeys;
+	size_t		key;			/* the one at hand, if the position in its list ... */
+	size_t		ngiven;
+	PmhListPosition list;		/* ... is not the end */
 	PmhValueWalk values;
 };
 
@@ -93,39 +81,21 @@ add_entry(PmhSweep *sweep, uint64_t hash, uint64_t value)
 	sweep->entries[sweep->n++] = (PmhEntry) {hash, value};
 }
 
-static PmhResult
-enqueue(PmhTable *t, struct PmhSweepPrivate *p, PmhSweepQueued item)
-{
-	PMH_ASSERT(p->queued <= p->queue_capacity);
-	if (p->queued == p->queue_capacity)
-	{
-		size_t		capacity = p->queue_capacity ? 2 * p->queue_capacity : 64;
-		PmhSweepQueued *queue = realloc(p->queue, capacity * sizeof(PmhSweepQueued));
-
-		if (queue == NULL)
-			return no_memory(t);
-		p->queue = queue;
-		p->queue_capacity = capacity;
-	}
-	p->queue[p->queued++] = item;
-	return PMH_OK;
-}
-
 /*
- * The list at a pointer slot of the segment's copy: its values become entries
- * if it is small and still there, else it is put into the queue.
+ * The list that an entry of the segment's copy points to: its values become entries
+ * if it is small and still there, else it is streamed after this step.
  */
 static PmhResult
-take_list(PmhTable *t, PmhSweep *sweep, uint32_t bucket, uint64_t hash, uint64_t payload)
+take_list(PmhTable *t, PmhSweep *sweep, const PmhWalked *e)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
+	uint64_t	payload = pmh_word_payload(e->word);
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition pos = PMH_LIST_START;
 	uint64_t	version;
 	uint32_t	n = 0;
 	PmhResult	result;
 
-	PMH_ASSERT(bucket < p->snap.place.buckets);
 	do
 		result = pmh_buffer_check_span(t, payload);
 	while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
@@ -133,152 +103,129 @@ take_list(PmhTable *t, PmhSweep *sweep, uint32_t bucket, uint64_t hash, uint64_t
 		return result;
 	PMH_STOP_POINT("sweep_before_list");
 	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
-	if (!pmh_snapshot_current(t, &p->snap, bucket))
-		return enqueue(t, p, (PmhSweepQueued) {.hash = hash});
-	if (result != PMH_OK)
-		return result;
-	if (pmh_pointer_level(payload) > 0 || sweep->n > STEP_ENTRIES)
-		return enqueue(t, p, (PmhSweepQueued) {.hash = hash});
-	result = pmh_list_step(t, hash, payload, version, &pos, UINT32_MAX, value, &n);
+	if (!pmh_snapshot_current(t, &p->walk.snap, e->bucket))
+		result = PMH_RETRY;
+	else if (result == PMH_OK && (pmh_pointer_level(payload) > 0 || sweep->n > STEP_ENTRIES))
+		result = PMH_RETRY;
+	else if (result == PMH_OK)
+		result = pmh_list_step(t, e->hash, payload, version, &pos, UINT32_MAX, value, &n);
 	if (result == PMH_RETRY || result == PMH_NEED)
-		return enqueue(t, p, (PmhSweepQueued) {.hash = hash});
+	{
+		PMH_ASSERT(p->nkeys < PMH_SEGMENT_SLOTS);
+		p->walk.key[p->nkeys++] = e->hash;
+		return PMH_OK;
+	}
 	if (result == PMH_OK)
-		result = reserve_entries(t, sweep, n);
+		result = reserve_entries(t, sweep, n + PMH_SEGMENT_SLOTS);
 	if (result != PMH_OK)
 		return result;
 	pmh_value_mark(t, &p->values, payload);
 	for (uint32_t i = 0; i < n; i++)
-		add_entry(sweep, hash, value[i]);
+		add_entry(sweep, e->hash, value[i]);
 	return PMH_OK;
 }
 
-/*
- * The entries of a bucket of the copy.  Those in front of the position have
- * been given: by the first half of a split whose second half the directory does
- * not name yet, or by a buddy that has been merged with the segment after it.
- */
-static PmhResult
-take_bucket(PmhTable *t, PmhSweep *sweep, uint32_t bucket)
+static inline PmhResult
+take_entry(PmhTable *t, void *arg, const PmhWalked *e)
 {
-	const PmhBucket *b = &sweep->priv->copy[bucket];
-	uint32_t	plain;
-	uint32_t	pointers;
-	PmhResult	result = reserve_entries(t, sweep, PMH_SLOTS);
+	PmhSweep   *sweep = arg;
 
-	pmh_bucket_kinds(b, &plain, &pointers);
-	for (; result == PMH_OK && plain != 0; plain &= plain - 1)
-	{
-		unsigned	slot = (unsigned) __builtin_ctz(plain);
-		uint64_t	word = pmh_slot_load_word(b, slot);
-		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
-
-		if (hash >= sweep->priv->segment.next)
-			add_entry(sweep, hash, pmh_word_payload(word));
-	}
-	for (; result == PMH_OK && pointers != 0; pointers &= pointers - 1)
-	{
-		unsigned	slot = (unsigned) __builtin_ctz(pointers);
-		uint64_t	word = pmh_slot_load_word(b, slot);
-		uint64_t	hash = pmh_slot_load_hash(b, slot, word);
-
-		if (hash >= sweep->priv->segment.next)
-			result = take_list(t, sweep, bucket, hash, pmh_word_payload(word));
-	}
-	return result;
+	if (unlikely(pmh_word_is_pointer(e->word)))
+		return take_list(t, sweep, e);
+	add_entry(sweep, e->hash, pmh_word_payload(e->word));
+	return PMH_OK;
 }
 
 static PmhResult
 step_segment(PmhTable *t, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
-	PmhResult	result;
+	PmhResult	result = pmh_walk_segment(t, &p->walk);
 
-	PMH_ASSERT(!p->cursor_busy && !p->segment.through);
-	p->queued = p->queued_lists = p->queue_next = 0;
-	result = pmh_segment_read(t, p->segment.next, &p->snap, p->copy);
-	for (uint32_t b = 0; result == PMH_OK && b < p->snap.place.buckets; b++)
-		result = take_bucket(t, sweep, b);
-	if (result != PMH_OK)
-		return result;
-	/* Note which plain entries of this step belong to keys that will be streamed. */
-	p->queued_lists = p->queued;
-	for (size_t i = 0; i < sweep->n && p->queued_lists > 0; i++)
-	{
-		const PmhEntry e = sweep->entries[i];
-
-		for (size_t q = 0; q < p->queued_lists; q++)
-		{
-			if (p->queue[q].hash != e.hash)
-				continue;
-			result = enqueue(t, p, (PmhSweepQueued) {.hash = e.hash, .value = e.value,
-							 .given = true});
-			if (result != PMH_OK)
-				return result;
-		}
-	}
-	pmh_position_advance(&p->segment, pmh_elem_depth(p->snap.place.elem));
+	p->nkeys = p->key = 0;
+	p->list = PMH_LIST_END;
+	if (result == PMH_OK)
+		result = reserve_entries(t, sweep, PMH_SEGMENT_SLOTS);
+	if (result == PMH_OK)
+		result = pmh_walk_entries(t, &p->walk, take_entry, sweep);
 	sweep->segments_total = ++sweep->segments_done;
-	if (!p->segment.through)
+	if (!p->walk.at.through)
 		sweep->segments_total = (uint64_t) ((double) sweep->segments_done /
-			((double) p->segment.next / 18446744073709551616.0));
-	return PMH_OK;
-}
-
-/* Begin with the next list of the queue. */
-static PmhResult
-open_list(PmhTable *t, const PmhSweep *sweep)
-{
-	struct PmhSweepPrivate *p = sweep->priv;
-	uint64_t	hash = p->queue[p->queue_next++].hash;
-	PmhResult	result = PMH_OK;
-
-	PMH_ASSERT(!p->cursor_busy && p->queue_next <= p->queued_lists);
-	pmh_cursor_open(t, &p->cursor, hash);
-	for (size_t i = p->queued_lists; result == PMH_OK && i < p->queued; i++)
-	{
-		if (p->queue[i].hash == hash)
-			result = pmh_cursor_leave_out(t, &p->cursor, p->queue[i].value);
-	}
-	p->cursor_busy = true;
+			((double) p->walk.at.next / 18446744073709551616.0));
 	return result;
 }
 
-/* A piece of a long list; may turn out to be empty. */
+/* Begin with the next list that is streamed: which of its values may have been plain entries? */
+static void
+open_list(struct PmhSweepPrivate *p)
+{
+	uint64_t	hash = p->walk.key[p->key];
+	const PmhPlace *place = &p->walk.snap.place;
+	uint32_t	home = pmh_home_bucket(hash, place->hashing);
+	const uint32_t bucket[] = {home, pmh_alt_bucket(hash, place->hashing, home),
+		place->hashing, place->hashing + 1};
+
+	PMH_ASSERT(p->list.below == 0 && p->key < p->nkeys);
+	p->list = PMH_LIST_START;
+	p->ngiven = 0;
+	for (unsigned i = 0; i < 4; i++)
+	{
+		const PmhBucket *b = &p->walk.copy[bucket[i]];
+		uint32_t	state;
+		int			pointer;
+		uint32_t	mask = pmh_bucket_find(b, hash, &state, &pointer);
+
+		for (; pointer < 0 && mask != 0; mask &= mask - 1)
+			p->walk.key[p->nkeys + p->ngiven++] =
+				pmh_word_payload(pmh_slot_load_word(b, (unsigned) __builtin_ctz(mask)));
+	}
+	PMH_ASSERT(p->nkeys + p->ngiven <= PMH_SEGMENT_SLOTS);
+}
+
+/* A buffer of a list that is streamed.  If this does not stand still there is another step. */
 static PmhResult
 step_list(PmhTable *t, PmhSweep *sweep)
 {
 	struct PmhSweepPrivate *p = sweep->priv;
-	PmhResult	result;
+	uint64_t	hash = p->walk.key[p->key];
+	const uint64_t *given = p->walk.key + p->nkeys;
+	uint64_t	value[PMH_STEP_MAX];
+	uint32_t	n;
+	PmhResult	result = pmh_list_next(t, hash, &p->list, UINT32_MAX, value, &n);
 
-	PMH_ASSERT(p->cursor_busy);
-	p->cursor.batch.n = 0;
-	result = pmh_cursor_step(t, &p->cursor, PMH_CURSOR_SWEEPS);
+	if (result == PMH_OK)
+		result = reserve_entries(t, sweep, n);
 	if (result != PMH_OK)
-		return result;
+		return result == PMH_RETRY ? PMH_OK : result;
 	for (unsigned i = 0; i <= PMH_MAX_LEVEL; i++)
-		pmh_value_mark(t, &p->values, p->cursor.at.met[i]);
-	p->cursor_busy = !pmh_cursor_at_end(&p->cursor);
-	result = reserve_entries(t, sweep, p->cursor.batch.n);
-	for (size_t i = 0; result == PMH_OK && i < p->cursor.batch.n; i++)
-		add_entry(sweep, p->cursor.hash, p->cursor.batch.value[i]);
-	return result;
+		pmh_value_mark(t, &p->values, p->list.met[i]);
+	for (size_t k = 0; k < p->ngiven; k++)
+	{
+		for (uint32_t i = 0; i < n; i++)
+		{
+			if (value[i] == given[k])
+				value[i--] = value[--n];
+		}
+	}
+	for (uint32_t i = 0; i < n; i++)
+		add_entry(sweep, hash, value[i]);
+	p->key += p->list.below == 0;
+	return PMH_OK;
 }
 
 PmhResult
 pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep)
 {
-	struct PmhSweepPrivate *p = calloc(1, sizeof(*p));
+	PmhResult	result;
 
 	memset(sweep, 0, sizeof(*sweep));
-	if (p != NULL)
-		p->copy = malloc(PMH_MAX_SEGMENT_BYTES);
-	if (p == NULL || p->copy == NULL)
-	{
-		free(p);
+	sweep->priv = calloc(1, sizeof(*sweep->priv));
+	if (sweep->priv == NULL)
 		return no_memory(table);
-	}
-	sweep->priv = p;
-	return PMH_OK;
+	result = pmh_walk_begin(table, &sweep->priv->walk, PMH_MAX_DEPTH);
+	if (result != PMH_OK)
+		pmh_sweep_end(sweep);
+	return result;
 }
 
 PmhResult
@@ -307,15 +254,17 @@ next_entries(PmhTable *table, PmhSweep *sweep)
 	struct PmhSweepPrivate *p = sweep->priv;
 	PmhResult	result = PMH_OK;
 
-	PMH_ASSERT(p->queue_next <= p->queued_lists && p->queued_lists <= p->queued);
+	PMH_ASSERT(p->key <= p->nkeys && p->nkeys <= PMH_SEGMENT_SLOTS);
 	sweep->n = 0;
 	for (unsigned i = 0; i < EMPTY_STEPS && result == PMH_OK && sweep->n == 0; i++)
 	{
-		if (p->cursor_busy)
+		if (p->key < p->nkeys)
+		{
+			if (p->list.below == 0)
+				open_list(p);
 			result = step_list(table, sweep);
-		else if (p->queue_next < p->queued_lists)
-			result = open_list(table, sweep);
-		else if (p->segment.through)
+		}
+		else if (p->walk.at.through)
 		{
 			result = pmh_value_walk_finish(table, &p->values);
 			return result == PMH_OK ? PMH_DONE : result;
@@ -339,9 +288,7 @@ pmh_sweep_end(PmhSweep *sweep)
 
 	if (p != NULL)
 	{
-		pmh_cursor_free(&p->cursor);
-		free(p->copy);
-		free(p->queue);
+		pmh_walk_end(&p->walk);
 		free(p);
 	}
 	free(sweep->entries);

@@ -207,12 +207,9 @@ extern const char *pmh_path(const PmhTable *table);
 
 /*
  * Read only the format header of path, mapping nothing: verifies magic,
- * version and CRC and copies the identity out.  Touches no lock.
+ * version and CRC and copies the identity out, and unless it is NULL the caller's note:
+ * uint64_t note[PMH_NOTE_WORDS].  Touches no lock.
  */
-extern PmhResult pmh_read_identity(const char *path, void *identity,
-								   PmhError *error);
-
-/* The same, with the caller's note: uint64_t note[PMH_NOTE_WORDS]. */
 extern PmhResult pmh_read_note(const char *path, void *identity, uint64_t *note,
 							   PmhError *error);
 
@@ -223,7 +220,7 @@ extern bool pmh_write_note(const char *path, int first, const uint64_t *words, i
 extern PmhResult pmh_store_note(PmhTable *table, int word, uint64_t value);
 
 /*
- * Look at a file without mapping it: the header as pmh_read_identity, and
+ * Look at a file without mapping it: the header as pmh_read_note, and
  * whether the file is as long as it says and its directory within.  For a caller
  * that wants to know whether a file that others may be using is still there.
  * *instance: the run (env->instance) that has opened it last; if it is the present

@@ -373,15 +373,6 @@ pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 	pmh_space_unlock(t);
 }
 
-void
-pmh_value_search_anew(PmhTable *t)
-{
-	pmh_space_lock(t);
-	for (uint32_t class = PMH_LEAST_CLASS; class <= PMH_MAX_CLASS; class++)
-		pm_store64(&pmh_run(t)->value_hint[class], 0);
-	pmh_space_unlock(t);
-}
-
 /* ---- walks ---- */
 
 void
@@ -436,10 +427,14 @@ next_value_block(PmhTable *t, uint64_t block, bool old)
 }
 
 uint64_t
-pmh_value_limit(PmhTable *t, uint64_t bytes)
+pmh_value_begin_again(PmhTable *t, uint64_t bytes)
 {
 	uint64_t	block = 0;
 
+	pmh_space_lock(t);
+	for (uint32_t class = PMH_LEAST_CLASS; class <= PMH_MAX_CLASS; class++)
+		pm_store64(&pmh_run(t)->value_hint[class], 0);
+	pmh_space_unlock(t);
 	for (uint64_t room = 0; room < bytes; room += PMH_BLOCK_SIZE - sizeof(PmhValueBlock))
 	{
 		block = next_value_block(t, block + 1, false);

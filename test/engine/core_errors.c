@@ -81,7 +81,7 @@ test_create(void)
 
 	unlink(path);
 	CHECK(try_open(1, &error) == PMH_ERR_NO_FILE);
-	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_NO_FILE);
+	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_ERR_NO_FILE);
 	CHECK(pmh_create("/nonexistent/dir/file", NULL, &env, &t, &error) == PMH_ERR_NO_FILE);
 	CHECK(error.sys_errno == ENOENT);
 
@@ -89,7 +89,7 @@ test_create(void)
 	REQUIRE(stat(path, &st) == 0);
 	CHECK((st.st_mode & 0777) == 0600);
 	CHECK(st.st_size < 1024 * 1024);
-	CHECK(pmh_read_identity(path, identity, &error) == PMH_OK);
+	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_OK);
 	CHECK(strcmp(identity, "an identity") == 0);
 	CHECK(pmh_create(path, NULL, &env, &t, &error) == PMH_ERR_EXISTS);
 	CHECK(error.sys_errno == EEXIST);
@@ -135,17 +135,17 @@ test_header(void)
 	make_file(10);
 	REQUIRE(truncate(path, 100) == 0);
 	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
-	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_FORMAT);
+	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_ERR_FORMAT);
 
 	make_file(10);
 	patch(offsetof(PmhFormat, version), &version, sizeof(version));
 	CHECK(try_open(1, &error) == PMH_ERR_VERSION);
-	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_VERSION);
+	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_ERR_VERSION);
 
 	make_file(10);
 	patch(offsetof(PmhFormat, identity), "x", 1);
 	CHECK(try_open(1, &error) == PMH_ERR_CORRUPT);
-	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_CORRUPT);
+	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_ERR_CORRUPT);
 
 	/* As a crash in the middle of pmh_create leaves it. */
 	make_file(10);

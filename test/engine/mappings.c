@@ -171,7 +171,7 @@ test_no_descriptor(void)
 	CHECK(pmh_error(t)->sys_errno == EMFILE && pmh_error(t)->detail[0] != '\0');
 	CHECK(pmh_open(path, &env, &third, NULL, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_examine(path, identity, &instance, &inode, &error) == PMH_ERR_NO_DESCRIPTOR);
-	CHECK(pmh_read_identity(path, identity, &error) == PMH_ERR_NO_DESCRIPTOR);
+	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_ERR_NO_DESCRIPTOR);
 	CHECK(pmh_shut(path, &env, 5, 0, &error) == PMH_ERR_NO_DESCRIPTOR);
 	check_keys(t, key);
 	allow(RLIMIT_NOFILE, true);

@@ -697,7 +697,7 @@ static void
 sampled_once(void)
 {
 	PmhTable   *t = fixture_create(path);
-	PmhFill		fill;
+	PmhStats	fill;
 	PmhStats	stats;
 	uint64_t	estimated;
 	uint64_t	bytes;
@@ -715,9 +715,8 @@ sampled_once(void)
 	REQUIRE(pmh_conclude(t, pmh_estimate_fill(t, &fill)) == PMH_OK);
 	CHECK(readings == all);
 	CHECK(fill.segments == 1 && fill.lists == 1);
-	CHECK(fill.slots == (double) stats.slots && fill.used_slots == (double) stats.used_slots);
-	CHECK(fill.list_entries == (double) VALUES);
-	CHECK(fill.list_bytes == (double) stats.list_bytes);
+	CHECK(fill.slots == stats.slots && fill.used_slots == stats.used_slots);
+	CHECK(fill.list_entries == VALUES && fill.list_bytes == stats.list_bytes);
 	readings = 0;
 	REQUIRE(pmh_estimate(t, &estimated, &bytes) == PMH_OK);
 	CHECK(readings == 1 && estimated > 0 && estimated < 2 * VALUES);

@@ -31,7 +31,6 @@
 #define LOST_LISTS		50
 #define LOST_VALUES		30
 #define FULL_VALUES		10		/* in a list as it is made, which is full then */
-#define SHRUNK_LISTS	UINT64_C(3000)
 
 /* Of the first segment in hash order, however deep it is. */
 #define FIRST_HASH		(fixture_hash(7) >> 24)
@@ -205,12 +204,6 @@ sweep_given_up(PmhTable *t)
 	return result == PMH_CANCELLED ? PMH_OK : result == PMH_OK ? PMH_RETRY : result;
 }
 
-static PmhResult
-shrink(PmhTable *t)
-{
-	return fixture_shrink(t, PMH_DEFAULT_FILL);
-}
-
 /*
  * A walk is held at a point before it reads the list of FIRST_HASH; a writer
  * takes the buffer off, and stops, with the stripe held, before it frees it.  The walk
@@ -283,24 +276,6 @@ wait_is_given_up(void)
 	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
 	CHECK(sweep_through(others) == PMH_OK);
 	CHECK(pmh_value_space_is_known(others));
-	close_sound();
-}
-
-/* The same for a shrink; one list is left in blocks that are sparse. */
-static void
-list_goes_beside_shrink(void)
-{
-	others = fixture_create(path);
-	for (uint64_t i = 0; i < SHRUNK_LISTS; i++)
-		insert_values(fixture_hash(i) | UINT64_C(1) << 63, FULL_VALUES);
-	insert_values(FIRST_HASH, FULL_VALUES);
-	for (uint64_t i = 1; i < FULL_VALUES; i++)
-		REQUIRE(pmh_delete(others, FIRST_HASH, i) == PMH_OK);
-	for (uint64_t i = 0; i < SHRUNK_LISTS * FULL_VALUES; i++)
-		REQUIRE(pmh_delete(others, fixture_hash(i / FULL_VALUES) | UINT64_C(1) << 63,
-						   i % FULL_VALUES) == PMH_OK);
-	pmh_value_lose(others);
-	walk_and_writer(shrink, "segment_between_buckets", delete_last);
 	close_sound();
 }
 
@@ -404,7 +379,6 @@ main(void)
 	TEST(list_grows_beside_sweep(true));
 	TEST(list_goes_beside_sweep(false));
 	TEST(list_goes_beside_sweep(true));
-	TEST(list_goes_beside_shrink());
 	TEST(wait_is_given_up());
 	TEST(list_grows_before_sweep());
 	TEST(walk_beside_walk());

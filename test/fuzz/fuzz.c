@@ -167,7 +167,7 @@ is_foreign(const Case *c)
 	PmhError	error;
 
 	*exercise_step = "identity";
-	return pmh_read_identity(path, identity, &error) == PMH_OK &&
+	return pmh_read_note(path, identity, NULL, &error) == PMH_OK &&
 		memcmp(identity, c->image->identity, sizeof(identity)) != 0;
 }
 

@@ -175,7 +175,7 @@ my %likely = (
 	'segment.c' => 'strategies,merge,reduce,relocate',
 	'segment_build.c' => 'strategies,merge,reduce',
 	'segment_resize.c' => 'strategies,merge,reduce,relocate',
-	'shrink_lists.c' => 'list_shrink,relocate',
+	'shrink.c' => 'list_shrink,relocate',
 	'space.c' => 'value_blocks,file_growth',
 	'value_space.c' => 'value_blocks,block_return,list_shrink');
 

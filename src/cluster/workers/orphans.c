@@ -105,7 +105,7 @@ maker_is_alive(const char *path)
 {
 	PmhashIdentity id;
 	PmhError	error;
-	PmhResult	result = pmh_read_identity(path, &id, &error);
+	PmhResult	result = pmh_read_note(path, &id, NULL, &error);
 
 	if (result == PMH_ERR_FORMAT || result == PMH_ERR_VERSION ||
 		result == PMH_ERR_CORRUPT)
@@ -278,7 +278,7 @@ may_be_owned(const Owners *owners, const char *path)
 {
 	PmhashIdentity id;
 	PmhError	error;
-	PmhResult	result = pmh_read_identity(path, &id, &error);
+	PmhResult	result = pmh_read_note(path, &id, NULL, &error);
 
 	if (result == PMH_OK)
 	{
@@ -362,7 +362,7 @@ is_of_the_past(const char *path)
 	PmhashIdentity id;
 	PmhError	error;
 
-	return pmh_read_identity(path, &id, &error) == PMH_OK &&
+	return pmh_read_note(path, &id, NULL, &error) == PMH_OK &&
 		id.version == PMHASH_IDENTITY_VERSION &&
 		(id.dax_era != control->dax_era ||
 		 id.system_identifier != control->system_identifier);

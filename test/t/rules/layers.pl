@@ -70,7 +70,8 @@ foreach my $from (sort keys %includes)
 	{
 		if ($to =~ /^server:/)
 		{
-			push @wrong, "$from: $to" if $layer eq 'engine';
+			# (what tests record, in place of stores: of test/crash)
+			push @wrong, "$from: $to" if $layer eq 'engine' && $to ne 'server:pm_record.h';
 			next;
 		}
 		my ($other, $header) = split /\//, $to;
