@@ -145,8 +145,6 @@ check_live(PmhCheck *c)
 	offset = pmh_dirword_offset(dirword);
 	size = pmh_directory_size(depth);
 
-	if (c->exclusive && pm_load(&live->dirlog.count) != 0)
-		finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog), "The directory log is not empty.");
 	if (depth > PMH_MAX_DEPTH || offset % PMH_LINE != 0 ||
 		offset < PMH_SMALL_DIR_OFFSET(0) ||
 		offset + size > blocks << PMH_BLOCK_SHIFT)

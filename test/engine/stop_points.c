@@ -419,7 +419,7 @@ static const Work work[] = {
 	{"new keys", false, plan_new_keys,
 		"put_before_commit put_after_commit "
 		"replace_before_publish elements_before_first elements_between "
-		"publish_before_log_clear retire_before_versions retire_before_free "
+		"replace_before_retire retire_before_versions retire_before_free "
 		"retire_after_free double_before_dirword double_after_dirword "
 		"grow_before_blocks"},
 	{"groups", false, plan_groups,
@@ -447,15 +447,15 @@ static const Work work[] = {
 		"value_walk_settles line_clear_before_state "
 		"slot_after_store"},
 	{"shrink", false, plan_shrink,
-		"merge_before_publish merge_before_retire "
-		"elements_before_first elements_between publish_before_log_clear "
+		"replace_before_publish replace_before_retire "
+		"elements_before_first elements_between "
 		"retire_before_versions retire_before_free retire_after_free "
 		"rewrite_before_publish "
 		"rewrite_before_retire slot_before_store slot_after_store "
 		"repoint_before_word repoint_after_word list_before_free "
 		"value_free_locked value_block_before_free punch_before_hole"},
 	{"shrink after a crash", true, plan_shrink,
-		"merge_before_publish "
+		"replace_before_publish "
 		"rewrite_before_publish punch_before_hole"},
 	{"growth after a shrink", false, plan_growth_after_shrink,
 		"punch_before_hole grow_before_blocks unpunch_before_free"},
