@@ -98,6 +98,7 @@ make_table(uint64_t reserve)
 	if (pmh_create(file_path, NULL, &env, &table, &error) != PMH_OK)
 		fail("creating the file", &error);
 	table->need.blocks = reserve >> PMH_BLOCK_SHIFT;
+	table->need.seen = pmh_blocks_with_space(table);
 	must(pmh_provide(table), "reserving space");
 	pmh_close(table);
 }

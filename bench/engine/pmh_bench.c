@@ -91,6 +91,7 @@ static void
 reserve_space(PmhTable *t)
 {
 	t->need.blocks = opt.reserve >> PMH_BLOCK_SHIFT;
+	t->need.seen = pmh_blocks_with_space(t);
 	must(t, pmh_provide(t), "reserving space");
 }
 

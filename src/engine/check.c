@@ -121,8 +121,6 @@ check_header(PmhCheck *c)
 		finding(c, PMH_FORMAT_OFFSET, "The identity has changed.");
 	PMH_STOP_POINT("check_before_blocks");
 	words.blocks = pm_load_acquire(&live->blocks);
-	if (c->exclusive && pm_load(&live->dirlog.count) != 0)
-		finding(c, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog), "The directory log is not empty.");
 	if (pmh_check_live_words(&words, UINT64_MAX, &error) != PMH_OK)
 	{
 		finding(c, error.offset, "%s", error.detail);

@@ -5,8 +5,7 @@
  *	  new segments, another strategy, doubling.
  *
  * Extendible directory on the most significant bits: CCEH, section 4; Pea
- * Hash, section 3.1.  That elements are changed through a log, and why, is
- * said in src/README.
+ * Hash, section 3.1.
  *
  *-------------------------------------------------------------------------
  */
@@ -261,22 +260,9 @@ pmh_segment_lock_or_leave(PmhTable *t, uint64_t hash, bool wait, PmhPlace *place
 	return result == PMH_RETRY ? PMH_BUSY : result;
 }
 
-uint32_t
-pmh_dirlog_crc(const PmhDirLog *log, uint64_t count)
-{
-	uint64_t	fields[4] = {log->first, log->low, log->high, count};
-
-	return pmh_crc32c(fields, sizeof(fields));
-}
-
-/*
- * Store elements and make them durable.  Also what recovery does with a log
- * it finds.  The lowest goes first, since others may be at work in a new
- * segment as soon as an element names it: a walk in hash order must not meet
- * the old segment when a part of its range that lies ahead has moved on.
- */
-void
-pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
+/* Store elements and make them durable. */
+static void
+store_elements(PmhTable *t, uint64_t dirword, uint64_t first,
 					uint64_t count, uint64_t low, uint64_t high)
 {
 	uint64_t   *dir = (uint64_t *) pmh_at(t, pmh_dirword_offset(dirword)) + first;
@@ -327,37 +313,36 @@ directory_lock(PmhTable *t, const PmhPlace *place, uint64_t elem, uint64_t *dirw
 	return result;
 }
 
+/*
+ * There is no log.  A crash leaves any of the new elements among the old ones, in any order,
+ * since they are of more than one cache line.  But until all of them are durable the caller
+ * holds the stripes of all segments concerned, so nobody changes one, and old and new have
+ * the same entries, durably; and no space is freed.  So either will do for recovery, as long
+ * as it is complete: one whole, or two halves that were stored together (stride_directory).
+ *
+ * The directory lock keeps a doubling from copying elements in between, and a second process
+ * from its own: so there are never two updates that are not durable.  Readers may find either.
+ * The old segments' versions change after all elements have, before the space is freed.
+ */
 PmhResult
 pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
 					  uint64_t high)
 {
-	PmhDirLog  *log = &pmh_live(t)->dirlog;
 	uint64_t	dirword;
 	uint64_t	count;
 	uint64_t	first;
 	PmhResult	result;
 
 	PMH_ASSERT(pmh_elem_depth(low) == pmh_elem_depth(high));
+	PMH_ASSERT(pmh_is_locked(&pmh_segment_stripe(t->locks, t->file_id,
+												 pmh_elem_main_block(low))->lock));
+	PMH_ASSERT(pmh_is_locked(&pmh_segment_stripe(t->locks, t->file_id,
+												 pmh_elem_main_block(high))->lock));
 	result = directory_lock(t, place, low, &dirword, &first, &count);
 	if (result != PMH_OK)
 		return result;
-
 	PMH_ASSERT(count > 0 && first % count == 0);
-	pm_store64(&log->first, first);
-	pm_store64(&log->low, low);
-	pm_store64(&log->high, high);
-	pm_store64(&log->crc, pmh_dirlog_crc(log, count));
-	pm_store64(&log->count, count);
-	pm_flush(&t->file, log, sizeof(*log));
-	pm_fence(&t->file);
-
-	pmh_directory_store(t, dirword, first, count, low, high);
-
-	PMH_STOP_POINT("publish_before_log_clear");
-	pm_store64(&log->count, 0);
-	pm_store64(&log->crc, 0);
-	pm_flush(&t->file, log, sizeof(*log));
-	pm_fence(&t->file);
+	store_elements(t, dirword, first, count, low, high);
 	pmh_unlock(&t->file_lock->directory);
 	return PMH_OK;
 }
@@ -375,7 +360,7 @@ pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 	result = directory_lock(t, place, elem, &dirword, &first, &count);
 	if (result != PMH_OK)
 		return result;
-	pmh_directory_store(t, dirword, first, count, elem, elem);
+	store_elements(t, dirword, first, count, elem, elem);
 	pmh_unlock(&t->file_lock->directory);
 
 	place->elem = elem;

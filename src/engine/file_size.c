@@ -354,6 +354,12 @@ pmh_provide(PmhTable *t)
 			result = get_space(t, need.blocks);
 		pmh_unlock(&t->file_lock->grow);
 	}
+	if (result == PMH_OK && need.lock != NULL)
+	{
+		if (!pmh_lock_or_cancel(need.lock))
+			return pmh_fail_cancelled(t);
+		pmh_unlock(need.lock);
+	}
 	if (result == PMH_OK && need.doubling)
 		result = pmh_directory_double(t, need.doubling_depth);
 	PMH_ASSERT(result <= PMH_CANCELLED);

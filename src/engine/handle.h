@@ -67,6 +67,7 @@ typedef struct PmhNeed
 	uint32_t	doubling_depth; /* ... if it still has this depth */
 	uint64_t	blocks;			/* an extent of so many free blocks ... */
 	uint64_t	seen;			/* ... if the file still has so many in all */
+	uint64_t   *lock;			/* has to be free */
 } PmhNeed;
 
 struct PmhTable

@@ -32,7 +32,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 			   "pmhash runs on 64-bit machines only");
 
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
-#define PMH_FORMAT_VERSION	8
+#define PMH_FORMAT_VERSION	9
 
 #define PMH_LINE			64	/* cache line: the unit of flushing */
 #define PMH_BUCKET_SIZE		256
@@ -361,26 +361,6 @@ _Static_assert(PMH_MAX_DEPTH < 1 << (PMH_DIRWORD_BITS - PMH_DIRWORD_DEPTH_SHIFT)
 			   "dirword cannot tell every depth");
 
 /*
- * ---- directory log ----
- *
- * A directory update touches several elements.  It is written here first and
- * made valid by storing 'count' last; recovery redoes it (idempotent).  That
- * way no process can act on an element that a crash would take back.
- *
- * After 'count' the checksum is made 0 as well: no flipped bit of a count that is 0
- * makes a valid log of what was done long ago.
- */
-typedef struct PmhDirLog
-{
-	uint64_t	count;			/* elements to store; 0: log is empty */
-	uint64_t	first;			/* index of the first of them */
-	uint64_t	low;			/* for the first half of them */
-	uint64_t	high;			/* for the second half (== low: no split) */
-	uint64_t	crc;			/* of first, low, high, count-to-be */
-	uint64_t	reserved[3];
-} PmhDirLog;
-
-/*
  * ---- file header: the first two units, 4096 bytes ----
  *
  * format	written once at creation; magic is stored last
@@ -407,10 +387,9 @@ typedef struct PmhLive
 {
 	uint64_t	dirword;		/* line of its own: every look-up reads it */
 	uint64_t	pad0[7];
-	PmhDirLog	dirlog;
 	uint64_t	blocks;			/* file length in blocks (handle.h); never less than before */
 	uint64_t	pad1[7];
-} PmhLive;						/* 192 bytes */
+} PmhLive;						/* 128 bytes */
 
 /* blocks has a checksum in its upper half. */
 #define PMH_LIVE_CRC_SHIFT	32
@@ -514,13 +493,6 @@ PMH_AT(PmhBufferHeader, pad0, 12);
 PMH_AT(PmhBufferHeader, pad1, 16);
 PMH_SIZE(PmhBufferHeader, 32);
 
-PMH_AT(PmhDirLog, count, 0);
-PMH_AT(PmhDirLog, first, 8);
-PMH_AT(PmhDirLog, low, 16);
-PMH_AT(PmhDirLog, high, 24);
-PMH_AT(PmhDirLog, crc, 32);
-PMH_AT(PmhDirLog, reserved, 40);
-PMH_SIZE(PmhDirLog, 64);
 
 PMH_AT(PmhFormat, magic, 0);
 PMH_AT(PmhFormat, version, 8);
@@ -536,10 +508,9 @@ PMH_SIZE(PmhFormat, 192);
 
 PMH_AT(PmhLive, dirword, 0);
 PMH_AT(PmhLive, pad0, 8);
-PMH_AT(PmhLive, dirlog, 64);
-PMH_AT(PmhLive, blocks, 128);
-PMH_AT(PmhLive, pad1, 136);
-PMH_SIZE(PmhLive, 192);
+PMH_AT(PmhLive, blocks, 64);
+PMH_AT(PmhLive, pad1, 72);
+PMH_SIZE(PmhLive, 128);
 
 PMH_AT(PmhRun, instance, 0);
 PMH_AT(PmhRun, space_hint, 8);
@@ -578,9 +549,9 @@ _Static_assert(PMH_FORMAT_OFFSET + sizeof(PmhFormat) <= PMH_LIVE_OFFSET &&
 			   PMH_SMALL_DIR_OFFSET(2) <= PMH_HEADER_SIZE &&
 			   PMH_HEADER_SIZE <= PMH_HEADER_UNITS * PMH_UNIT_SIZE,
 			   "the parts of the header overlap");
-_Static_assert(offsetof(PmhLive, dirlog) % PMH_LINE == 0 &&
+_Static_assert(offsetof(PmhLive, blocks) % PMH_LINE == 0 &&
 			   PMH_LIVE_OFFSET % PMH_LINE == 0,
-			   "dirword and the directory log are to have lines of their own");
+			   "dirword is to have a line of its own");
 
 /*
  * Eighteen slots are what 256 bytes hold.  The state has a bit for each, a filter
@@ -754,13 +725,6 @@ pmh_elem_with_strategy(uint64_t elem, PmhStrategy strategy)
 
 	return pmh_elem_seal((elem & ~mask) |
 						 (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT);
-}
-
-/* Do two elements say the same, but for the strategy (and the parity)? */
-static inline bool
-pmh_elem_same_segment(uint64_t a, uint64_t b)
-{
-	return ((a ^ b) & ((UINT64_C(1) << PMH_ELEM_STRATEGY_SHIFT) - 1)) == 0;
 }
 
 /* ---- crc.c: CRC-32C ---- */

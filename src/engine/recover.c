@@ -21,32 +21,22 @@
 
 /* ---- the directory ---- */
 
-/* Is the directory log empty, or one that was written as a whole? */
-static PmhResult
-check_log(PmhTable *t)
-{
-	const PmhLive *live = pmh_live(t);
-	const PmhDirLog *log = &live->dirlog;
-	uint64_t	size = pmh_directory_elements(pmh_dirword_depth(live->dirword));
-
-	if (log->count != 0 &&
-		(log->crc != pmh_dirlog_crc(log, log->count) ||
-		 log->count > size || log->first > size - log->count))
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0,
-						PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog),
-						"The directory log is damaged.");
-	return PMH_OK;
-}
-
-/* A directory element as it will be when the log, which is a sound one, is redone. */
+/*
+ * A walk along the directory is at i: the range of the segment that is named there begins at
+ * *first, and the next one at the value returned.
+ *
+ * A crash may leave elements of what a segment was replaced by, or of what replaced it, beside
+ * its own (pmh_directory_publish).  All elements of a range get what the first one is that the
+ * walk comes by.  If that is a half, the walk comes by the other half next: either it is
+ * named there, too, or the whole is, and then the range of this begins before i.
+ */
 static uint64_t
-element_to_be(const PmhLive *live, const uint64_t *dir, uint64_t i)
+range_end(uint64_t elem, uint32_t depth, uint64_t i, uint64_t *first)
 {
-	const PmhDirLog *log = &live->dirlog;
+	uint64_t	span = UINT64_C(1) << (depth - pmh_elem_depth(elem));
 
-	if (i < log->first || i - log->first >= log->count)
-		return dir[i];
-	return i - log->first < log->count / 2 ? log->low : log->high;
+	*first = i & ~(span - 1);
+	return *first + span;
 }
 
 static PmhResult
@@ -58,11 +48,8 @@ fail_element(PmhTable *t, uint64_t i)
 }
 
 /*
- * Check the directory as it will be with the log redone, before anything is stored: what
- * is stored then makes all elements of a segment say what the lowest of them says, and if
- * that were damaged, so would be its neighbours.  A crash leaves elements of one segment
- * that differ in their strategy, and in nothing else: what else changes goes through the
- * log.
+ * Check the directory before anything is stored: if the element that others are to have were
+ * damaged, so would be these.
  */
 static PmhResult
 check_directory(PmhTable *t)
@@ -72,31 +59,30 @@ check_directory(PmhTable *t)
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
 	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
 	uint64_t	size = pmh_directory_elements(depth);
-	uint64_t	count;
+	uint64_t	end;
 
-	for (uint64_t i = 0; i < size; i += count)
+	for (uint64_t i = 0; i < size; i = end)
 	{
-		uint64_t	elem = element_to_be(live, dir, i);
+		uint64_t	elem = dir[i];
+		uint32_t	local = pmh_elem_depth(elem);
+		uint64_t	first;
 
-		if (!pmh_elem_sane(elem, i, depth, blocks))
+		if (local > depth)
 			return fail_element(t, i);
-		count = UINT64_C(1) << (depth - pmh_elem_depth(elem));
-		for (uint64_t j = i + 1; j < i + count; j++)
+		end = range_end(elem, depth, i, &first);
+		if (!pmh_elem_sane(elem, first, depth, blocks))
+			return fail_element(t, i);
+		for (uint64_t j = first; j < end; j++)
 		{
-			uint64_t	other = element_to_be(live, dir, j);
-
-			if (other != elem &&
-				(!pmh_elem_same_segment(other, elem) || !pmh_elem_whole(other)))
+			if (!pmh_elem_whole(dir[j]) || pmh_elem_depth(dir[j]) + 1 < local ||
+				pmh_elem_depth(dir[j]) > local + 1)
 				return fail_element(t, j);
 		}
 	}
 	return PMH_OK;
 }
 
-/*
- * Let all elements of a segment say what the lowest of them says: a change of strategy
- * may have come only so far.  The directory has been checked.
- */
+/* Let all elements of a range say the same.  The directory has been checked. */
 static void
 stride_directory(PmhTable *t)
 {
@@ -104,15 +90,16 @@ stride_directory(PmhTable *t)
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
 	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
 	uint64_t	size = pmh_directory_elements(depth);
-	uint64_t	count;
+	uint64_t	end;
 
-	for (uint64_t i = 0; i < size; i += count)
+	for (uint64_t i = 0; i < size; i = end)
 	{
 		uint64_t	elem = dir[i];
+		uint64_t	first;
 		bool		changed = false;
 
-		count = UINT64_C(1) << (depth - pmh_elem_depth(elem));
-		for (uint64_t j = i + 1; j < i + count; j++)
+		end = range_end(elem, depth, i, &first);
+		for (uint64_t j = first; j < end; j++)
 		{
 			if (dir[j] != elem)
 			{
@@ -121,7 +108,7 @@ stride_directory(PmhTable *t)
 			}
 		}
 		if (changed)
-			pm_flush(&t->file, &dir[i], count * sizeof(uint64_t));
+			pm_flush(&t->file, &dir[first], (end - first) * sizeof(uint64_t));
 	}
 	pm_fence(&t->file);
 }
@@ -276,8 +263,6 @@ rebuild_run(PmhTable *t)
 PmhResult
 pmh_recover(PmhTable *t)
 {
-	PmhLive    *live = pmh_live(t);
-	PmhDirLog  *log = &live->dirlog;
 	uint64_t	size = pmh_blocks(t) << PMH_BLOCK_SHIFT;
 	PmhResult	result = pm_complete(&t->file, size, &t->error);
 
@@ -285,24 +270,9 @@ pmh_recover(PmhTable *t)
 	if (result != PMH_OK)
 		return result;
 	pm_store64(&pmh_run(t)->instance, 0);
-	result = check_log(t);
-	if (result == PMH_OK)
-		result = check_directory(t);
+	result = check_directory(t);
 	if (result != PMH_OK)
 		return result;
-
-	/*
-	 * Redo the directory log: its elements may have been stored in part.  It is empty durably
-	 * after the next pm_fence; until then it would be redone again.
-	 */
-	if (log->count != 0)
-		pmh_directory_store(t, live->dirword, log->first, log->count, log->low, log->high);
-	if (log->count != 0 || log->crc != 0)
-	{
-		pm_store64(&log->count, 0);
-		pm_store64(&log->crc, 0);
-		pm_flush(&t->file, log, sizeof(*log));
-	}
 	stride_directory(t);
 	result = rebuild_run(t);
 	if (result == PMH_OK)

@@ -91,15 +91,13 @@ extern uint64_t pmh_directory_blocks(uint32_t depth);
 extern uint64_t pmh_small_directory(const PmhTable *t);
 
 /*
- * Let all elements of the segment of 'place' (locked by the caller) say 'low'
- * in the first half of their range and 'high' in the second; logged.  The range
- * is that of the depth in place->elem.  PMH_OK or PMH_NEED (nothing done).
+ * Let all elements of the segment of 'place' say 'low' in the first half of their range and
+ * 'high' in the second.  The range is that of the depth in place->elem.  The caller holds the
+ * stripes of what is there and of what comes, which is durable.  PMH_OK or PMH_NEED (nothing
+ * done).
  */
 extern PmhResult pmh_directory_publish(PmhTable *t, const PmhPlace *place,
 									   uint64_t low, uint64_t high);
-
-extern void pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
-								uint64_t count, uint64_t low, uint64_t high);
 
 /*
  * Change the strategy of a locked segment; place->elem follows.  PMH_OK or
@@ -107,8 +105,6 @@ extern void pmh_directory_store(PmhTable *t, uint64_t dirword, uint64_t first,
  */
 extern PmhResult pmh_directory_strategy(PmhTable *t, PmhPlace *place,
 										PmhStrategy strategy);
-
-extern uint32_t pmh_dirlog_crc(const PmhDirLog *log, uint64_t count);
 
 /* Is the element possible in a directory of this depth and file length? */
 extern bool pmh_elem_sane(uint64_t elem, uint64_t index,

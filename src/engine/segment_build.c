@@ -59,6 +59,8 @@ make_workspace(void)
 	for (unsigned i = 0; i < 2 && w != NULL; i++)
 	{
 		w->build[i].bucket = aligned_alloc(PMH_LINE, PMH_MAX_SEGMENT_BYTES);
+		if (w->build[i].bucket != NULL)
+			memset(w->build[i].bucket, 0, PMH_MAX_SEGMENT_BYTES);
 		w->build[i].fill = malloc(buckets);
 		w->overflow[i] = malloc(buckets * PMH_SLOTS * sizeof(PmhItem));
 		complete &= w->build[i].bucket != NULL && w->build[i].fill != NULL &&
@@ -124,7 +126,9 @@ pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t size)
 
 	/* Where flushes count, inserts to come should find line 0 free. */
 	build->first_slot = t->file.persist ? PMH_LINE0_SLOTS : 0;
-	memset(build->bucket, 0, buckets * PMH_BUCKET_SIZE);
+	/* Of a slot that is not occupied nothing is read: it keeps what it has. */
+	for (size_t i = 0; i < buckets; i++)
+		*pmh_bucket_state_at(&build->bucket[i]) = 0;
 	memset(build->fill, 0, buckets);
 }
 

@@ -218,45 +218,102 @@ pmh_segment_retire(PmhTable *t, const PmhPlace *place)
 	PMH_STOP_POINT("retire_after_free");
 }
 
-/* Publish t->build[0 .. n - 1] instead of the segment.  PMH_RETRY, PMH_NEED. */
+/*
+ * Lock the stripe of a segment that is stored but not published, unless it is one of those
+ * that are locked already.  No process waits for a stripe while it holds another one: if
+ * somebody has this one, PMH_NEED, to wait for it with nothing locked.
+ */
 static PmhResult
-replace_segment(PmhTable *t, const PmhPlace *place, unsigned n)
+lock_stored(PmhTable *t, uint64_t elem, PmhStripe **held, unsigned *nheld)
 {
-	uint32_t	depth = pmh_elem_depth(place->elem) + (n == 2);
-	uint64_t	elem[2];
-	PmhResult	result;
+	PmhStripe  *stripe = pmh_segment_stripe(t->locks, t->file_id, pmh_elem_main_block(elem));
 
-	PMH_ASSERT((n == 1 || n == 2) && t->workspace != NULL);
-	result = store_built(t, t->build[0], depth, &elem[0]);
-	if (result != PMH_OK)
-		return result;
-	elem[1] = elem[0];
-	if (n == 2)
+	for (unsigned i = 0; i < *nheld; i++)
 	{
-		result = store_built(t, t->build[1], depth, &elem[1]);
-		if (result != PMH_OK)
-		{
-			pm_fence(&t->file); /* before others store there */
-			pmh_segment_free(t, elem[0]);
-			return result;
-		}
+		if (held[i] == stripe)
+			return PMH_OK;
 	}
-	pm_fence(&t->file);
-	PMH_STOP_POINT("replace_before_publish");
-	result = pmh_directory_publish(t, place, elem[0], elem[1]);
-	if (result != PMH_OK)
+	if (!pmh_trylock(&stripe->lock))
 	{
-		for (unsigned i = 0; i < n; i++)
-			pmh_segment_free(t, elem[i]);
-		return result;
+		t->need.lock = &stripe->lock;
+		return PMH_NEED;
 	}
-	pmh_segment_retire(t, place);
-	pmh_count(n == 2 ? &pmh_run(t)->splits : &pmh_run(t)->grows, 1);
-	if (n == 2)
-		t->counts.splits++;
+	held[(*nheld)++] = stripe;
+	return PMH_OK;
+}
+
+/*
+ * Publish t->build[0 .. n - 1] instead of one locked segment or (right not NULL) of two
+ * buddies.  The stripes of what is new are held until the directory names it durably: see
+ * pmh_directory_publish.  PMH_OK, PMH_NEED (nothing done).
+ */
+static PmhResult
+replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, unsigned n)
+{
+	uint32_t	depth = pmh_elem_depth(left->elem) + (n == 2) - (right != NULL);
+	uint32_t	size = pmh_elem_size(left->elem);
+	PmhPlace	whole = *left;
+	uint64_t	elem[2];
+	PmhStripe  *held[4] = {left->stripe, right != NULL ? right->stripe : left->stripe};
+	unsigned	nheld = 2;
+	unsigned	stored = 0;
+	PmhResult	result = PMH_OK;
+
+	PMH_ASSERT((n == 1 || (n == 2 && right == NULL)) && t->workspace != NULL);
+	PMH_ASSERT(pmh_is_locked(&left->stripe->lock));
+	PMH_ASSERT(right == NULL || pmh_elem_depth(right->elem) == pmh_elem_depth(left->elem));
+	while (stored < n && result == PMH_OK)
+	{
+		result = store_built(t, t->build[stored], depth, &elem[stored]);
+		if (result == PMH_OK)
+			result = lock_stored(t, elem[stored++], held, &nheld);
+	}
+	pm_fence(&t->file);			/* before it is published, or freed */
+	if (result == PMH_OK)
+	{
+		if (right != NULL)
+			whole.elem = elem[0];	/* its depth tells the range */
+		PMH_STOP_POINT("replace_before_publish");
+		result = pmh_directory_publish(t, &whole, elem[0], elem[n - 1]);
+	}
+	PMH_STOP_POINT("replace_before_retire");
+	if (result == PMH_OK)
+	{
+		pmh_segment_retire(t, left);
+		if (right != NULL)
+			pmh_segment_retire(t, right);
+	}
 	else
+	{
+		while (stored > 0)
+			pmh_segment_free(t, elem[--stored]);
+	}
+	while (nheld > 2)
+		pmh_unlock(&held[--nheld]->lock);
+	if (result != PMH_OK)
+		return result;
+	if (n == 2)
+	{
+		pmh_count(&pmh_run(t)->splits, 1);
+		t->counts.splits++;
+	}
+	else if (right == NULL && pmh_elem_size(elem[0]) > size)
+	{
+		pmh_count(&pmh_run(t)->grows, 1);
 		t->counts.grows++;
-	return PMH_RETRY;
+	}
+	else
+		pmh_count(&pmh_run(t)->merges, 1);
+	return PMH_OK;
+}
+
+/* The same for a segment that is full. */
+static PmhResult
+replace_full(PmhTable *t, const PmhPlace *place, unsigned n)
+{
+	PmhResult	result = replace(t, place, NULL, n);
+
+	return result == PMH_OK ? PMH_RETRY : result;
 }
 
 /* Entries of a locked segment that count: what a copy of it would hold. */
@@ -288,12 +345,12 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 	for (unsigned i = 0; i < 3 && size <= PMH_UNITS_PER_BLOCK; i++)
 	{
 		if (sizes[i] > size && build_one(t, place, NULL, sizes[i]))
-			return replace_segment(t, place, 1);
+			return replace_full(t, place, 1);
 	}
 	if (depth == PMH_MAX_DEPTH)
 	{
 		if (size < PMH_MAX_SIZE && build_one(t, place, NULL, PMH_MAX_SIZE))
-			return replace_segment(t, place, 1);
+			return replace_full(t, place, 1);
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, place->main,
 						"A segment of the greatest depth is full.");
 	}
@@ -304,7 +361,7 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 		return PMH_NEED;
 	}
 	build_halves(t, place);
-	return replace_segment(t, place, 2);
+	return replace_full(t, place, 2);
 }
 
 /* ---- smaller segments ---- */
@@ -332,40 +389,6 @@ build_smallest(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 }
 
 /*
- * Publish t->build[0] instead of one segment or of two buddies.  PMH_OK,
- * PMH_NEED (nothing done).
- */
-static PmhResult
-replace_by_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right)
-{
-	PmhPlace	whole = *left;
-	uint64_t	elem;
-	PmhResult	result;
-
-	PMH_ASSERT(pmh_is_locked(&left->stripe->lock));
-	PMH_ASSERT(right == NULL || pmh_elem_depth(right->elem) == pmh_elem_depth(left->elem));
-	result = store_built(t, t->build[0],
-						 pmh_elem_depth(left->elem) - (right != NULL), &elem);
-	if (result != PMH_OK)
-		return result;
-	pm_fence(&t->file);
-	PMH_STOP_POINT("merge_before_publish");
-	whole.elem = elem;			/* its depth tells the range */
-	result = pmh_directory_publish(t, &whole, elem, elem);
-	if (result != PMH_OK)
-	{
-		pmh_segment_free(t, elem);
-		return result;
-	}
-	PMH_STOP_POINT("merge_before_retire");
-	pmh_segment_retire(t, left);
-	if (right != NULL)
-		pmh_segment_retire(t, right);
-	pmh_count(&pmh_run(t)->merges, 1);
-	return PMH_OK;
-}
-
-/*
  * One or two segments become a smaller one, with a main part.  Where the file is full, and
  * the disk, too, there may be no block for that to begin with; a few units do for the
  * first ones then.  (Many such would leave many blocks half in use.)
@@ -379,12 +402,12 @@ make_smaller(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 	PMH_ASSERT(t->workspace != NULL && percent > 0);
 	if (!build_smallest(t, left, right, percent, PMH_UNITS_PER_BLOCK, below))
 		return PMH_NOT_FOUND;
-	result = replace_by_one(t, left, right);
-	if (result != PMH_NEED ||
+	result = replace(t, left, right, 1);
+	if (result != PMH_NEED || t->need.lock != NULL ||
 		!build_smallest(t, left, right, percent, 1, PMH_UNITS_PER_BLOCK))
 		return result;
 	t->need.blocks = 0;
-	return replace_by_one(t, left, right);
+	return replace(t, left, right, 1);
 }
 
 PmhResult

@@ -104,22 +104,6 @@ directory_word(uint64_t dirword, const PmSite *commit)
 	}
 }
 
-/* The directory log becomes valid, or is emptied. */
-static void
-log_count(uint64_t count, const PmSite *commit)
-{
-	const PmhDirLog *log = &live()->dirlog;
-
-	if (count != 0)
-	{
-		require_segment(log->low, commit);
-		require_segment(log->high, commit);
-	}
-	else if (log->count != 0)
-		require(pmh_dirword_offset(live()->dirword) + log->first * sizeof(uint64_t),
-				log->count * sizeof(uint64_t), "the directory", commit);
-}
-
 /* A table is born: nothing may be left to flush but the magic number's line. */
 static void
 magic(const PmSite *commit)
@@ -287,16 +271,10 @@ dependency_check(void *addr, size_t size, uint64_t value, const PmSite *site)
 		return;
 	if (addr == &live()->dirword && !crash.creating)
 		directory_word(value, site);
-	else if (addr == &live()->dirlog.count)
-		log_count(value, site);
 	else if (addr == start)
 		magic(site);
-	else if (strcmp(function, "pmh_directory_store") == 0)
-	{
-		if (live()->dirlog.count != 0)
-			require(PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog), PMH_LINE,
-					"the directory log", site);
-	}
+	else if (strcmp(function, "store_elements") == 0)
+		require_segment(value, site);
 	else if (is_bucket_commit(site) && size == sizeof(uint32_t))
 		bucket_state(addr, (uint32_t) value, site);
 	else if (is_bucket_commit(site))

@@ -1173,8 +1173,7 @@ random_operation(Pairs *pairs, bool shrinking)
 /*
  * Fill one home and one alternative bucket of a segment that many elements
  * name: strategies, growth and splits follow each other closely.  If adopt_at
- * is given, go on from crashes at that function's fences: with a directory log
- * to be redone, or elements that differ.
+ * is given, go on from crashes at that function's fences: with elements that differ.
  */
 static void
 random_structure(const char *adopt_at, double adopt)
@@ -1216,7 +1215,7 @@ run_redo(void)
 	{
 		recorder_reset();
 		model_clear(&crash.model);
-		random_structure("pmh_directory_store", 0.5);
+		random_structure("store_elements", 0.5);
 		random_pairs.n = 0;
 		pmh_close(crash.table);
 		crash.table = NULL;
@@ -1299,7 +1298,7 @@ run_random(uint64_t seed)
 			random_structure(NULL, 0);
 			break;
 		case 1:
-			random_structure("pmh_directory_store", 0.01);
+			random_structure("store_elements", 0.01);
 			break;
 		case 2:
 			random_shrink();

@@ -174,7 +174,6 @@ damage_header(PmhTable *t)
 	DAMAGE(format->crc, format->crc ^ 1, "checksum");
 	DAMAGE(format->identity[3], (uint8_t) (format->identity[3] ^ 4), "checksum");
 	DAMAGE(format->stash_buckets, 3, "checksum");
-	DAMAGE(live->dirlog.count, 1, "directory log");
 	DAMAGE(live->dirword, live->dirword | UINT64_C(31) << PMH_DIRWORD_DEPTH_SHIFT,
 		   "place of the directory");
 	if (pmh_dirword_depth(live->dirword) <= PMH_SMALL_DIR_DEPTH)

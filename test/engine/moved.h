@@ -53,6 +53,13 @@ move_segment(PmhTable *t, uint64_t hash)
 		if (result == PMH_OK)
 		{
 			REQUIRE(pmh_place_decode(t, &to));
+			if (to.stripe != place.stripe && !pmh_trylock(&to.stripe->lock))
+			{
+				pmh_segment_free(t, to.elem);
+				pmh_segment_unlock(&place);
+				result = PMH_NEED;
+				continue;
+			}
 			for (uint32_t i = 0; i < place.buckets; i++)
 				pm_copy(&t->file, pmh_bucket(t, &to, i), pmh_bucket(t, &place, i), PMH_BUCKET_SIZE);
 			pm_fence(&t->file);
@@ -61,6 +68,8 @@ move_segment(PmhTable *t, uint64_t hash)
 				pmh_segment_retire(t, &place);
 			else
 				pmh_segment_free(t, to.elem);
+			if (to.stripe != place.stripe)
+				pmh_segment_unlock(&to);
 		}
 		pmh_segment_unlock(&place);
 	} while (result == PMH_NEED && pmh_provide(t) == PMH_OK);

@@ -29,6 +29,7 @@
 
 #define BUFFERS			40		/* at least, of the long list */
 #define LIST_VALUES		(BUFFERS * UINT64_C(2600))
+#define NEW_KEYS		UINT64_C(20000)
 #define MOST_READINGS	20000	/* of a buffer that do not come to an end otherwise */
 
 static const char *path;
@@ -293,6 +294,123 @@ nothing_holds(void)
 	pmh_close(t);
 }
 
+/* ---- new segments ---- */
+
+static PmhTable *resizing;
+static uint64_t elements[1 << PMH_SMALL_DIR_DEPTH];
+static unsigned new_elements;
+static bool publishing;
+
+/* While a new segment is not named durably nobody else may lock it. */
+static void
+new_segments_held(const char *name)
+{
+	uint64_t	dirword = pmh_live(resizing)->dirword;
+	const uint64_t *dir = pmh_at(resizing, pmh_dirword_offset(dirword));
+	uint64_t	n = pmh_directory_elements(pmh_dirword_depth(dirword));
+
+	REQUIRE(pmh_dirword_depth(dirword) <= PMH_SMALL_DIR_DEPTH);
+	if (strcmp(name, "replace_before_publish") == 0)
+	{
+		memcpy(elements, dir, n * sizeof(uint64_t));
+		publishing = true;
+	}
+	if (!publishing ||
+		(strcmp(name, "elements_between") != 0 && strcmp(name, "replace_before_retire") != 0))
+		return;
+	publishing = strcmp(name, "elements_between") == 0;
+	for (uint64_t i = 0; i < n; i++)
+	{
+		PmhStripe  *stripe = pmh_segment_stripe(resizing->locks, resizing->file_id,
+												pmh_elem_main_block(dir[i]));
+
+		new_elements += dir[i] != elements[i];
+		CHECK(dir[i] == elements[i] || pmh_is_locked(&stripe->lock));
+	}
+}
+
+static void
+new_segments(void)
+{
+	PmhTable   *t = fixture_create(path);
+
+	resizing = t;
+	script = new_segments_held;
+	for (uint64_t key = 0; key < NEW_KEYS; key++)
+		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
+	for (uint64_t key = 0; key < NEW_KEYS; key++)
+	{
+		if (key % 16 != 0)
+			REQUIRE(pmh_delete(t, fixture_hash(key), key) == PMH_OK);
+	}
+	CHECK(new_elements > 10);
+	new_elements = 0;
+	CHECK(fixture_shrink(t, PMH_DEFAULT_FILL) == PMH_OK);
+	CHECK(new_elements > 10);
+	script = NULL;
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
+static bool
+always(void)
+{
+	return true;
+}
+
+/* Lock or unlock all stripes that no segment has. */
+static void
+lock_other_stripes(PmhTable *t, bool used[FIXTURE_STRIPES], bool lock)
+{
+	uint64_t	dirword = pmh_live(t)->dirword;
+	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
+
+	if (lock)
+	{
+		memset(used, 0, FIXTURE_STRIPES);
+		for (uint64_t i = 0; i < pmh_directory_elements(pmh_dirword_depth(dirword)); i++)
+			used[pmh_segment_stripe(t->locks, t->file_id, pmh_elem_main_block(dir[i])) -
+				 t->locks->stripe] = true;
+	}
+	for (unsigned i = 0; i < FIXTURE_STRIPES; i++)
+	{
+		if (!used[i])
+			t->locks->stripe[i].lock = lock;
+	}
+}
+
+/* Somebody has the stripe that a new segment will have: it is waited for with nothing locked. */
+static void
+stripe_of_others(void)
+{
+	static const PmhWaitHooks hooks = {.cancelled = always};
+	static const PmhWaitHooks none = {0};
+	static bool used[FIXTURE_STRIPES];
+	PmhTable   *t = fixture_create(path);
+	unsigned	waited = 0;
+
+	pmh_set_wait_hooks(&hooks);
+	for (uint64_t key = 0; key < NEW_KEYS; key++)
+	{
+		PmhResult	result;
+
+		lock_other_stripes(t, used, true);
+		result = pmh_insert(t, fixture_hash(key), key, false);
+		lock_other_stripes(t, used, false);
+		CHECK(fixture_no_lock_held());
+		if (result == PMH_OK)
+			continue;
+		CHECK(result == PMH_CANCELLED);
+		CHECK(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK && values.n == 0);
+		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
+		waited++;
+	}
+	pmh_set_wait_hooks(&none);
+	CHECK(waited > 10);
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	pmh_close(t);
+}
+
 int
 main(void)
 {
@@ -303,6 +421,8 @@ main(void)
 	TEST(versions_of_others("list_before_span"));
 	TEST(damage_beside_others());
 	TEST(nothing_holds());
+	TEST(new_segments());
+	TEST(stripe_of_others());
 	pmh_values_free(&values);
 	unlink(path);
 	return unit_done("stop_handles");

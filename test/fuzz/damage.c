@@ -325,13 +325,11 @@ live_word(Damage *d, uint64_t *seed)
 static void
 flip_guarded_bit(Damage *d, uint64_t *seed)
 {
-	static const size_t words[] = {offsetof(PmhLive, dirword),
-		offsetof(PmhLive, dirlog.count), offsetof(PmhLive, dirlog.crc),
-		offsetof(PmhLive, blocks)};
+	static const size_t words[] = {offsetof(PmhLive, dirword), offsetof(PmhLive, blocks)};
 	uint64_t	offset;
 
 	if (below(seed, 2) == 0 || !some_spot(d, seed, SPOT_ELEMENT, &offset))
-		offset = PMH_LIVE_OFFSET + words[below(seed, 4)];
+		offset = PMH_LIVE_OFFSET + words[below(seed, 2)];
 	set_word(d, offset, word_at(d, offset) ^ UINT64_C(1) << below(seed, 64));
 }
 
@@ -353,25 +351,6 @@ directory_word(Damage *d, uint64_t *seed)
 		at = below(seed, d->size / 64 / step[below(seed, 3)]) * step[below(seed, 3)];
 	}
 	set_word(d, offset, (at & ((UINT64_C(1) << 42) - 1)) | depth << PMH_DIRWORD_DEPTH_SHIFT);
-}
-
-static void
-directory_log(Damage *d, uint64_t *seed)
-{
-	PmhDirLog	log = {0};
-	uint64_t	depth = pmh_dirword_depth(word_at(d, PMH_LIVE_OFFSET));
-	uint64_t	element;
-
-	log.count = below(seed, 3) == 0 ? interesting(d, seed, 1) : UINT64_C(1) << below(seed, depth + 1);
-	log.first = below(seed, 3) == 0 ? interesting(d, seed, 1) : below(seed, pmh_directory_elements((uint32_t) depth));
-	log.low = interesting(d, seed, 0);
-	log.high = interesting(d, seed, log.low);
-	if (below(seed, 2) == 0 && some_spot(d, seed, SPOT_ELEMENT, &element))
-		log.low = log.high = word_at(d, element);
-	log.crc = below(seed, 4) == 0 ? fixture_random(seed) : pmh_dirlog_crc(&log, log.count);
-	say(d, " directory log with %llu elements from %llu;", (unsigned long long) log.count,
-		(unsigned long long) log.first);
-	overwrite(d, PMH_LIVE_OFFSET + offsetof(PmhLive, dirlog), &log, sizeof(log));
 }
 
 /* ---- directory, lists, space ---- */
@@ -586,7 +565,6 @@ static const struct
 	{live_word, 5, false},
 	{flip_guarded_bit, 8, false},
 	{directory_word, 4, false},
-	{directory_log, 6, false},
 	{directory_element, 12, false},
 	{pointer_slot, 8, false},
 	{list_header, 3, false},

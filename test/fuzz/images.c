@@ -184,25 +184,25 @@ fill_bulk(PmhTable *t, Image *image)
 
 /* ---- what crashes leave ---- */
 
-/* A directory update that was logged and then stored in part. */
+/* A split that has come to its first element; the left half is without entries. */
 static void
-leave_log(PmhTable *t)
+leave_split(PmhTable *t)
 {
 	PmhLive    *live = pmh_live(t);
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
 	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
 	uint64_t	i = 0;
+	uint64_t	offset;
 
 	while (pmh_elem_depth(dir[i]) == depth)
 	{
 		if (++i >> depth != 0)
 			give_up("no segment has several directory elements");
 	}
-	live->dirlog.first = i;
-	live->dirlog.low = live->dirlog.high = dir[i];
-	live->dirlog.count = UINT64_C(1) << (depth - pmh_elem_depth(dir[i]));
-	live->dirlog.crc = pmh_dirlog_crc(&live->dirlog, live->dirlog.count);
-	dir[i + 1] = dir[(i + live->dirlog.count) & ((UINT64_C(1) << depth) - 1)];
+	must(t, pmh_provide_extent(t, 1, &offset));
+	memset(pmh_at(t, offset), 0, PMH_BLOCK_SIZE);
+	dir[i] = pmh_make_elem(offset >> PMH_BLOCK_SHIFT, 0, PMH_UNITS_PER_BLOCK,
+						   pmh_elem_depth(dir[i]) + 1, PMH_SINGLE);
 }
 
 /* Plain entries beside the pointer slot of their key: they do not count. */
@@ -270,7 +270,7 @@ static const Kind kinds[] = {
 	{"wide", fill_wide, NULL, false, false},
 	{"small", fill_small, NULL, false, false},
 	{"empty", fill_empty, NULL, false, false},
-	{"logged", fill_deep, leave_log, false, true},
+	{"half split", fill_deep, leave_split, false, true},
 	{"shadowed", fill_mixed, leave_shadowed, false, false},
 	{"being swept", fill_mixed, leave_sweep, false, false},
 	{"not swept", fill_long_list, leave_unknown, false, false},

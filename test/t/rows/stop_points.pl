@@ -355,7 +355,7 @@ SQL
 	my %writing = (
 		put_before_commit => $new_keys,
 		elements_between => $new_keys,
-		publish_before_log_clear => $new_keys,
+		replace_before_retire => $new_keys,
 		retire_before_free => $new_keys,
 		double_before_dirword => $new_keys,
 		grow_before_blocks => $new_keys,
