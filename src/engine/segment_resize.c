@@ -277,6 +277,8 @@ replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, unsigned n)
 		result = pmh_directory_publish(t, &whole, elem[0], elem[n - 1]);
 	}
 	PMH_STOP_POINT("replace_before_retire");
+	while (nheld > 2)
+		pmh_unlock(&held[--nheld]->lock);
 	if (result == PMH_OK)
 	{
 		pmh_segment_retire(t, left);
@@ -288,8 +290,6 @@ replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, unsigned n)
 		while (stored > 0)
 			pmh_segment_free(t, elem[--stored]);
 	}
-	while (nheld > 2)
-		pmh_unlock(&held[--nheld]->lock);
 	if (result != PMH_OK)
 		return result;
 	if (n == 2)

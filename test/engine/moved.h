@@ -64,12 +64,12 @@ move_segment(PmhTable *t, uint64_t hash)
 				pm_copy(&t->file, pmh_bucket(t, &to, i), pmh_bucket(t, &place, i), PMH_BUCKET_SIZE);
 			pm_fence(&t->file);
 			result = pmh_directory_publish(t, &place, to.elem, to.elem);
+			if (to.stripe != place.stripe)
+				pmh_segment_unlock(&to);
 			if (result == PMH_OK)
 				pmh_segment_retire(t, &place);
 			else
 				pmh_segment_free(t, to.elem);
-			if (to.stripe != place.stripe)
-				pmh_segment_unlock(&to);
 		}
 		pmh_segment_unlock(&place);
 	} while (result == PMH_NEED && pmh_provide(t) == PMH_OK);
