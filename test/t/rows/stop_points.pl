@@ -189,7 +189,8 @@ SQL
 		my ($after_two, $at_the_end) = split(/\n/, finish($session));
 		if (!$disturbed)
 		{
-			is($after_two, $after_one, "$name: no more at once, as time is over");
+			# (none, or one more step: what waited for WAL is a batch of its own)
+			cmp_ok($after_two, '>', $after_one - 500, "$name: not many more at once");
 			is($at_the_end, 6300, "$name: later scans have taken out the rest");
 		}
 		all_is_well($name);
