@@ -118,6 +118,18 @@ pmhash_standby_find(uint64 file_id)
 	return file_id == 0 ? NULL : search(file_id, file_id % PMHASH_STANDBY_FILES);
 }
 
+/*
+ * The row of a file of our database, or NULL.  A copied stub names one of another
+ * database; so do those that ALTER INDEX has made of copies, in WAL of earlier versions.
+ */
+PmhashStandbyRow *
+pmhash_standby_find_own(uint64 file_id)
+{
+	PmhashStandbyRow *row = pmhash_standby_find(file_id);
+
+	return row != NULL && row->database == MyDatabaseId ? row : NULL;
+}
+
 /* A file has found no row.  The rows are those of all databases: say so, once. */
 static void
 note_full(void)
@@ -331,7 +343,7 @@ pmhash_standby_life(uint64 file_id)
 	uint64		life = 0;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find(file_id);
+	row = pmhash_standby_find_own(file_id);
 	if (row != NULL && row->status == PMHASH_STANDBY_LIVE)
 		life = row->life;
 	LWLockRelease(pmhash_standby_lock);
@@ -401,7 +413,7 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 	if (!pmhash_standby_is_active())
 		return false;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find(file_id);
+	row = pmhash_standby_find_own(file_id);
 	serves = row != NULL && row->status == PMHASH_STANDBY_LIVE &&
 		(life == 0 || row->life == life) &&
 		(!row->restored || pmhash_standby_reached()) &&
@@ -421,7 +433,7 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 	bool		fits;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find(file_id);
+	row = pmhash_standby_find_own(file_id);
 	fits = row == NULL || file_fits(row, snapshot);
 	LWLockRelease(pmhash_standby_lock);
 	return fits;
@@ -441,7 +453,7 @@ pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy)
 	if (!pmhash_standby_is_active())
 		return true;
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find(file_id);
+	row = pmhash_standby_find_own(file_id);
 	has_place = row != NULL || search(0, 0) != NULL;
 	if (row != NULL)
 		*copy = *row;

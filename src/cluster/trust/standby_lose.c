@@ -158,7 +158,7 @@ pmhash_standby_lost(uint64 file_id, uint64 life, const char *why)
 		return false;
 	PMH_STOP_POINT("standby_before_lost");
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = pmhash_standby_find(file_id);
+	row = pmhash_standby_find_own(file_id);
 	lost = pmhash_shared->standby->active && row != NULL &&
 		row->status == PMHASH_STANDBY_LIVE && row->life == life;
 	if (lost)
