@@ -17,9 +17,9 @@ my $top = "$FindBin::RealBin/../../..";
 # What each layer may include of others: of all of them, or only these headers.
 my %may = (
 	engine => {},
-	cluster => 19_156{ engine => [ 'table.h', 'stop_point.h', 'pm.h' ] },
-	am => { cluster => 19_156'all', engine => [ 'table.h', 'sort.h', 'stop_point.h' ] },
-	join => { am => 'all', cluster => 19_156'all' });
+	cluster => { engine => [ 'table.h', 'stop_point.h', 'pm.h' ] },
+	am => { cluster => 'all', engine => [ 'table.h', 'sort.h', 'stop_point.h' ] },
+	join => { am => 'all', cluster => 'all' });
 
 # pm.h is for what writes persistent memory itself, which is the undo journal; more files
 # must not come to it unseen.
