@@ -490,6 +490,8 @@ begin_of(Relation index, const PmhashStandbyIndex *of)
 	build->n0 = ReadNextFullTransactionId();
 	if (builder.begun)
 		pmhash_report_index("building the file of", index);
+	else
+		ereport(DEBUG1, (errmsg_internal("no build of index \"%s\"", builder.name)));
 }
 
 /*
