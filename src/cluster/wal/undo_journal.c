@@ -603,30 +603,27 @@ undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 		  size_t n)
 {
 	PmhEnv		env = pmhash_engine_env();
+	PmhEntry   *entries = palloc_extended(n * sizeof(PmhEntry), MCXT_ALLOC_HUGE);
 	PmhTable   *table;
 	PmhError	error;
 	PmhResult	result;
+	size_t		removed = 0;
 
+	for (size_t i = 0; i < n; i++)
+		entries[i] = (PmhEntry) {records[i].hash, records[i].value};
 	result = pmh_open(path, &env, &table, NULL, &error);
-	if (result == PMH_ERR_NO_FILE)
-		return;
-	if (result != PMH_OK)
+	if (result == PMH_OK)
 	{
-		try_again_if_passing(path, &error);
-		condemn(path, error.detail);
-		return;
+		/* together: a key's list may be long, and is walked once then */
+		result = pmh_delete_group(table, entries, n, &removed);
+		undo->undone += removed;
+		if (result != PMH_OK)
+			error = *pmh_error(table);
+		pmh_close(table);
 	}
-	for (size_t i = 0; i < n && result == PMH_OK; i++)
-	{
-		result = pmh_delete(table, records[i].hash, records[i].value);
-		if (result == PMH_OK)
-			undo->undone++;
-		else if (result == PMH_NOT_FOUND)
-			result = PMH_OK;
-	}
-	if (result != PMH_OK)
-		error = *pmh_error(table);
-	pmh_close(table);
+	else if (result == PMH_ERR_NO_FILE)
+		result = PMH_OK;
+	pfree(entries);
 	if (result == PMH_OK)
 		return;
 	try_again_if_passing(path, &error);
