@@ -279,7 +279,7 @@ scan_slice(PmhashStandbyFill **at, const PmhashStandbyBuild *build, Relation hea
 	Slice	   *slice;
 	PmhashCaller caller;
 
-	Assert(IsTransactionState() && RecoveryInProgress());
+	Assert(IsTransactionState());	/* recovery may be over since a lock was waited for */
 	Assert(CheckRelationLockedByMe(heap, AccessShareLock, true));
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (!pmhash_is_heap_table(heap))

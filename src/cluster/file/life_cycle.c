@@ -81,7 +81,8 @@ typedef struct Made
 
 static List *made = NIL;		/* the last one last */
 static List *leaving = NIL;		/* ids of those that go if the transaction commits; likewise */
-static List *changed = NIL;		/* temporary tables: an index has lost its main fork */
+static List *changed = NIL;		/* temporary tables: an index has lost its main fork; looked
+								 * at before the next commit, as ON COMMIT comes after that */
 static bool forks_may_go = false; /* at commit, which have stubs */
 static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
@@ -439,6 +440,8 @@ note_temporary_files(void)
 			!named_on_table(file->heap, file->file_id))
 			add_leaving(file->file_id);
 	}
+	list_free(changed);
+	changed = NIL;
 }
 
 /* A file that the stub in a main fork names; its name is the key. */
@@ -571,8 +574,7 @@ static void
 forget_notes(void)
 {
 	list_free_deep(leaving);
-	list_free(changed);
-	leaving = changed = NIL;
+	leaving = NIL;
 	cleaning_wanted = look_wanted = InvalidOid;
 }
 
