@@ -272,7 +272,8 @@ SQL
 		. "BEGIN; $move; COMMIT; $states BEGIN; INSERT INTO m SELECT generate_series(1, 9); $by_index SELECT count(*) FROM m WHERE k = 7; COMMIT; SELECT pmhash.check('m_k')"),
 		"valid\n1\n", 'temporary, emptied at commit: valid');
 	# the index gets its next file when the commit has been looked through: the one before goes with the next commit
-	my $files = q(SELECT count(*) FROM pg_database d, pg_ls_dir(') . pool($node) . q(/' || d.oid) WHERE datname = current_database(););
+	my $pool = pool($node);
+	my $files = "SELECT count(*) FROM pg_database d, pg_ls_dir('$pool/' || d.oid) WHERE datname = current_database();";
 	my ($before, $after) = split(/\n/, $node->safe_psql('postgres', 'CREATE TEMP TABLE m (k int4) ON COMMIT DELETE ROWS; CREATE INDEX m_k ON m USING pmhash (k);'
 		. "BEGIN; INSERT INTO m VALUES (1); COMMIT; $files"
 		. join('', map { "BEGIN; INSERT INTO m VALUES (1); ALTER INDEX m_k SET TABLESPACE $_; COMMIT;" } ('a', 'pg_default') x 3)
