@@ -34,10 +34,12 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/backend_status.h"
 #include "utils/hsearch.h"
@@ -211,6 +213,26 @@ fork_of(Oid relid, PmhashNode *node, NameData *name)
 	return true;
 }
 
+/*
+ * An index lacks its file, or the one that it has is cut off: mark it, so that sessions that
+ * map the file learn of it, and have it rebuilt.  Does not wait for a lock: it is looked at again.
+ */
+static void
+mark_lacking(Oid relid)
+{
+	Relation	index = NULL;
+
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		return;
+	if (SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid)))
+		index = try_relation_open(relid, NoLock);
+	if (index != NULL && index->rd_index->indisready && index->rd_index->indislive)
+		(void) pmhash_file_open_or_skip(index, false);
+	if (index != NULL)
+		relation_close(index, NoLock);
+	UnlockRelationOid(relid, AccessShareLock);
+}
+
 /* Note what the stub of an index says. */
 static void
 note_owner(Oid relid, Owners *owners)
@@ -238,7 +260,7 @@ note_owner(Oid relid, Owners *owners)
 			return;
 		note_named(owners, stub.file_id, (stub.flags & PMHASH_STUB_INVALID) != 0);
 		if (pmhash_stub_lacks_file(&stub))
-			pmhash_rebuild_wanted(relid);
+			mark_lacking(relid);
 		return;
 	}
 	owners->unknown++;
@@ -248,10 +270,7 @@ note_owner(Oid relid, Owners *owners)
 					  errno != 0 ? strerror(errno) : "its stub page is damaged");
 }
 
-/*
- * Look at all stubs.  By the way, indexes whose files have gone or are cut off are noticed;
- * the rebuilder sees to them.
- */
+/* Look at all stubs. */
 static void
 list_owned(Owners *owners)
 {
