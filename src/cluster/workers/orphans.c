@@ -259,8 +259,12 @@ note_owner(Oid relid, Owners *owners)
 		if (known->empty)
 			return;
 		note_named(owners, stub.file_id, (stub.flags & PMHASH_STUB_INVALID) != 0);
-		if (pmhash_stub_lacks_file(&stub))
+		if (!pmhash_stub_lacks_file(&stub))
+			return;
+		if (pmhash_stub_serves(stub.flags, PMHASH_READ))
 			mark_lacking(relid);
+		else
+			pmhash_rebuild_wanted(relid);
 		return;
 	}
 	owners->unknown++;
