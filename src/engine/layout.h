@@ -493,7 +493,6 @@ PMH_AT(PmhBufferHeader, pad0, 12);
 PMH_AT(PmhBufferHeader, pad1, 16);
 PMH_SIZE(PmhBufferHeader, 32);
 
-
 PMH_AT(PmhFormat, magic, 0);
 PMH_AT(PmhFormat, version, 8);
 PMH_AT(PmhFormat, segment_buckets, 12);
