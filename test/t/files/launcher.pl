@@ -598,6 +598,11 @@ SQL
 	SKIP:
 	{
 		skip 'no transaction_timeout', 1 if $node->pg_version < 17;
+
+		# (the server's own background workers may well be ended by it)
+		my $ended = qr/background worker "pmhash[^"]*" \(PID \d+\) exited with exit code [1-9]/;
+		my $before = times_in_log($ended);
+
 		$node->append_conf('postgresql.conf', 'transaction_timeout = 1ms');
 		$node->reload;
 		foreach (0 .. 1)
@@ -607,7 +612,7 @@ SQL
 			sleep(1);
 			release('cleaner_listed');
 		}
-		is(times_in_log(qr/transaction timeout/), 0, 'transaction_timeout: the cleaner is not ended');
+		is(times_in_log($ended), $before, 'transaction_timeout: the cleaner is not ended');
 	}
 	$node->stop;
 }
