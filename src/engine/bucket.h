@@ -146,15 +146,30 @@ pmh_slot_load_word(const PmhBucket *b, unsigned slot)
 	return pm_load((const uint64_t *) (b->bytes + pmh_slot_word[slot]));
 }
 
+/* The bits of the hash that are in a word, in their place. */
 static inline uint64_t
-pmh_slot_load_hash(const PmhBucket *b, unsigned slot, uint64_t word)
+pmh_word_hash(uint64_t word)
 {
-	uint64_t	fp = pm_load((const uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot));
+	return word >> PMH_WORD_HASH_SHIFT << 8;
+}
+
+/* Bits 24 to 63 of the hash. */
+static inline uint64_t
+pmh_slot_load_high(const PmhBucket *b, unsigned slot)
+{
 	uint64_t	mid = pm_load((const uint32_t *) (b->bytes + pmh_slot_mid[slot]));
 	uint64_t	top = pm_load((const uint8_t *) (b->bytes + pmh_slot_top[slot]));
 
 	PMH_ASSERT(slot < PMH_SLOTS);
-	return fp | (word >> PMH_WORD_HASH_SHIFT) << 8 | mid << 24 | top << 56;
+	return mid | top << 32;
+}
+
+static inline uint64_t
+pmh_slot_load_hash(const PmhBucket *b, unsigned slot, uint64_t word)
+{
+	uint64_t	fp = pm_load((const uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot));
+
+	return fp | pmh_word_hash(word) | pmh_slot_load_high(b, slot) << 24;
 }
 
 /* Does a slot (whose fingerprint is known to match) hold this hash? */

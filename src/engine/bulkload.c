@@ -155,9 +155,10 @@ take_extension(PmhBulk *bulk, uint32_t units, uint64_t *unit)
 
 /* Write what has been built, and note its element. */
 static PmhResult
-write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t prefix)
+write_segment(PmhBulk *bulk, uint32_t depth, uint64_t prefix)
 {
 	PmhTable   *t = bulk->table;
+	const PmhBuild *build = &t->build[0];
 	BulkSegment *segment;
 	uint32_t	units = build->size % PMH_UNITS_PER_BLOCK;
 	uint64_t	main_offset = 0;
@@ -201,24 +202,15 @@ write_segment(PmhBulk *bulk, const PmhBuild *build, uint32_t depth, uint64_t pre
 static bool
 fits_segment(PmhBulk *bulk, const Range *range, uint32_t size)
 {
-	PmhTable   *t = bulk->table;
-	PmhBuild   *build = t->build[0];
-	size_t		noverflow = 0;
+	PmhBuild   *build = &bulk->table->build[0];
 
-	PMH_ASSERT(t->workspace != NULL && range->n <= bulk->most);
-	pmh_build_begin(t, build, size);
+	PMH_ASSERT(range->n <= bulk->most);
+	if (range->n * 100 > (uint64_t) pmh_build_slots(size) * bulk->fill)
+		return false;
+	pmh_build_begin(bulk->table, build, size);
 	for (size_t i = 0; i < range->n; i++)
-	{
-		const PmhEntry *e = &range->entry[i];
-
-		if (!pmh_build_home(build, e->hash, e->value))
-		{
-			t->overflow[0][noverflow].hash = e->hash;
-			t->overflow[0][noverflow].payload = e->value;
-			noverflow++;
-		}
-	}
-	return pmh_build_overflow(build, t->overflow[0], noverflow);
+		pmh_build_add(build, range->entry[i].hash, range->entry[i].value);
+	return pmh_build_complete(build, 100);
 }
 
 /* ---- keys with many values ---- */
@@ -339,9 +331,8 @@ write_range(PmhBulk *bulk, Range *range)
 	{
 		if (size > PMH_SMALL_SIZE && size < PMH_UNITS_PER_BLOCK)
 			continue;
-		if (range->n * 100 <= (uint64_t) pmh_build_slots(size) * bulk->fill &&
-			fits_segment(bulk, range, size))
-			return write_segment(bulk, bulk->table->build[0], range->depth, range->prefix);
+		if (fits_segment(bulk, range, size))
+			return write_segment(bulk, range->depth, range->prefix);
 	}
 	if (result == PMH_OK && range->depth == PMH_MAX_DEPTH)
 		result = pmh_fail(bulk->table, PMH_ERR_TOO_LARGE, 0, 0,
@@ -483,8 +474,8 @@ fill_gaps(PmhBulk *bulk, uint64_t *dir, uint32_t depth)
 		while (above < depth && (i & ((UINT64_C(2) << above) - 1)) == 0 &&
 			   is_gap(dir, i, above + 1))
 			above++;
-		pmh_build_begin(t, t->build[0], 1);
-		result = write_segment(bulk, t->build[0], depth - above, i >> above);
+		pmh_build_begin(t, &t->build[0], 1);
+		result = write_segment(bulk, depth - above, i >> above);
 		if (result != PMH_OK)
 			return result;
 		enter_segments(bulk, before, dir, depth);

@@ -85,9 +85,8 @@ struct PmhTable
 	bool		space_held;		/* the space lock is: pmh_space_trylock */
 	PmhError	error;
 	uint8_t		identity[PMH_IDENTITY_SIZE];
-	struct PmhWorkspace *workspace; /* NULL until needed; until pmh_conclude ... */
-	struct PmhBuild *build[2];	/* ... its segments being built */
-	struct PmhItem *overflow[2];	/* their entries with no room at home */
+	struct PmhBuild *build;		/* two segments being built; NULL until needed, and from
+								 * pmh_conclude on */
 	PmhCounts	counts;			/* of this handle, since pmh_take_counts */
 	/* of read_ahead.c: */
 	uint32_t	cold;			/* groups whose pages are asked for, still */
@@ -142,9 +141,8 @@ pmh_count(uint64_t *counter, uint64_t by)
 }
 
 /*
- * Lend a handle the memory to build segments in: t->build and t->overflow are NULL
- * without it.  It stays until pmh_conclude.  Nothing to do if it is there.  PMH_OK,
- * PMH_ERR_NO_MEMORY.  Locks do not matter.  (segment_build.c)
+ * Lend a handle the memory to build segments in, t->build, unless it has it.  It stays until
+ * pmh_conclude.  PMH_OK, PMH_ERR_NO_MEMORY.  Locks do not matter.  (segment_build.c)
  */
 extern PmhResult pmh_workspace_take(PmhTable *t);
 extern void pmh_workspace_give_back(PmhTable *t);
@@ -176,7 +174,7 @@ pmh_conclude_reading(PmhTable *t, PmhResult result)
 static inline PmhResult
 pmh_conclude(PmhTable *t, PmhResult result)
 {
-	if (unlikely(t->workspace != NULL))
+	if (unlikely(t->build != NULL))
 		pmh_workspace_give_back(t);
 	return pmh_conclude_reading(t, result);
 }

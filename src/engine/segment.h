@@ -93,8 +93,8 @@ extern uint64_t pmh_small_directory(const PmhTable *t);
 /*
  * Let all elements of the segment of 'place' say 'low' in the first half of their range and
  * 'high' in the second.  The range is that of the depth in place->elem.  The caller holds the
- * stripes of what is there and of what comes, which is durable.  PMH_OK or PMH_NEED (nothing
- * done).
+ * stripes of the old segments and of the new ones, which are durable.  PMH_OK or PMH_NEED
+ * (nothing done).
  */
 extern PmhResult pmh_directory_publish(PmhTable *t, const PmhPlace *place,
 									   uint64_t low, uint64_t high);
@@ -272,19 +272,39 @@ typedef struct PmhItem
  */
 #define PMH_ITEM_BESIDE_LIST	(UINT64_C(1) << (PMH_VALUE_BITS + 1))
 
+/* Buckets of the largest segment. */
+#define PMH_MAX_BUCKETS	(PMH_MAX_SIZE * PMH_UNIT_BUCKETS)
+
 /*
- * A segment being built.  While entries are put into their homes only 'fill'
- * is kept; pmh_build_overflow (or pmh_build_settle) makes the states of it.
+ * A segment being built.  Entries are offered to their homes first; those with no room there
+ * are kept.  Then pmh_build_complete makes the states, and finds room for these.
  */
 typedef struct PmhBuild
 {
-	PmhBucket  *bucket;			/* by number; room for the largest segment */
-	uint8_t    *fill;			/* entries in each */
 	uint32_t	size;			/* in units */
 	uint32_t	hashing;
-	uint32_t	first_slot;		/* slots are filled from here on, cyclic */
+	const uint8_t *order;		/* in which slots are filled */
 	PmhStrategy strategy;		/* the simplest that holds what is in it */
+	uint32_t	nkept;
+	uint8_t		fill[PMH_MAX_BUCKETS];	/* entries in each bucket */
+	_Alignas(PMH_LINE) PmhBucket bucket[PMH_MAX_BUCKETS];	/* by number */
+	PmhItem		kept[PMH_MAX_BUCKETS * PMH_SLOTS];
 } PmhBuild;
+
+/* The slot that the next entry of a bucket takes. */
+static inline uint32_t
+pmh_build_slot(PmhBuild *build, uint32_t bucket)
+{
+	PMH_ASSERT(bucket < build->hashing + PMH_STASH_BUCKETS && build->fill[bucket] < PMH_SLOTS);
+	return build->order[build->fill[bucket]++];
+}
+
+/* Keep an entry that its home has no room for. */
+static inline void
+pmh_build_keep(PmhBuild *build, uint64_t hash, uint64_t payload)
+{
+	build->kept[build->nkept++] = (PmhItem) {hash, payload};
+}
 
 /* Write a slot; the state follows later. */
 static inline void
@@ -299,42 +319,40 @@ pmh_build_write(PmhBucket *b, uint32_t slot, uint64_t hash, uint64_t payload)
 		*(uint32_t *) b->bytes |= PMH_STATE_POINTERS;
 }
 
-/* Put an entry into a bucket that has room. */
+/* The same with what a slot of another bucket, without a pointer, has. */
 static inline void
-pmh_build_put(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
+pmh_build_copy(PmhBucket *to, uint32_t slot, uint64_t word, const PmhBucket *from,
+			   unsigned from_slot)
 {
-	uint32_t	slot = build->first_slot + build->fill[bucket]++;
-
-	PMH_ASSERT(bucket < build->hashing + PMH_STASH_BUCKETS && build->fill[bucket] <= PMH_SLOTS);
-	if (slot >= PMH_SLOTS)
-		slot -= PMH_SLOTS;
-	pmh_build_write(&build->bucket[bucket], slot, hash, payload);
+	*(uint64_t *) (to->bytes + pmh_slot_word[slot]) = word;
+	*(uint32_t *) (to->bytes + pmh_slot_mid[slot]) =
+		pm_load((const uint32_t *) (from->bytes + pmh_slot_mid[from_slot]));
+	*(uint8_t *) (to->bytes + pmh_slot_top[slot]) =
+		pm_load((const uint8_t *) (from->bytes + pmh_slot_top[from_slot]));
+	*(uint8_t *) (to->bytes + PMH_SLOT_FINGERPRINT + slot) =
+		pm_load((const uint8_t *) (from->bytes + PMH_SLOT_FINGERPRINT + from_slot));
 }
 
-/* Put an entry into its home bucket; false if that is full. */
-static inline bool
-pmh_build_home(PmhBuild *build, uint64_t hash, uint64_t payload)
+/* Put an entry into its home bucket, or keep it if that is full. */
+static inline void
+pmh_build_add(PmhBuild *build, uint64_t hash, uint64_t payload)
 {
 	uint32_t	home = pmh_home_bucket(hash, build->hashing);
 
-	if (build->fill[home] >= PMH_SLOTS)
-		return false;
-	pmh_build_put(build, home, hash, payload);
-	return true;
+	if (likely(build->fill[home] < PMH_SLOTS))
+		pmh_build_write(&build->bucket[home], pmh_build_slot(build, home), hash, payload);
+	else
+		pmh_build_keep(build, hash, payload);
 }
 
-/* Start over with an empty segment of so many extension units. */
+/* Start over with an empty segment of so many units. */
 extern void pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t size);
 
-/* Make the states agree with 'fill'; returns the number of entries. */
-extern uint32_t pmh_build_settle(PmhBuild *build);
-
 /*
- * After all other entries have been offered to their homes: find room for
- * those that were turned away, and for those marked PMH_ITEM_BESIDE_LIST.
- * False if they do not fit.
+ * Make the states agree with 'fill', and find room for what was kept.  False if that does not
+ * fit, or takes more than 'percent' of the slots.
  */
-extern bool pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n);
+extern bool pmh_build_complete(PmhBuild *build, uint32_t percent);
 
 /*
  * Copy to the file, into the space that its element names, which is ours, and 'fresh' if
@@ -373,6 +391,13 @@ extern PmhResult pmh_segment_merge(PmhTable *t, const PmhPlace *left,
 								   const PmhPlace *right, uint32_t percent);
 extern PmhResult pmh_segment_reduce(PmhTable *t, const PmhPlace *place,
 									uint32_t percent);
+
+/*
+ * Publish t->build[0 .. n - 1] instead of one locked segment or (right not NULL) of two
+ * buddies.  PMH_OK: the places are void; PMH_NEED (nothing done).
+ */
+extern PmhResult pmh_segment_replace(PmhTable *t, const PmhPlace *left,
+									 const PmhPlace *right, unsigned n);
 
 /* Free the space that an element names: nothing refers to it. */
 extern void pmh_segment_free(PmhTable *t, uint64_t elem);

@@ -26,93 +26,44 @@
 
 /* ---- memory ---- */
 
-typedef struct PmhWorkspace
-{
-	PmhBuild	build[2];
-	PmhItem    *overflow[2];
-} PmhWorkspace;
-
-/* One that is free just now, or NULL. */
-static PmhWorkspace *spare;
-
-static void
-free_workspace(PmhWorkspace *w)
-{
-	if (w == NULL)
-		return;
-	for (unsigned i = 0; i < 2; i++)
-	{
-		free(w->build[i].bucket);
-		free(w->build[i].fill);
-		free(w->overflow[i]);
-	}
-	free(w);
-}
-
-static PmhWorkspace *
-make_workspace(void)
-{
-	size_t		buckets = PMH_MAX_SEGMENT_BYTES / PMH_BUCKET_SIZE;
-	PmhWorkspace *w = calloc(1, sizeof(PmhWorkspace));
-	bool		complete = w != NULL;
-
-	for (unsigned i = 0; i < 2 && w != NULL; i++)
-	{
-		w->build[i].bucket = aligned_alloc(PMH_LINE, PMH_MAX_SEGMENT_BYTES);
-		if (w->build[i].bucket != NULL)
-			memset(w->build[i].bucket, 0, PMH_MAX_SEGMENT_BYTES);
-		w->build[i].fill = malloc(buckets);
-		w->overflow[i] = malloc(buckets * PMH_SLOTS * sizeof(PmhItem));
-		complete &= w->build[i].bucket != NULL && w->build[i].fill != NULL &&
-			w->overflow[i] != NULL;
-	}
-	if (!complete)
-	{
-		free_workspace(w);
-		return NULL;
-	}
-	return w;
-}
+/* What is free just now, or NULL. */
+static PmhBuild *spare;
 
 PmhResult
 pmh_workspace_take(PmhTable *t)
 {
-	PmhWorkspace *w;
-
-	if (t->workspace != NULL)
+	if (t->build != NULL)
 		return PMH_OK;
-	w = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQ_REL);
-	if (w == NULL)
-		w = make_workspace();
-	if (w == NULL)
+	t->build = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQ_REL);
+	if (t->build != NULL)
+		return PMH_OK;
+	t->build = aligned_alloc(PMH_LINE, 2 * sizeof(PmhBuild));
+	if (t->build == NULL)
 		return pmh_fail(t, PMH_ERR_NO_MEMORY, ENOMEM, 0,
 						"There is no memory to build a segment in.");
-	t->workspace = w;
+	/* All of a bucket goes to the file, also what its free slots have. */
 	for (unsigned i = 0; i < 2; i++)
-	{
-		t->build[i] = &w->build[i];
-		t->overflow[i] = w->overflow[i];
-	}
+		memset(t->build[i].bucket, 0, sizeof(t->build[i].bucket));
 	return PMH_OK;
 }
 
 void
 pmh_workspace_give_back(PmhTable *t)
 {
-	PmhWorkspace *w = t->workspace;
-
-	if (w == NULL)
+	if (t->build == NULL)
 		return;
-	t->workspace = NULL;
-	for (unsigned i = 0; i < 2; i++)
-	{
-		t->build[i] = NULL;
-		t->overflow[i] = NULL;
-	}
-	free_workspace(__atomic_exchange_n(&spare, w, __ATOMIC_ACQ_REL));
+	free(__atomic_exchange_n(&spare, t->build, __ATOMIC_ACQ_REL));
+	t->build = NULL;
 }
 
 /* ---- building ---- */
+
+/* From line 0, or from the one after it on. */
+static const uint8_t slot_order[] = {
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 0, 1, 2
+};
+
+_Static_assert(sizeof(slot_order) == PMH_SLOTS + PMH_LINE0_SLOTS, "some slots are never filled");
 
 void
 pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t size)
@@ -123,9 +74,10 @@ pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t size)
 	build->size = size;
 	build->hashing = size * PMH_UNIT_BUCKETS - PMH_STASH_BUCKETS;
 	build->strategy = PMH_SINGLE;
+	build->nkept = 0;
 
 	/* Where flushes count, inserts to come should find line 0 free. */
-	build->first_slot = t->file.persist ? PMH_LINE0_SLOTS : 0;
+	build->order = slot_order + (t->file.persist ? PMH_LINE0_SLOTS : 0);
 	/* Of a slot that is not occupied nothing is read: it keeps what it has. */
 	for (size_t i = 0; i < buckets; i++)
 		*pmh_bucket_state_at(&build->bucket[i]) = 0;
@@ -136,30 +88,18 @@ pmh_build_begin(const PmhTable *t, PmhBuild *build, uint32_t size)
 static inline uint32_t
 occupied(const PmhBuild *build, unsigned fill)
 {
-	uint64_t	bits = ((UINT64_C(1) << fill) - 1) << build->first_slot;
+	uint64_t	bits = ((UINT64_C(1) << fill) - 1) << build->order[0];
 
 	PMH_ASSERT(fill <= PMH_SLOTS);
 	return (uint32_t) (bits | bits >> PMH_SLOTS) & PMH_STATE_OCCUPIED;
 }
 
-uint32_t
-pmh_build_settle(PmhBuild *build)
-{
-	uint32_t	entries = 0;
-
-	for (uint32_t i = 0; i < build->hashing + PMH_STASH_BUCKETS; i++)
-	{
-		*(uint32_t *) build->bucket[i].bytes |= occupied(build, build->fill[i]);
-		entries += build->fill[i];
-	}
-	return entries;
-}
-
-/* Put an item into a bucket that is settled and has room. */
+/* Put an item into a bucket that has its state and room. */
 static void
 add_item(PmhBuild *build, uint32_t bucket, uint64_t hash, uint64_t payload)
 {
-	pmh_build_put(build, bucket, hash, payload & ~PMH_ITEM_BESIDE_LIST);
+	pmh_build_write(&build->bucket[bucket], pmh_build_slot(build, bucket), hash,
+					payload & ~PMH_ITEM_BESIDE_LIST);
 	*(uint32_t *) build->bucket[bucket].bytes |= occupied(build, build->fill[bucket]);
 }
 
@@ -270,17 +210,26 @@ find_room(PmhBuild *build, const PmhItem *item)
 }
 
 bool
-pmh_build_overflow(PmhBuild *build, const PmhItem *item, size_t n)
+pmh_build_complete(PmhBuild *build, uint32_t percent)
 {
-	(void) pmh_build_settle(build);
+	const PmhItem *kept = build->kept;
+	uint32_t	entries = build->nkept;
+
+	for (uint32_t i = 0; i < build->hashing + PMH_STASH_BUCKETS; i++)
+	{
+		*(uint32_t *) build->bucket[i].bytes |= occupied(build, build->fill[i]);
+		entries += build->fill[i];
+	}
+	if (entries * 100 > pmh_build_slots(build->size) * percent)
+		return false;
 
 	/* All pointers must have their slots before what stands beside them. */
 	for (int beside = 0; beside < 2; beside++)
 	{
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < build->nkept; i++)
 		{
-			if (((item[i].payload & PMH_ITEM_BESIDE_LIST) != 0) == beside &&
-				!find_room(build, &item[i]))
+			if (((kept[i].payload & PMH_ITEM_BESIDE_LIST) != 0) == beside &&
+				!find_room(build, &kept[i]))
 				return false;
 		}
 	}

@@ -27,91 +27,78 @@
 
 /* ---- larger segments ---- */
 
-/*
- * Deal the live entries of a segment out to one (split = 0) or two (split = 1)
- * segments being built.
- * Entries with no room at home, or none where they would be seen, are kept in
- * t->overflow, after noverflow[].
- */
-static void
-deal_out(PmhTable *t, const PmhPlace *place, unsigned split,
-		 size_t noverflow[2])
+/* How entries are dealt out. */
+typedef enum Deal
 {
-	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
-	uint32_t	any = 0;
-	bool		lists;
+	BY_SLOTS,					/* there are no lists: slots are copied as they are */
+	BY_ENTRIES,
+	UNCHANGED					/* each to the bucket number that it has now */
+} Deal;
 
-	PMH_ASSERT(split <= 1 && pmh_is_locked(&place->stripe->lock));
-	for (uint32_t i = 0; i < place->buckets; i++)
-		any |= pmh_bucket_state(pmh_bucket(t, place, i));
-	lists = (any & PMH_STATE_POINTERS) != 0;
-	for (uint32_t i = 0; i < place->buckets; i++)
-	{
-		const PmhBucket *b = pmh_bucket(t, place, i);
-		uint32_t	live = pmh_bucket_live(b);
+/* One entry that takes more than a copy of its slot, in bucket i. */
+static void __attribute__((noinline))
+deal_entry(PmhTable *t, const PmhPlace *place, uint32_t i, unsigned slot, PmhBuild *build,
+		   Deal how)
+{
+	const PmhBucket *b = pmh_bucket(t, place, i);
+	uint64_t	word = pmh_slot_load_word(b, slot);
+	uint64_t	hash = pmh_slot_load_hash(b, slot, word);
+	uint64_t	payload = word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER);
+	PmhListSlot at;
 
-#pragma GCC unroll 18
-		for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
-		{
-			uint64_t	word = pmh_slot_load_word(b, slot);
-			uint64_t	hash = pmh_slot_load_hash(b, slot, word);
-			unsigned	half = (unsigned) (hash >> shift) & split;
-			uint64_t	payload = word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER);
-			PmhListSlot at;
-
-			if ((live & (UINT32_C(1) << slot)) == 0)
-				continue;
-			/* Its own bucket has no pointer of this hash: it is not shadowed. */
-			if (unlikely(lists) && !pmh_word_is_pointer(word) &&
-				pmh_segment_find_list(t, place, hash, &at))
-				payload |= PMH_ITEM_BESIDE_LIST;
-			if ((payload & PMH_ITEM_BESIDE_LIST) != 0 ||
-				!pmh_build_home(t->build[half], hash, payload))
-			{
-				PmhItem    *item = &t->overflow[half][noverflow[half]++];
-
-				item->hash = hash;
-				item->payload = payload;
-			}
-		}
-	}
+	if (how == UNCHANGED)
+		pmh_build_write(&build->bucket[i], pmh_build_slot(build, i), hash, payload);
+	/* Its own bucket has no pointer of this hash: it is not shadowed. */
+	else if (how == BY_ENTRIES && !pmh_word_is_pointer(word) &&
+			 pmh_segment_find_list(t, place, hash, &at))
+		pmh_build_keep(build, hash, payload | PMH_ITEM_BESIDE_LIST);
+	else
+		pmh_build_add(build, hash, payload);
 }
 
 /*
- * The same, with every entry in the bucket number it has now, under the same
- * strategy.  That always fits: for hashes that no other arrangement holds.
+ * Deal the live entries of a segment out to t->build[0], or (split = 1) to both.  An insert
+ * waits for it: so it is compiled for either, and written for few instructions.
  */
-static void
-deal_out_unchanged(PmhTable *t, const PmhPlace *place)
+static inline void __attribute__((always_inline))
+deal_out(PmhTable *t, const PmhPlace *place, const unsigned split, Deal how)
 {
-	uint32_t	shift = 63 - pmh_elem_depth(place->elem);
+	PmhBuild   *const build[] = {&t->build[0], &t->build[split]};
+	const uint32_t shift = 63 - 24 - pmh_elem_depth(place->elem);	/* hash bits from 24 on */
 
-	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	for (unsigned half = 0; half < 2; half++)
+	PMH_ASSERT(split <= 1 && pmh_is_locked(&place->stripe->lock));
+	for (uint32_t i = 0; i < place->buckets && how == BY_SLOTS; i++)
 	{
-		pmh_build_begin(t, t->build[half], pmh_elem_size(place->elem));
-		t->build[half]->strategy = pmh_elem_strategy(place->elem);
+		if ((pmh_bucket_state(pmh_bucket(t, place, i)) & PMH_STATE_POINTERS) != 0)
+			how = BY_ENTRIES;
 	}
 	for (uint32_t i = 0; i < place->buckets; i++)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
-		uint32_t	state = pmh_bucket_state(b);
-		uint32_t	filters = state & (PMH_STATE_STASHED | PMH_STATE_ELSEWHERE);
+		const uint32_t live = pmh_bucket_live(b);
 
-		for (unsigned half = 0; half < 2; half++)
-			*(uint32_t *) t->build[half]->bucket[i].bytes |= filters;
-		for (uint32_t live = pmh_bucket_live(b); live != 0; live &= live - 1)
+		for (unsigned half = 0; how == UNCHANGED && half <= split; half++)
+			*pmh_bucket_state_at(&build[half]->bucket[i]) |=
+				pmh_bucket_state(b) & (PMH_STATE_STASHED | PMH_STATE_ELSEWHERE);
+#pragma GCC unroll 18
+		for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
 		{
-			unsigned	slot = (unsigned) __builtin_ctz(live);
-			uint64_t	word = pmh_slot_load_word(b, slot);
-			uint64_t	hash = pmh_slot_load_hash(b, slot, word);
+			PmhBuild   *to = build[0];
+			uint64_t	word;
+			uint32_t	home;
 
-			pmh_build_put(t->build[(hash >> shift) & 1], i, hash,
-						  word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER));
+			if ((live & (UINT32_C(1) << slot)) == 0)
+				continue;
+			if (split == 1)
+				to = build[pmh_slot_load_high(b, slot) >> shift & 1];
+			word = pmh_slot_load_word(b, slot);
+			home = pmh_home_bucket(pmh_word_hash(word), to->hashing);
+			if (likely(how == BY_SLOTS && to->fill[home] < PMH_SLOTS))
+				pmh_build_copy(&to->bucket[home], pmh_build_slot(to, home), word, b, slot);
+			else
+				deal_entry(t, place, i, slot, to, how);
 		}
 	}
-	for (unsigned half = 0; half < 2; half++)
-		(void) pmh_build_settle(t->build[half]);
 }
 
 /*
@@ -122,48 +109,47 @@ static bool
 build_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 		  uint32_t size)
 {
-	size_t		noverflow[2] = {0, 0};
-
-	PMH_ASSERT(t->workspace != NULL);
-	pmh_build_begin(t, t->build[0], size);
-	deal_out(t, left, 0, noverflow);
-	if (right != NULL)
-		deal_out(t, right, 0, noverflow);
-	return pmh_build_overflow(t->build[0], t->overflow[0], noverflow[0]);
+	pmh_build_begin(t, &t->build[0], size);
+	for (const PmhPlace *place = left; place != NULL; place = place == left ? right : NULL)
+		deal_out(t, place, 0, BY_SLOTS);
+	return pmh_build_complete(&t->build[0], 100);
 }
 
-/* Build the two halves, each of the smallest size that leaves it some room. */
+/*
+ * Build the two halves, each of the smallest size that leaves it some room.  If there is none,
+ * both of the present size, with each entry in its bucket number and under the same strategy:
+ * for hashes that no other arrangement holds.
+ */
 static void
 build_halves(PmhTable *t, const PmhPlace *place)
 {
 	uint32_t	size[2] = {PMH_UNITS_PER_BLOCK, PMH_UNITS_PER_BLOCK};
-	size_t		noverflow[2];
+	bool		fits = false;
 
-	while (size[0] <= PMH_MAX_SIZE && size[1] <= PMH_MAX_SIZE)
+	while (!fits && size[0] <= PMH_MAX_SIZE && size[1] <= PMH_MAX_SIZE)
 	{
-		bool		fits = true;
-
-		noverflow[0] = noverflow[1] = 0;
-		pmh_build_begin(t, t->build[0], size[0]);
-		pmh_build_begin(t, t->build[1], size[1]);
-		deal_out(t, place, 1, noverflow);
+		fits = true;
+		for (unsigned half = 0; half < 2; half++)
+			pmh_build_begin(t, &t->build[half], size[half]);
+		deal_out(t, place, 1, BY_SLOTS);
 		for (unsigned half = 0; half < 2; half++)
 		{
-			PmhBuild   *build = t->build[half];
-			uint64_t	slots = pmh_build_slots(size[half]);
-
-			if ((pmh_build_settle(build) + noverflow[half]) * 100 >
-				slots * SPLIT_LOAD_PERCENT ||
-				!pmh_build_overflow(build, t->overflow[half], noverflow[half]))
-			{
-				size[half]++;
-				fits = false;
-			}
+			if (pmh_build_complete(&t->build[half], SPLIT_LOAD_PERCENT))
+				continue;
+			size[half]++;
+			fits = false;
 		}
-		if (fits)
-			return;
 	}
-	deal_out_unchanged(t, place);
+	if (fits)
+		return;
+	for (unsigned half = 0; half < 2; half++)
+	{
+		pmh_build_begin(t, &t->build[half], pmh_elem_size(place->elem));
+		t->build[half].strategy = pmh_elem_strategy(place->elem);
+	}
+	deal_out(t, place, 1, UNCHANGED);
+	for (unsigned half = 0; half < 2; half++)
+		(void) pmh_build_complete(&t->build[half], 100);
 }
 
 /*
@@ -243,12 +229,11 @@ lock_stored(PmhTable *t, uint64_t elem, PmhStripe **held, unsigned *nheld)
 }
 
 /*
- * Publish t->build[0 .. n - 1] instead of one locked segment or (right not NULL) of two
- * buddies.  The stripes of what is new are held until the directory names it durably: see
- * pmh_directory_publish.  PMH_OK, PMH_NEED (nothing done).
+ * The stripes of the new segments are held until the directory names these durably: see
+ * pmh_directory_publish.
  */
-static PmhResult
-replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, unsigned n)
+PmhResult
+pmh_segment_replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, unsigned n)
 {
 	uint32_t	depth = pmh_elem_depth(left->elem) + (n == 2) - (right != NULL);
 	uint32_t	size = pmh_elem_size(left->elem);
@@ -259,12 +244,12 @@ replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, unsigned n)
 	unsigned	stored = 0;
 	PmhResult	result = PMH_OK;
 
-	PMH_ASSERT((n == 1 || (n == 2 && right == NULL)) && t->workspace != NULL);
+	PMH_ASSERT((n == 1 || (n == 2 && right == NULL)) && t->build != NULL);
 	PMH_ASSERT(pmh_is_locked(&left->stripe->lock));
 	PMH_ASSERT(right == NULL || pmh_elem_depth(right->elem) == pmh_elem_depth(left->elem));
 	while (stored < n && result == PMH_OK)
 	{
-		result = store_built(t, t->build[stored], depth, &elem[stored]);
+		result = store_built(t, &t->build[stored], depth, &elem[stored]);
 		if (result == PMH_OK)
 			result = lock_stored(t, elem[stored++], held, &nheld);
 	}
@@ -289,9 +274,8 @@ replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, unsigned n)
 	{
 		while (stored > 0)
 			pmh_segment_free(t, elem[--stored]);
-	}
-	if (result != PMH_OK)
 		return result;
+	}
 	if (n == 2)
 	{
 		pmh_count(&pmh_run(t)->splits, 1);
@@ -305,15 +289,6 @@ replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, unsigned n)
 	else
 		pmh_count(&pmh_run(t)->merges, 1);
 	return PMH_OK;
-}
-
-/* The same for a segment that is full. */
-static PmhResult
-replace_full(PmhTable *t, const PmhPlace *place, unsigned n)
-{
-	PmhResult	result = replace(t, place, NULL, n);
-
-	return result == PMH_OK ? PMH_RETRY : result;
 }
 
 /* Entries of a locked segment that count: what a copy of it would hold. */
@@ -335,33 +310,34 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 	};
 	uint32_t	size = pmh_elem_size(place->elem);
 	uint32_t	depth = pmh_elem_depth(place->elem);
+	bool		grown = false;
+	PmhResult	result;
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	if (t->workspace == NULL)
+	if (t->build == NULL)
 	{
 		t->need.workspace = true;
 		return PMH_NEED;
 	}
-	for (unsigned i = 0; i < 3 && size <= PMH_UNITS_PER_BLOCK; i++)
+	for (unsigned i = 0; i < 3 && size <= PMH_UNITS_PER_BLOCK && !grown; i++)
+		grown = sizes[i] > size && build_one(t, place, NULL, sizes[i]);
+	if (!grown && depth == PMH_MAX_DEPTH)
 	{
-		if (sizes[i] > size && build_one(t, place, NULL, sizes[i]))
-			return replace_full(t, place, 1);
+		grown = size < PMH_MAX_SIZE && build_one(t, place, NULL, PMH_MAX_SIZE);
+		if (!grown)
+			return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, place->main,
+							"A segment of the greatest depth is full.");
 	}
-	if (depth == PMH_MAX_DEPTH)
-	{
-		if (size < PMH_MAX_SIZE && build_one(t, place, NULL, PMH_MAX_SIZE))
-			return replace_full(t, place, 1);
-		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, place->main,
-						"A segment of the greatest depth is full.");
-	}
-	if (depth == pmh_dirword_depth(place->dirword))
+	if (!grown && depth == pmh_dirword_depth(place->dirword))
 	{
 		t->need.doubling = true;
 		t->need.doubling_depth = depth;
 		return PMH_NEED;
 	}
-	build_halves(t, place);
-	return replace_full(t, place, 2);
+	if (!grown)
+		build_halves(t, place);
+	result = pmh_segment_replace(t, place, NULL, grown ? 1 : 2);
+	return result == PMH_OK ? PMH_RETRY : result;
 }
 
 /* ---- smaller segments ---- */
@@ -399,15 +375,15 @@ make_smaller(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 {
 	PmhResult	result;
 
-	PMH_ASSERT(t->workspace != NULL && percent > 0);
+	PMH_ASSERT(t->build != NULL && percent > 0);
 	if (!build_smallest(t, left, right, percent, PMH_UNITS_PER_BLOCK, below))
 		return PMH_NOT_FOUND;
-	result = replace(t, left, right, 1);
+	result = pmh_segment_replace(t, left, right, 1);
 	if (result != PMH_NEED || t->need.lock != NULL ||
 		!build_smallest(t, left, right, percent, 1, PMH_UNITS_PER_BLOCK))
 		return result;
 	t->need.blocks = 0;
-	return replace(t, left, right, 1);
+	return pmh_segment_replace(t, left, right, 1);
 }
 
 PmhResult
