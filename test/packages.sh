@@ -86,6 +86,20 @@ released_scripts()
 	done
 }
 
+# Each release, and the one that META.json announces, has its line of figures and its
+# chapter in the list of changes.
+releases_are_told()
+{
+	local version status=0
+
+	for version in $(git_here tag -l 'v[0-9]*' | sed 's/^v//') \
+		$(sed -n 's/^   "version": "\(.*\)",$/\1/p' "$top/META.json"); do
+		grep -q "^| $version " "$top/bench/results/releases.md" || { echo "no figures of $version"; status=1; }
+		grep -q "^## $version " "$top/CHANGELOG.md" || { echo "no changes of $version"; status=1; }
+	done
+	return $status
+}
+
 # Paths of a machine, addresses of mirrors and registries have no business here.
 # (The words are put together: this file is looked at, too.)
 nothing_of_a_machine()
@@ -102,6 +116,7 @@ try_archive()
 	check "$part: META.json" python3 "$top/test/lib/check_meta.py" "$top"
 	check "$part: nothing of a machine" nothing_of_a_machine
 	check "$part: scripts of released versions" released_scripts
+	check "$part: each release has figures and changes" releases_are_told
 	check "$part: make dist" archive_is_whole
 	check "$part: META.json in the archive" python3 "$top/test/lib/check_meta.py" "$unpacked"
 }
