@@ -58,7 +58,7 @@ contents()
 	rpm -qp --requires /packages/*.rpm
 	rpm -qp --requires /packages/*.rpm | grep -q '^libpmem\.so\.1' || fail "libpmem is not required"
 	rpm -qpl /packages/*.rpm
-	listed=$(rpm -qpl /packages/*.rpm | grep -v '^/usr/share/\(doc\|licenses\)/' | sort | tr '\n' ' ')
+	listed=$(rpm -qpl /packages/*.rpm | grep -Ev '^/usr/(share/(doc|licenses)/|lib/\.build-id)' | sort | tr '\n' ' ')
 	[ "$listed" = "$root/lib/pmhash.so $root/share/extension/pmhash--1.0.sql $root/share/extension/pmhash.control " ] ||
 		fail "files: $listed"
 	for file in README.md CHANGELOG.md docs/operations.md LICENSE; do
