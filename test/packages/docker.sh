@@ -105,12 +105,12 @@ try_extension()
 	rm -rf --one-file-system "$work"/docker-*
 	make_chroot "$base" forky && check "$part: a server" install_18 "$base" || return 1
 	while read -r name line from; do
-		root=$work/docker-$name
 		case $name in
-			build) cp -a "$base" "$root" ;;
-			extension) mkdir "$root" ;;
+			build) cp -a "$base" "$work/docker-build" ;;
+			extension) mkdir "$work/docker-extension" ;;
 			*) continue ;;
 		esac
+		root=$work/docker-$name
 		check "$part: stage $name" docker_stage "$root" "$(docker_lines "$line")" || return 1
 	done < <(docker_stages)
 	check "$part: what is in the image" extension_contents "$root" || return 1
