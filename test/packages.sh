@@ -4,8 +4,8 @@
 # the container image.
 #
 #	packages.sh [--keep] [PART...]
-#		PART	archive, docker, or a release of Debian: bookworm, trixie, forky
-#				(default: all)
+#		PART	archive, docker, extension, rpm, or a release of Debian: bookworm,
+#				trixie, forky (default: all)
 #
 # archive: META.json as PGXN wants it, "make dist" from a clone, scripts of released
 # versions unchanged, nothing of a machine in the tree.  A release: the package is
@@ -13,7 +13,8 @@
 # say; autopkgtest; in another chroot, with nothing but the base system, it is
 # installed, does its main job, survives a crash, and is purged without a trace.
 # docker: the steps of docker/Dockerfile, each in a chroot, and the server that
-# comes of it.  Needs what test/versions.sh needs; archive alone needs a clone, git,
+# comes of it.  extension: the same for the image without a server, mounted as
+# CloudNativePG does.  rpm: rpm/pmhash.spec, in a chroot of bookworm.  Needs what test/versions.sh needs; archive alone needs a clone, git,
 # make and python3.
 #
 # Prints a line "ok PART: ..." or "not ok PART: ..." for each test and at the end
@@ -30,7 +31,7 @@ top=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 
 usage()
 {
-	sed -n '3,/^# docker: /s/^# \{0,1\}//p' "$0" >&2
+	sed -n '3,/^# CloudNativePG/s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
@@ -40,12 +41,12 @@ arguments=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
 		--keep) keep=true ;;
-		archive|docker|bookworm|trixie|forky) parts="$parts $1" ;;
+		archive|docker|extension|rpm|bookworm|trixie|forky) parts="$parts $1" ;;
 		*) usage ;;
 	esac
 	shift
 done
-parts=${parts:-archive bookworm trixie forky docker}
+parts=${parts:-archive bookworm trixie forky docker extension rpm}
 
 [ "$parts" = " archive" ] || be_root "${arguments[@]}"
 
@@ -85,6 +86,20 @@ released_scripts()
 	done
 }
 
+# Each release, and the one that META.json announces, has its line of figures and its
+# chapter in the list of changes.
+releases_are_told()
+{
+	local version status=0
+
+	for version in $(git_here tag -l 'v[0-9]*' | sed 's/^v//') \
+		$(sed -n 's/^   "version": "\(.*\)",$/\1/p' "$top/META.json"); do
+		grep -q "^| $version " "$top/bench/results/releases.md" || { echo "no figures of $version"; status=1; }
+		grep -q "^## $version " "$top/CHANGELOG.md" || { echo "no changes of $version"; status=1; }
+	done
+	return $status
+}
+
 # Paths of a machine, addresses of mirrors and registries have no business here.
 # (The words are put together: this file is looked at, too.)
 nothing_of_a_machine()
@@ -101,6 +116,7 @@ try_archive()
 	check "$part: META.json" python3 "$top/test/lib/check_meta.py" "$top"
 	check "$part: nothing of a machine" nothing_of_a_machine
 	check "$part: scripts of released versions" released_scripts
+	check "$part: each release has figures and changes" releases_are_told
 	check "$part: make dist" archive_is_whole
 	check "$part: META.json in the archive" python3 "$top/test/lib/check_meta.py" "$unpacked"
 }
@@ -134,6 +150,21 @@ try_release()				# release
 	$keep || rm -rf --one-file-system "$build" "$clean"
 }
 
+try_rpm()
+{
+	local root=$work/rpm
+
+	make_chroot "$root" bookworm && put_tree "$root" && mkdir "$root/packages" &&
+		make -s -C "$top" dist DIST_DIR="$root/packages" || {
+		echo "not ok $part: no chroot could be made"
+		return 1
+	}
+	for step in prepare build contents job; do
+		check "$part: $step" inside "$root" rpm "$step" || return 1
+	done
+	$keep || rm -rf --one-file-system "$root"
+}
+
 cd /
 scratch_parent >/dev/null || exit 1
 install_packages git make python3 || exit 1
@@ -145,7 +176,7 @@ check_output=$work/output
 for part in $parts; do
 	say "$part"
 	case $part in
-		archive|docker) "try_$part" ;;
+		archive|docker|extension|rpm) "try_$part" ;;
 		*) try_release ;;
 	esac 2>&1 | tee -a "$work/log"
 done

@@ -6,6 +6,8 @@
 #	versions.sh [OPTION...] [MAJOR...]
 #		MAJOR				15, 16, 17, 18; none named: all of them.  Or 19, which
 #							is a release candidate
+#		--arch ARCH			of another architecture than the machine's, by qemu:
+#							arm64, ppc64el, riscv64; without first steps and demo
 #		--stages LIST		stages of test/run.sh (default: "engine first_steps
 #							regress isolation tap")
 #		--one				only the first of them whose chroot can be made; the
@@ -47,11 +49,13 @@ one=false
 within=1800
 first_steps=true
 keep=false
+architecture=
 majors=
 arguments=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
-		--stages|--within) [ $# -ge 2 ] || usage ;;&
+		--arch|--stages|--within) [ $# -ge 2 ] || usage ;;&
+		--arch) architecture=$2; first_steps=false; shift ;;
 		--stages) stages=$2; shift ;;
 		--within) within=$2; shift ;;
 		--one) one=true ;;
@@ -200,6 +204,7 @@ cd /
 scratch_parent >/dev/null || exit 1
 install_packages debootstrap || exit 1
 make_work versions
+[ -z "$architecture" ] || emulate "$architecture" || exit 1
 
 made=false
 for major in ${majors:-$PMHASH_PG_MAJORS}; do

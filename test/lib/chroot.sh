@@ -25,6 +25,7 @@ make_work()
 
 remove_work()
 {
+	[ -z "${emulated:-}" ] || echo -1 >"$emulated"
 	[ -n "${work:-}" ] || return 0
 	if $keep; then
 		say "chroots are in $work"
@@ -61,6 +62,25 @@ machine_proxy()
 	apt-config dump --format '%v%n' Acquire::http::Proxy
 }
 
+# emulate ARCHITECTURE: chroots are of this one from now on (Debian's name of it).  If it is
+# not the machine's, qemu runs their programs: the kernel gets to know of it until the
+# script ends (remove_work).
+emulate()
+{
+	local cpu=${1/arm64/aarch64} known=/proc/sys/fs/binfmt_misc
+
+	chroot_architecture=$1
+	[ "$1" != "$(dpkg --print-architecture)" ] || return 0
+	cpu=${cpu/ppc64el/ppc64le}
+	install_packages qemu-user-static || return 1
+	[ -e "$known/register" ] || mount -t binfmt_misc binfmt_misc "$known" || return 1
+	# (F: the emulator itself need not be in the chroot)
+	if [ ! -e "$known/qemu-$cpu" ]; then
+		sed 's/:[A-Z]*$/:OPF/' "/usr/lib/binfmt.d/qemu-$cpu.conf" >"$known/register" || return 1
+		emulated=$known/qemu-$cpu
+	fi
+}
+
 # alone COMMAND...: with mounts and processes of its own, gone when it is done
 alone()
 {
@@ -82,11 +102,12 @@ add_experimental()
 # make_chroot DIRECTORY SUITE: the base system, nothing more
 make_chroot()
 {
-	local mirror proxy script= suite=${2/experimental/sid}
+	local mirror proxy script= suite=${2/experimental/sid} architecture=${chroot_architecture:-}
+	local cache=${PMHASH_CHROOT_CACHE:+$PMHASH_CHROOT_CACHE/$2${architecture:+-$architecture}}
 
 	# (where this is called often: base systems that were made before)
-	if [ -n "${PMHASH_CHROOT_CACHE:-}" ] && [ -d "$PMHASH_CHROOT_CACHE/$2" ]; then
-		mkdir "$1" && cp -a "$PMHASH_CHROOT_CACHE/$2/." "$1"
+	if [ -n "$cache" ] && [ -d "$cache" ]; then
+		mkdir "$1" && cp -a "$cache/." "$1"
 		return
 	fi
 	mirror=$(machine_mirror)
@@ -95,7 +116,7 @@ make_chroot()
 	# a release younger than debootstrap is made as sid is
 	[ -e "/usr/share/debootstrap/scripts/$suite" ] || script=sid
 	http_proxy=${proxy:-${http_proxy-}} quietly alone \
-		debootstrap --variant=minbase "$suite" "$1" "$mirror" $script || return 1
+		debootstrap ${architecture:+--arch="$architecture"} --variant=minbase "$suite" "$1" "$mirror" $script || return 1
 	[ "$2" = "$suite" ] || add_experimental "$1" "$mirror" || return 1
 	# The machine's mirror may be a snapshot, whose lists say that they are too old.
 	# They are signed; and what is installed here is thrown away.
@@ -105,8 +126,8 @@ make_chroot()
 	fi
 	printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
 	chmod 755 "$1/usr/sbin/policy-rc.d"
-	if [ -n "${PMHASH_CHROOT_CACHE:-}" ]; then
-		mkdir -p "$PMHASH_CHROOT_CACHE" && cp -a "$1" "$PMHASH_CHROOT_CACHE/$2"
+	if [ -n "$cache" ]; then
+		mkdir -p "$PMHASH_CHROOT_CACHE" && cp -a "$1" "$cache"
 	fi
 }
 

@@ -37,7 +37,13 @@ start()
 install()
 {
 	apt-get -q update
-	apt-get -q -y --no-install-recommends install "/packages/$(cd /packages && ls "$package"_*.deb)"
+	apt-get -q -y --no-install-recommends install "/packages/$(cd /packages && ls "$package"_*.deb)" >/tmp/installed
+	cat /tmp/installed
+	# the first thing to do is said at once
+	grep -qF "echo \"shared_preload_libraries = 'pmhash'\" | sudo tee $config/conf.d/pmhash.conf" /tmp/installed ||
+		fail "nothing is said of shared_preload_libraries"
+	apt-get -q -y --reinstall install "/packages/$(cd /packages && ls "$package"_*.deb)" >/tmp/again
+	! grep -F shared_preload_libraries /tmp/again || fail "it is said again"
 	[ -d "$config" ] || pg_createcluster "$major" main
 	dpkg -s "$package" | grep -q '^Status: install ok installed'
 	dpkg --audit

@@ -37,10 +37,17 @@ docker_copy()
 	done
 }
 
-# The stages of the Dockerfile: "NAME<tab>number of its line", the last one "run"
+# The stages of the Dockerfile: "NAME<tab>number of its line<tab>what it is from", the
+# last one "run"
 docker_stages()
 {
-	awk '/^FROM /{ print ($3 == "AS" ? $4 : "run") "\t" NR }' "$top/docker/Dockerfile"
+	awk '/^FROM /{ print ($3 == "AS" ? $4 : "run") "\t" NR "\t" $2 }' "$top/docker/Dockerfile"
+}
+
+# docker_lines LINE: what comes after the line that begins a stage
+docker_lines()
+{
+	sed -n "$(($1 + 1)),/^FROM /p" "$top/docker/Dockerfile"
 }
 
 docker_release()
@@ -64,13 +71,13 @@ docker_start()				# root seconds
 
 try_docker()
 {
-	local name line next lines root
+	local name line from root
 
-	while read -r name line; do
+	while read -r name line from; do
+		[ "$from" != scratch ] || continue	# try_extension
 		root=$work/docker-$name
 		make_chroot "$root" "$(docker_release)" || return 1
-		lines=$(sed -n "$((line + 1)),/^FROM /p" "$top/docker/Dockerfile")
-		check "stage $name" docker_stage "$root" "$lines" || return 1
+		check "stage $name" docker_stage "$root" "$(docker_lines "$line")" || return 1
 	done < <(docker_stages)
 	cat >"$root/docker.sql" <<-'SQL'
 		CREATE EXTENSION IF NOT EXISTS pmhash;
@@ -85,6 +92,65 @@ try_docker()
 	check "it runs again with its volume" docker_start "$root" 300
 	check "no compiler is in it" no_compiler "$root"
 	check "a first start without a password is refused" docker_refuses "$root"
+}
+
+# ---- the image for CloudNativePG ----
+
+# The stages build and extension on a Debian with PostgreSQL 18, and the result mounted,
+# read only, beside a server that has never seen pmhash or libpmem, as the operator does.
+try_extension()
+{
+	local name line from base=$work/docker-base root
+
+	rm -rf --one-file-system "$work"/docker-*
+	make_chroot "$base" forky && check "$part: a server" install_18 "$base" || return 1
+	while read -r name line from; do
+		case $name in
+			build) cp -a "$base" "$work/docker-build" ;;
+			extension) mkdir "$work/docker-extension" ;;
+			*) continue ;;
+		esac
+		root=$work/docker-$name
+		check "$part: stage $name" docker_stage "$root" "$(docker_lines "$line")" || return 1
+	done < <(docker_stages)
+	check "$part: what is in the image" extension_contents "$root" || return 1
+	mkdir -p "$base/extensions/pmhash" && cp -a "$root/." "$base/extensions/pmhash/" &&
+		chmod -R a-w "$base/extensions" && cp "$top/test/packages/extension.sh" "$base/" || return 1
+	for name in create kill group; do
+		check "$part: $name" in_chroot "$base" bash /extension.sh "$name" || return 1
+	done
+	check "$part: nothing of it elsewhere" nothing_beside "$base"
+}
+
+install_18()				# root
+{
+	in_chroot "$1" sh -c 'mkdir -p /etc/postgresql-common/createcluster.d
+			echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/none.conf
+			apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install postgresql-18'
+}
+
+# Each file has its place, and a license goes with each library.
+extension_contents()		# root
+{
+	local file
+
+	(cd "$1" && find . -type f)
+	for file in lib/pmhash.so share/extension/pmhash.control share/extension/pmhash--1.0.sql \
+		licenses/pmhash/LICENSE licenses/libpmem1/copyright; do
+		[ -f "$1/$file" ] || { echo "$file is missing"; return 1; }
+	done
+	[ -f "$(ls "$1"/system/libpmem.so.1)" ] &&
+		[ "$(ls "$1/system" | wc -l)" -lt "$(find "$1/licenses" -type f | wc -l)" ] &&
+		[ "$(ls "$1" | sort | tr '\n' ' ')" = "lib licenses share system " ]
+}
+
+nothing_beside()			# root
+{
+	local left
+
+	left=$(cd "$1" && find . -xdev \( -path ./extensions -o -path ./var/lib/postgresql/data \) -prune -o \
+		\( -name '*pmhash*' -o -name 'libpmem*' \) -print)
+	[ -z "$left" ] || { echo "$left"; return 1; }
 }
 
 no_compiler()

@@ -16,7 +16,7 @@
  * A session says with variables which call is to fail, and learns from
  * pmhash_faults_report() whether it has, and where in pmhash that was.
  * Allocations in critical sections are counted apart and never fail: there
- * must be none.  Written for PostgreSQL 15 to 18, x86-64 and ELF.
+ * must be none.  Written for PostgreSQL 15 to 18 and ELF, on x86-64 and arm64.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,6 +52,14 @@
 #endif
 
 PG_MODULE_MAGIC;
+
+#ifdef __x86_64__
+#define JUMP_SLOT		R_X86_64_JUMP_SLOT
+#define GLOB_DAT		R_X86_64_GLOB_DAT
+#else
+#define JUMP_SLOT		R_AARCH64_JUMP_SLOT
+#define GLOB_DAT		R_AARCH64_GLOB_DAT
+#endif
 
 #define MAX_FRAMES		100
 #define MAX_SITES		1000
@@ -440,8 +448,8 @@ hook_relocations(const ElfW(Rela) * rela, size_t bytes)
 		const char *name = strings + symbols[ELF64_R_SYM(rela[i].r_info)].st_name;
 		void	  **where = (void **) (base + rela[i].r_offset);
 
-		if (ELF64_R_TYPE(rela[i].r_info) != R_X86_64_JUMP_SLOT &&
-			ELF64_R_TYPE(rela[i].r_info) != R_X86_64_GLOB_DAT)
+		if (ELF64_R_TYPE(rela[i].r_info) != JUMP_SLOT &&
+			ELF64_R_TYPE(rela[i].r_info) != GLOB_DAT)
 			continue;
 		for (int h = 0; h < (int) lengthof(hooks); h++)
 		{
