@@ -235,12 +235,13 @@ SQL
 	# Rows in the table and entries in the indexes, then the former are lost.
 	sub lose_rows
 	{
+		my ($insert) = @_;
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 		$node->safe_psql('postgres', 'CHECKPOINT');
 		hold_wal_writer($node);
 		$session->query_safe('BEGIN');
-		$session->query_safe('INSERT INTO t SELECT -i, -i FROM generate_series(1, 400) i');
+		$session->query_safe($insert // 'INSERT INTO t SELECT -i, -i FROM generate_series(1, 400) i');
 		crash($node);
 		eval { $session->quit };
 		return;
@@ -332,6 +333,21 @@ SQL
 			restarted("$way, crash $again", 0);
 		}
 	}
+
+	# ---- thousands of entries in the long list of one key are lost: taken out together ----
+
+	$node->append_conf('postgresql.conf', no_wal_flushes() . 'pmhash.journal_size = 1MB');
+	$node->restart;
+	$node->safe_psql('postgres', 'INSERT INTO t SELECT 7, i FROM generate_series(3001, 103000) i');
+	lose_rows('INSERT INTO t SELECT 7, -i FROM generate_series(1, 5000) i; SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7');
+	my $from = -s $node->logfile;
+	rebuild_off($node);
+	$node->start;
+	like(slurp_file($node->logfile, $from), qr/undo journal: \d+ records, .* 10000 entries taken out/, 'a long list: all lost entries go');
+	is(index_state($node, 't_k'), 'valid', 'a long list: nothing is rebuilt');
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7'), '100002', 'a long list: the other rows are found');
+	rebuild_on($node);
+	comes_back($node, 'a long list');
 	$node->stop;
 }
 
