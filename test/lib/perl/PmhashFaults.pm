@@ -10,8 +10,6 @@ use Exporter 'import';
 use IPC::Run;
 use PmhashSoak;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 our @EXPORT = qw(
   %from_here

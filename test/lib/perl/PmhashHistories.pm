@@ -20,8 +20,6 @@ use PmhashPauses;
 use PmhashRandom;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw(
@@ -1072,10 +1070,10 @@ sub hand_on
 	return "$server: $from->{name} is handed on to $to->{name}";
 }
 
-# Until a build waits for this holder's transaction, if it does: a rebuild, or CONCURRENTLY.
+# Until CONCURRENTLY waits for this holder's transaction, if it does.
 sub is_waited_for
 {
-	my ($holder, @or) = @_;
+	my ($holder) = @_;
 	my ($pid) = run_sql($holder->{session}, 'SELECT pg_backend_pid()');
 	my $deadline = time + 3;
 
@@ -1085,23 +1083,9 @@ sub is_waited_for
 		return 1 if (drive('primary', <<SQL) // '') eq 't';
 SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'virtualxid' AND $pid = ANY (pg_blocking_pids(pid)))
 SQL
-		return 0 if @or && (drive('primary', @or) // '') eq 't';
 		usleep(5_000);
 	}
 	return 0;
-}
-
-# The transaction is waited for; then another one is, that takes its snapshot over.
-sub hand_on_waited_for
-{
-	my ($from) = @_;
-	my $to;
-
-	return if !is_waited_for($from);
-	$to = open_snapshot('primary', 'import', $from->{snapshot});
-	close_holder($from);
-	$figures{handed_on}++ if defined $to;
-	return $to;
 }
 
 # The same while CONCURRENTLY waits for it, which does not wait for who has it next.
@@ -1115,39 +1099,13 @@ sub hand_on_past_concurrently
 	drive('primary', delete_rows($table));
 	$said .= change_index($table, 'drop', 0) . '; ' if rand() < .5;
 	$said .= change_index($table, one_of('create', 'reindex'), 1);
-	$to = hand_on_waited_for($from);
+	if (is_waited_for($from))
+	{
+		$to = open_snapshot('primary', 'import', $from->{snapshot});
+		close_holder($from);
+		$figures{handed_on}++ if defined $to;
+	}
 	return "$said: " . (defined $to ? "$from->{name} is handed on to $to->{name}; " : 'not handed on; ') . settle('primary', 1);
-}
-
-# The same while a rebuild waits for it, and then for who has it next, and the one after that.
-sub hand_on_past_rebuild
-{
-	my $table = one_of(tables_of('primary'));
-	my $delete = delete_rows($table);
-	my $said = end_waited_for(1);
-	my $state = "FROM pmhash.indexes WHERE index ~ '^${table}_' AND state = ";
-	my ($last, $index);
-
-	$said .= change_index($table, 'create', 0) . '; ' if (drive('primary', "SELECT count(*) $state 'valid'") // 0) == 0;
-	$last = open_snapshot('primary', 'rr') // return;
-	drive('primary', $delete);
-	$said .= "$delete; file " . lose_file('primary', $table);
-	for (1 .. 2)
-	{
-		my $next = hand_on_waited_for($last) // return "$said; $last->{name} is not handed on; " . settle('primary', 1);
-
-		$index //= drive('primary', "SELECT min(index) $state 'rebuilding'") // '';
-		$said .= "; $last->{name} is handed on to $next->{name}";
-		$last = $next;
-	}
-	# it gets all its rows nevertheless (it compares), so that has to be asked: by itself
-	if ($index ne '' && !is_waited_for($last, "SELECT count(*) > 0 $state 'valid' AND index = '$index'"))
-	{
-		my ($valid) = run_sql($last->{session}, "SELECT 'valid' $state 'valid' AND index = '$index'");
-
-		$w{finding} .= "$index is valid, but its rebuild had to wait for " . described($last) . "\n" if $valid eq 'valid';
-	}
-	return $said;
 }
 
 sub take_over
@@ -1499,7 +1457,6 @@ my @steps = (
 	[ 6, sub { on_some_server(.6, \&take_over) } ],
 	[ 3, sub { on_some_server(.5, \&hand_on) } ],
 	[ 4, \&hand_on_past_concurrently ],
-	[ 1, \&hand_on_past_rebuild ],
 	[ 4, sub { my $h = one_of(map { holders_of($_) } servers()) // return; close_holder($h); "end of $h->{name}" } ],
 	[ 2, sub { begin_writer() ? 'writer begins' : undef } ],
 	[ 4, sub { my $said = end_writer() // return; "writer: $said" } ],
@@ -1519,7 +1476,7 @@ my @steps = (
 	[ 1, \&another_standby ]);
 
 # What each history has, at this part of its steps.
-my @in_each = ([ .15, \&late_slot ], [ .3, \&hand_on_past_rebuild ], [ .5, \&late_slots_of_standby ], [ .6, \&promote ]);
+my @in_each = ([ .15, \&late_slot ], [ .3, \&hand_on_past_concurrently ], [ .5, \&late_slots_of_standby ], [ .6, \&promote ]);
 
 sub keys_of_ddl
 {

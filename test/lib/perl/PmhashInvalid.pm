@@ -13,8 +13,6 @@ use warnings;
 use Exporter 'import';
 use File::Copy;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 our @EXPORT = qw(
   invalid_fixture

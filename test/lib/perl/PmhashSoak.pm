@@ -21,9 +21,6 @@ use File::Path qw(mkpath rmtree);
 use IPC::Run;
 use PmhashPauses;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_soak_server

@@ -10,10 +10,6 @@ use Exporter 'import';
 use FindBin;
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_primary

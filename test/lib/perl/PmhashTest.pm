@@ -1,12 +1,13 @@
 # What the TAP tests of pmhash share: servers that preload it, their pools,
-# crashes, and the comparison of index answers with sequential scans.
+# crashes, and the comparison of index answers with sequential scans.  Whoever uses it has
+# the functions of Test::More and PostgreSQL::Test::Utils as well, and usleep.
 
 package PmhashTest;
 
 use strict;
 use warnings;
 
-use Exporter 'import';
+use Exporter ();
 use File::Basename qw(dirname);
 use Fcntl qw(:flock);
 use File::Find;
@@ -50,7 +51,18 @@ our @EXPORT = qw(
   some_of
   same_answers
   fails_like
+  usleep
 );
+
+sub import
+{
+	foreach my $module (qw(PmhashTest PostgreSQL::Test::Utils Test::More))
+	{
+		no strict 'refs';
+		Exporter::export($module, scalar(caller), @{"${module}::EXPORT"});
+	}
+	return;
+}
 
 # Make something once for all tests of a run, by the first that comes; those beside it wait.
 # Returns what the function returned then, a string.

@@ -7,8 +7,6 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # How long the load runs, in seconds.
 my $load_time = load_time(10);

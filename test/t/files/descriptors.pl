@@ -10,8 +10,6 @@ use PmhashDead;
 use PmhashFaults;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== descriptors ========
 

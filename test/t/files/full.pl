@@ -11,8 +11,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $small = small_file_system();
 plan(skip_all => 'no small file system in PMHASH_SMALL_FS') if !defined $small;

@@ -11,8 +11,6 @@ use PmhashFaults;
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time usleep);
 
 # ======== workers ========

@@ -10,10 +10,6 @@ use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
 use IPC::Run;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== removed under a plan ========
 

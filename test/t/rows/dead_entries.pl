@@ -9,9 +9,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashDead qw(flush_wal quiet_wal use_for_dead);
 use PmhashFaults;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== dead and visible ========
 

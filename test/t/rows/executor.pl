@@ -8,9 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashPortals;
 use PmhashTest;
 use IO::Select;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== join buffers ========
 

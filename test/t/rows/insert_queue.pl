@@ -7,8 +7,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== insert queue ========
 

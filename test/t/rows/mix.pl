@@ -9,8 +9,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashPauses;
 use PmhashStops qw(%by);
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== mix ========
 
@@ -267,15 +265,15 @@ SQL
 		my $settings = ($by{$kind} // $by{index}) =~ s/SET /SET LOCAL /gr;
 
 		append_to_file($node->basedir . "/$kind.sql", <<SQL);
-\set k random(1, 60)
+\\set k random(1, 60)
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 $settings;
-SELECT count(*) FILTER (WHERE k = :k) = 0 AS absent, 1 / (count(*) FILTER (WHERE k = :k) < 2)::int AS once FROM ($query{$kind}) q \gset
-\if :absent
+SELECT count(*) FILTER (WHERE k = :k) = 0 AS absent, 1 / (count(*) FILTER (WHERE k = :k) < 2)::int AS once FROM ($query{$kind}) q \\gset
+\\if :absent
 INSERT INTO w VALUES (:k);
-\else
+\\else
 DELETE FROM w WHERE k = :k;
-\endif
+\\endif
 COMMIT;
 SQL
 	}

@@ -7,8 +7,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashTest;
 use IPC::Run;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== own rows ========
 

@@ -8,9 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== stop points ========
 

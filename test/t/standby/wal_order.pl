@@ -10,8 +10,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # no process flushes WAL of its own accord for a while
 my $node = new_server('order', <<CONF, install_path => install_with_stop_points());

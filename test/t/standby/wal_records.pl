@@ -8,10 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== wal records ========
 

@@ -9,9 +9,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 use constant { ASKING => 4, WITNESS => 5, OVERLAY => 0x794c7630, NFS => 0x6969, FUSE => 0x65735546 };
 use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 

@@ -9,8 +9,6 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== journal ========
 

@@ -9,10 +9,7 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 use POSIX qw(ENOSPC mkfifo);
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== pool trouble ========
 

@@ -8,8 +8,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== reboot ========
 

@@ -12,9 +12,6 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== monitoring ========
 

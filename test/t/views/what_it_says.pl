@@ -10,8 +10,6 @@ use IPC::Run;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== what it says ========
 
