@@ -25,6 +25,7 @@ our @EXPORT = qw(
   install_with_stop_points
   install_changed
   install_extension
+  start_with_extension
   install_wal_records
   preloadable
   start_with_small_files
@@ -198,6 +199,16 @@ sub install_extension
 
 	$node->safe_psql($database // 'postgres',
 		slurp_file(dirname(__FILE__) . "/../../../sql/setup.sql"));
+	return;
+}
+
+# Start a server, which has them in the database postgres then.
+sub start_with_extension
+{
+	my ($node) = @_;
+
+	$node->start;
+	install_extension($node);
 	return;
 }
 

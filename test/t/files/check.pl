@@ -18,8 +18,7 @@ autovacuum_vacuum_scale_factor = 0.01
 autovacuum_vacuum_cost_delay = 0
 pmhash.rebuild = off
 CONF
-$node->start;
-install_extension($node);
+start_with_extension($node);
 
 # ---- index files, as src/engine/layout.h describes them ----
 

@@ -16,8 +16,7 @@ use PmhashTest;
 {
 	my $node = new_server('number', "pmhash.cleaner_naptime = 3600\n");
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 1000);

@@ -17,8 +17,7 @@ min_parallel_table_scan_size = 0
 parallel_setup_cost = 0
 parallel_tuple_cost = 0
 CONF
-$node->start;
-install_extension($node);
+start_with_extension($node);
 $node->safe_psql('postgres', invalid_fixture());
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE many (k int4, v int4);

@@ -20,8 +20,7 @@ use PmhashTest;
 {
 	my $seconds = load_time(6);
 	my $node = new_server('mix', "synchronous_commit = off\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	# Keys 1 .. 1000 have k % 5 rows, for good (they may be updated), -1 has 2000, others
 	# up to 1000 have none; all above come and go.  In e no key is there twice.
@@ -252,8 +251,7 @@ SQL
 		many => 'SELECT k FROM w WHERE k = ANY (ARRAY(SELECT generate_series(:k, :k + 99)))');
 	my (%run, %output);
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE w (k int4, filler text) WITH (fillfactor = 50);
 CREATE INDEX w_k ON w USING pmhash (k);
@@ -309,8 +307,7 @@ SQL
 {
 	my $rounds = load_time(12);
 	my $node = new_server('long_lists', "fsync = off\nmax_wal_size = 4GB\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	my @failed;
 	foreach my $round (1 .. $rounds)
@@ -371,8 +368,7 @@ log_min_messages = debug1
 min_parallel_index_scan_size = 0
 max_parallel_maintenance_workers = 2
 CONF
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	# rows of one block are some, of another one all dead; others have one row
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, d int4, pad text);

@@ -37,8 +37,7 @@ SQL
 
 	foreach my $node ($publisher, $subscriber)
 	{
-		$node->start;
-		install_extension($node);
+		start_with_extension($node);
 		$node->safe_psql('postgres', $class . $tables);
 	}
 	$publisher->safe_psql('postgres', <<'SQL');
@@ -341,8 +340,7 @@ SQL
 
 	foreach my $node ($publisher, $subscriber)
 	{
-		$node->start;
-		install_extension($node);
+		start_with_extension($node);
 		$node->safe_psql('postgres', $class . $tables);
 	}
 	$publisher->safe_psql('postgres', <<'SQL');

@@ -181,8 +181,7 @@ use PmhashTest;
 
 	my $node = new_server('trouble');
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# ---- what cannot be made ----

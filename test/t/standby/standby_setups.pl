@@ -132,8 +132,7 @@ SQL
 	# ---- a logical subscriber ----
 
 	my $subscriber = new_server('subscriber', "pmhash.wal = on\nwal_level = replica\n");
-	$subscriber->start;
-	install_extension($subscriber);
+	start_with_extension($subscriber);
 	$subscriber->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k integer, s text, n integer);
 CREATE INDEX t_k ON t USING pmhash (k);

@@ -79,8 +79,7 @@ sub sound
 	return same_answers($node, 't', 'k', 't_k', $name);
 }
 
-$node->start;
-install_extension($node);
+start_with_extension($node);
 install_wal_records($node);
 sql(<<SQL);
 CREATE TABLE t (k int4, v int4) WITH (fillfactor = 50);

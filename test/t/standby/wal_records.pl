@@ -22,8 +22,7 @@ checkpoint_timeout = 1h
 pmhash.wal = off
 CONF
 	my $node = new_server('primary', $settings);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	install_wal_records($node);
 
 	sub sql

@@ -73,9 +73,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# trust: asking
 	like(slurp_file($node->logfile, $from), qr/not trusted: a process went down while it asked whether all had been written back/,
 		'killed while it asks: log');
-	stays_invalid($node, $failed_state, 'killed while it asks');
-	rebuild_on($node);
-	all_come_back($node, 'killed while it asks');
+	invalid_then_back($node, $failed_state, 'killed while it asks');
 
 	# Before it asks, it has all written, which is what takes long: killed then, nothing is lost.
 	$before = $node->safe_psql('postgres', $files);
@@ -132,9 +130,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	faults('syncfs', 'fail', '', 'off', 0);
 	rebuild_off($node);
 	$node->start;
-	stays_invalid($node, $failed_state, 'syncfs at start, killed in it');
-	rebuild_on($node);
-	all_come_back($node, 'syncfs at start, killed in it');
+	invalid_then_back($node, $failed_state, 'syncfs at start, killed in it');
 	$node->append_conf('postgresql.conf', "fsync = off\nrecovery_init_sync_method = fsync");
 	$node->reload;
 
@@ -224,9 +220,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	$node->{_pid} = undef;
 	faults('syncfs', 'fail', '', 'off', 0);
 	$node->start;
-	stays_invalid($node, $failed_state, 'killed at its end');
-	rebuild_on($node);
-	all_come_back($node, 'killed at its end');
+	invalid_then_back($node, $failed_state, 'killed at its end');
 
 	# ---- the pool is refused: it stays locked ----
 	$node->stop;
@@ -345,9 +339,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	no_faults(OVERLAY);
 	$node->start;
 	# trust: shutdown-overlay
-	stays_invalid($node, $failed_state, 'shutdown');
-	rebuild_on($node);
-	all_come_back($node, 'shutdown');
+	invalid_then_back($node, $failed_state, 'shutdown');
 
 	# ---- the process that asks is killed, and has taken the answer along ----
 	rebuild_off($node);
@@ -361,9 +353,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	no_faults(OVERLAY);
 	$node->append_conf('postgresql.conf', 'restart_after_crash = on');
 	$node->start;
-	stays_invalid($node, $failed_state, 'killed while it asks');
-	rebuild_on($node);
-	all_come_back($node, 'killed while it asks');
+	invalid_then_back($node, $failed_state, 'killed while it asks');
 
 	# the same, and the postmaster is still there
 	rebuild_off($node);
@@ -371,9 +361,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	like(restart_in_place($node), qr/not trusted: a process went down while it asked whether all had been written back/,
 		'killed while it asks, in place: log');
 	# trust: asked-once
-	stays_invalid($node, $failed_state, 'killed while it asks, in place');
-	rebuild_on($node);
-	all_come_back($node, 'killed while it asks, in place');
+	invalid_then_back($node, $failed_state, 'killed while it asks, in place');
 
 	# ---- between two files the launcher takes part in what all processes must ----
 	$node->safe_psql('postgres', 'CREATE DATABASE other');

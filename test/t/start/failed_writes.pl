@@ -249,9 +249,7 @@ CONF
 			is(-e token() ? 1 : 0, $has_token, "$name, $end: token, when all could be written again");
 			$end eq 'crash' ? $node->stop('immediate') : $node->stop;
 			$node->start;
-			stays_invalid($node, $apart, "$name, $end");
-			rebuild_on($node);
-			all_come_back($node, "$name, $end");
+			invalid_then_back($node, $apart, "$name, $end");
 		}
 	}
 
@@ -280,9 +278,7 @@ CONF
 		$node->start;
 		# trust: revoked
 		like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up/, "revoked, $end: log");
-		stays_invalid($node, $apart, "revoked, $end");
-		rebuild_on($node);
-		all_come_back($node, "revoked, $end");
+		invalid_then_back($node, $apart, "revoked, $end");
 	}
 
 	# ---- given up, and an orderly end ----
@@ -333,9 +329,7 @@ CONF
 		no_faults();
 		$node->append_conf('postgresql.conf', "pmhash_faults.after = ''");
 		$node->start;
-		stays_invalid($node, $apart, 'given up at the end');
-		rebuild_on($node);
-		all_come_back($node, 'given up at the end');
+		invalid_then_back($node, $apart, 'given up at the end');
 	}
 
 	# ---- a file that the undo cannot look at may be there tomorrow ----

@@ -20,8 +20,7 @@ use PmhashTest;
 	my $node = new_server('journals', "wal_level = replica\nmax_wal_senders = 4\n", install_path => install_with_stop_points(), allows_streaming => 1);
 	use_stop_points($node);
 	$node->append_conf('pg_hba.conf', "local replication all trust\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4);
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -149,8 +148,7 @@ bgwriter_lru_maxpages = 0
 pmhash.journal_size = 64kB
 CONF
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i % 1000, i FROM generate_series(1, 2000) i;

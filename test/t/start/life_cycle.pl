@@ -18,8 +18,7 @@ use PmhashTest;
 	# no cleaner hides at first what transactions leave
 	my $node = new_server('life', "pmhash.cleaner_naptime = 600\n");
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres',
 		'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 1000)');
 
@@ -244,8 +243,7 @@ SQL
 	my $pool = pool($node);
 	my $token = $node->data_dir . '/pmhash.nonce';
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# event: not writable, on a read-only file system, or with an unreadable control file (mode, disk error, no descriptor), when the server starts; later it is usable again
@@ -332,8 +330,7 @@ SQL
 	my $node = new_server('warm', "log_min_messages = debug1\nautovacuum = off\n");
 	my $pool = pool($node);
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', q(
 		CREATE TABLE small (k int);
 		INSERT INTO small SELECT generate_series(1, 100);
@@ -553,8 +550,7 @@ SQL
 	my $node = new_server('twice', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.cleaner_naptime = 600\n");
 	my $pg_control = $node->data_dir . '/global/pg_control';
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# The first record after the checkpoint of a clean shutdown is that of a row

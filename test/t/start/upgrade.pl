@@ -23,8 +23,7 @@ use PmhashTest;
 
 	my $old = new_server('old');
 	my $bindir = $old->config_data('--bindir');
-	$old->start;
-	install_extension($old);
+	start_with_extension($old);
 	$old->safe_psql('postgres', invalid_fixture());
 	$old->safe_psql('postgres', <<SQL);
 CREATE UNLOGGED TABLE u (k int4);
