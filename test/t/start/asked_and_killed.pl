@@ -341,21 +341,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# trust: shutdown-overlay
 	invalid_then_back($node, $failed_state, 'shutdown');
 
-	# ---- the process that asks is killed, and has taken the answer along ----
-	rebuild_off($node);
-	$node->append_conf('postgresql.conf', 'restart_after_crash = off');
-	faults_of_each_file_asked(OVERLAY, 'fsync', action => 'kill');
-	$from = -s $node->logfile;
-	$node->psql('postgres', 'CHECKPOINT');
-	$node->wait_for_log(qr/database system is shut down/, $from);
-	is(witness($node), ASKING, 'killed while it asks: the witness is away');
-	$node->{_pid} = undef;
-	no_faults(OVERLAY);
-	$node->append_conf('postgresql.conf', 'restart_after_crash = on');
-	$node->start;
-	invalid_then_back($node, $failed_state, 'killed while it asks');
-
-	# the same, and the postmaster is still there
+	# ---- the process that asks is killed, and has taken the answer along; the postmaster is still there ----
 	rebuild_off($node);
 	set_witness($node, ASKING);
 	like(restart_in_place($node), qr/not trusted: a process went down while it asked whether all had been written back/,

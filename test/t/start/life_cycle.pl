@@ -394,13 +394,11 @@ SQL
 
 # ======== refused restart ========
 
-# A child has crashed, WAL is lost, and whatever the restart of the server does
-# for the pool fails: each call of the operating system in turn, once and for
-# good.  The server runs on, with the pool or without; it is shut down and started;
+# A child has crashed, WAL is lost, and what the restart of the server does for the pool
+# fails: whatever is written, or all calls of the operating system (crash/starts has each
+# call by itself).  The server runs on, with the pool or without; it is shut down and started;
 # the TIDs of the lost rows are used again.  No reader may meet an entry of a lost
 # row, and none of a living one may be missing: an index is right or not used.
-#
-# PMHASH_FAULTS=all tries every call, otherwise some of each kind.
 {
 	my $node = new_faulty_server('refused', <<CONF);
 wal_writer_delay = 10s
@@ -514,24 +512,6 @@ SQL
 	# trust: token-gone
 	$log = round_of('nothing can be written', 'pwrite', 1, 1_000_000, 28);
 	like($log, qr/pmhash is disabled: .*No space left on device/, 'nothing can be written: disabled');
-
-	# ---- one call, and all calls from there on ----
-	if (($ENV{PMHASH_FAULTS} // '') eq 'all')
-	{
-		foreach my $for (1, 1_000_000)
-		{
-			for (my $n = 1; $n < 200; $n++)
-			{
-				$log = round_of("call $n, $for times", 'io', $n, $for, 5);
-				last if $log !~ /pmhash_faults: call/;
-			}
-		}
-	}
-	else
-	{
-		round_of("$_->[0], call $_->[1], $_->[2] times", @$_, 5)
-		  foreach ([ 'pwrite', 2, 1 ], [ 'fsync', 4, 1 ], [ 'fsync', 1, 1_000_000 ], [ 'io', 5, 1 ], [ 'io', 20, 1_000_000 ]);
-	}
 
 	# event: neither the pool nor pmhash's file in the data directory can be written
 	# ---- the mark of trust cannot be taken away either, nor is there another way ----

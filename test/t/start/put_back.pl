@@ -189,35 +189,6 @@ is(index_state($node, 't_k'), 'valid', 'both put back together');
 rebuild_on($node);
 all_come_back($node, 'both put back together');
 
-# ---- the pool removed; replaced by another cluster's ----
-$node->stop;
-rmtree($pool);
-invalid_then_rebuilt('it does not exist', 'pool removed');
-
-$PmhashTest::own_initdb = 1;    # another system identifier
-my $neighbour = new_server('neighbour');
-start_with_extension($neighbour);
-$neighbour->safe_psql('postgres', invalid_fixture());
-$neighbour->stop;
-$node->stop;
-rename($pool, $save) if rmtree($save);
-copy_tree(pool($neighbour), $pool);
-$node->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
-$node->start;
-like(index_state($node, 't_k'), qr/^disabled: directory "\S+" belongs to another cluster/, 'pool of another cluster');
-is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k = 1'), '1',
-	'pool of another cluster, query');
-$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, -100); VACUUM t');
-fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k".*disabled/s, 'pool of another cluster, constraint');
-$node->stop;
-rmtree($pool);
-rename($save, $pool) or die;
-$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-$node->start;
-all_come_back($node, 'the own pool is back');
-is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1 AND v = -100'),
-	'1', 'a row written while the pool was another');
-
 # event: killed again during a rebuild
 # ---- two crashes, the second while indexes are being rebuilt ----
 crash($node);

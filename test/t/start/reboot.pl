@@ -303,9 +303,7 @@ use PmhashTest;
 		rebuild_off($node);
 		$node->start;
 		$node->wait_for_log(qr/are not trusted: $log/, $from);
-		stays_invalid($node, $apart, $name);
-		rebuild_on($node);
-		all_come_back($node, $name);
+		invalid_then_back($node, $apart, $name);
 		return;
 	}
 
