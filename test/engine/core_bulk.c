@@ -205,12 +205,12 @@ run_abandon(void)
 int
 main(void)
 {
-	TEST(run("unique", unique_keys, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 16.0));
-	TEST(run("unique, fill 70", unique_keys, FIXTURE_SCALE(300000), FIXTURE_SCALE(300000), 70, 22.0));
+	TEST(run("unique", unique_keys, FIXTURE_SCALE(300000), FIXTURE_SCALE(300000), 94, 16.0));
+	TEST(run("unique, fill 70", unique_keys, FIXTURE_SCALE(100000), FIXTURE_SCALE(100000), 70, 22.0));
 	TEST(run("more than expected", unique_keys, FIXTURE_SCALE(200000), 1000, 94, 17.0));
 	TEST(run("fewer than expected", unique_keys, FIXTURE_SCALE(100000), FIXTURE_SCALE(10000000), 94, 0));
-	TEST(run("few duplicates", some_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0));
-	TEST(run("many duplicates", many_duplicates, FIXTURE_SCALE(1000000), FIXTURE_SCALE(1000000), 94, 0));
+	TEST(run("few duplicates", some_duplicates, FIXTURE_SCALE(300000), FIXTURE_SCALE(300000), 94, 0));
+	TEST(run("many duplicates", many_duplicates, FIXTURE_SCALE(300000), FIXTURE_SCALE(300000), 94, 0));
 	TEST(run("skewed", skewed, FIXTURE_SCALE(200000), FIXTURE_SCALE(200000), 94, 0));
 	TEST(run("none", unique_keys, 0, 0, 94, 0));
 	TEST(run("one", unique_keys, 1, 1, 10, 0));

@@ -7,7 +7,8 @@
  *
  * A file cut off under its mapping is one way; the other puts a mapping of an
  * empty file in place of a page, which hits one handle only: so that the other
- * one would go on, with what the first has left half done.
+ * one would go on, with what the first has left half done.  What is lost while an
+ * operation is under way is the matter of stop_lost.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "error.h"
 #include "fixture.h"
@@ -26,7 +28,6 @@
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
-#include "workers.h"
 
 #define KEYS		3000
 #define LONG_KEY	UINT64_C(7)		/* has a list of several buffers */
@@ -427,176 +428,6 @@ test_no_growth(void)
 	pmh_close(t);
 }
 
-/* ---- a walk that has to find its place again ---- */
-
-static PmhCursor cursor;
-static PmhRemoval removal;
-static PmhEntry dead[LONG_VALUES];
-
-static PmhResult
-begin_cursor(PmhTable *t)
-{
-	memset(&cursor, 0, sizeof(cursor));
-	pmh_cursor_open(t, &cursor, fixture_hash(LONG_KEY));
-	return pmh_cursor_next(t, &cursor, 20);
-}
-
-static PmhResult
-end_cursor(PmhTable *t)
-{
-	PmhResult	result;
-
-	while ((result = pmh_cursor_next(t, &cursor, 500)) == PMH_OK)
-		continue;
-	pmh_cursor_free(&cursor);
-	return result;
-}
-
-static PmhResult
-begin_removal(PmhTable *t, bool wait)
-{
-	PmhResult	result;
-
-	for (uint64_t v = 0; v < LONG_VALUES; v++)
-		dead[v] = (PmhEntry) {fixture_hash(LONG_KEY), v << 20 | LONG_KEY};
-	result = pmh_removal_begin(t, dead, LONG_VALUES / 3, wait, &removal);
-	return result == PMH_OK ? pmh_removal_step(t, &removal, 1) : result;
-}
-
-static PmhResult
-begin_removal_waiting(PmhTable *t)
-{
-	return begin_removal(t, true);
-}
-
-static PmhResult
-begin_removal_of_reader(PmhTable *t)
-{
-	return begin_removal(t, false);
-}
-
-static PmhResult
-end_removal(PmhTable *t)
-{
-	PmhResult	result;
-
-	while ((result = pmh_removal_step(t, &removal, 1)) == PMH_OK)
-		continue;
-	pmh_removal_end(&removal);
-	return result;
-}
-
-/*
- * Let all buffers look as if they had changed: at worst a reader reads once more,
- * since buffers share versions.
- */
-static void
-change_versions(void)
-{
-	PmhLocks   *locks = fixture_locks();
-	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
-
-	for (uint64_t i = 0; i < locks->nstripes; i++)
-		pmh_version_bump_shared(&version[i]);
-}
-
-/*
- * A walk stands in a list; the buffer changes, and a page of the list is lost: the
- * walk looks for its place among zeroes.  It ends.  (Without a loss the whole list
- * is gone through.)
- */
-static void
-test_place_is_lost(PmhResult (*begin) (PmhTable *t), PmhResult (*end) (PmhTable *t))
-{
-	PmhTable   *t = make_table(path);
-	uint64_t	pages = t->file.bound / PAGE;
-	unsigned	noticed = 0;
-
-	pmh_close(t);
-	for (uint64_t page = 0; page <= pages; page++)
-	{
-		PmhResult	result;
-
-		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
-		t = make_table(path);
-		REQUIRE(begin(t) == PMH_OK);
-		change_versions();
-		if (page < pages)
-			break_page(t, page);
-		result = end(t);
-		CHECK(result == PMH_ERR_LOST || result == PMH_DONE);
-		CHECK(page < pages || result == PMH_DONE);
-		CHECK(fixture_no_lock_held());
-		noticed += result == PMH_ERR_LOST;
-		pmh_close(t);
-	}
-	CHECK(noticed > 10);
-}
-
-/* ---- in the middle of anything ---- */
-
-/* Until the file is lost: whatever there is to do, but bulk load. */
-static void
-work(Stage *stage, int number)
-{
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
-	uint64_t	seed = (uint64_t) number * 1000 + (uint64_t) getpid();
-	PmhResult	result;
-
-	(void) stage;
-	result = pmh_open(path, &env, &t, NULL, &error);
-	if (result != PMH_OK)
-	{
-		CHECK(result == PMH_ERR_LOST || result == PMH_ERR_CORRUPT ||
-			  result == PMH_ERR_FORMAT);
-		return;
-	}
-	while (result == PMH_OK)
-		result = operation[fixture_random(&seed) % (OPERATIONS - 1)] (t, &seed);
-	CHECK(result == PMH_ERR_LOST || result == PMH_ERR_CORRUPT);
-	pmh_close(t);
-}
-
-/*
- * The file is cut off under readers and writers at work, at random moments and
- * places: all of them end with the error.  In memory, and not while it grows:
- * what a kernel does to a file that shares large folios, and what is cut off
- * between a look at the size and the growth, no call shows (src/README).
- */
-static void
-test_at_work(void)
-{
-	Stage	   *stage = stage_make();
-	uint64_t	seed = 77;
-	const char *usual = path;
-	char		in_memory[64];
-
-	snprintf(in_memory, sizeof(in_memory), "/dev/shm/pmhash_faults.%d", (int) getpid());
-	if (access("/dev/shm", W_OK) == 0)
-		path = in_memory;
-	for (int round = 0; round < FIXTURE_SCALE(100); round++)
-	{
-		Worker		worker[3];
-		PmhTable   *t;
-
-		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
-		t = make_table(path);
-		workers_start(worker, 3, work, stage);
-		usleep((useconds_t) (fixture_random(&seed) % 20000));
-		pmh_lock(&t->file_lock->grow);
-		REQUIRE(truncate(path, (off_t) (fixture_random(&seed) % 8 * PAGE)) == 0);
-		pmh_unlock(&t->file_lock->grow);
-		workers_stop(worker, 3, stage);
-		CHECK(fixture_no_lock_held());
-		CHECK(do_check(t, &seed) == PMH_ERR_LOST);
-		pmh_close(t);
-	}
-	unlink(path);
-	path = usual;
-}
-
 /* ---- faults that are not ours ---- */
 
 static sigjmp_buf foreign;
@@ -767,10 +598,6 @@ main(void)
 	TEST(test_other_kinds());
 	TEST(test_every_page());
 	TEST(test_no_growth());
-	TEST(test_place_is_lost(begin_cursor, end_cursor));
-	TEST(test_place_is_lost(begin_removal_waiting, end_removal));
-	TEST(test_place_is_lost(begin_removal_of_reader, end_removal));
-	TEST(test_at_work());
 	unlink(path);
 	pmh_values_free(&values);
 	return unit_done("faults");

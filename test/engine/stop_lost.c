@@ -55,6 +55,20 @@ typedef struct Loss
 static Loss loss;
 static PmhTable *lose_from;
 
+/*
+ * Let all buffers look as if they had changed: at worst a reader reads once more,
+ * since buffers share versions.
+ */
+static void
+change_versions(void)
+{
+	PmhLocks   *locks = fixture_locks();
+	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
+
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+		pmh_version_bump_shared(&version[i]);
+}
+
 static void
 count_point(const char *name, bool is_load)
 {

@@ -2,20 +2,15 @@
  *
  * sweep_reclaim_threads.c
  *	  After a crash the first complete sweep finds the value buffers that
- *	  nothing points to, and no others, while writers go on.
+ *	  nothing points to, and no others, while writers go on.  (Beside writers and other
+ *	  walks that stand still: stop_reclaim.c.)
  *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
 
-#include "bucket.h"
-#include "error.h"
 #include "fixture.h"
-#include "handle.h"
-#include "layout.h"
 #include "list.h"
-#include "segment.h"
-#include "space.h"
 #include "table.h"
 #include "unit.h"
 #include "workers.h"
@@ -113,51 +108,6 @@ churn(Stage *stage, int number)
 		for (uint64_t i = 0; i < n; i++)
 			CHECK(pmh_delete(t, fixture_hash(key), 10 * i + 1 + (uint64_t) number) == PMH_OK);
 	}
-	pmh_close(t);
-}
-
-/*
- * A writer that has made a list before the sweep begins, and publishes it when
- * a sweep that did not wait for it would be through.
- */
-#define SLOW_KEY	(10 * KEYS)
-
-static void
-slow_writer(Stage *stage, int number)
-{
-	PmhTable   *t = open_table(NULL);
-	uint64_t	key = SLOW_KEY;
-	uint64_t	hash;
-	uint64_t	value[] = {1, 11, 21, 31, 41, 51, 61};
-	PmhPlace	place;
-	uint32_t	home;
-	uint64_t	payload;
-	PmhResult	result;
-
-	(void) number;
-	for (;;)
-	{
-		hash = fixture_hash(key);
-		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
-		home = pmh_home_bucket(hash, place.hashing);
-		if (pmh_state_full(pmh_bucket_state(pmh_bucket(t, &place, home))))
-		{
-			pmh_segment_unlock(&place);
-			key++;
-			continue;
-		}
-		result = pmh_list_create(t, hash, value, sizeof(value) / sizeof(value[0]), 0, &payload);
-		if (result == PMH_OK)
-			break;
-		pmh_segment_unlock(&place);
-		REQUIRE(result == PMH_NEED && pmh_provide(t) == PMH_OK);
-	}
-	__atomic_store_n(&stage->stop, 1, __ATOMIC_RELEASE);
-	usleep(200000);
-	pmh_bucket_put(t, pmh_bucket(t, &place, home), pmh_bucket_version(&place, home), hash,
-				   pmh_make_word(hash, payload | PMH_WORD_POINTER), pmh_bucket(t, &place, home), 0,
-				   false);
-	pmh_segment_unlock(&place);
 	pmh_close(t);
 }
 
@@ -271,60 +221,6 @@ main(void)
 	check_nothing_lost(t);
 	pmh_close(t);
 
-	/* A list that is made before the sweep, and published during it. */
-	instance++;
-	t = open_table(NULL);
-	workers_start(worker, 1, slow_writer, stage);
-	while (!stage_stopped(stage))
-		usleep(100);
-	CHECK(sweep(t, UINT64_MAX) == pairs);
-	workers_stop(worker, 1, stage);
-	check_nothing_lost(t);
-	pmh_close(t);
-
-	/* A sweep that never ends, as if its process had been killed. */
-	instance++;
-	t = open_table(NULL);
-	{
-		PmhSweep	lost;
-
-		REQUIRE(pmh_sweep_begin(t, &lost) == PMH_OK);
-		REQUIRE(pmh_sweep_next(t, &lost) == PMH_OK);
-		CHECK(sweep(t, UINT64_MAX) == pairs);
-		check_nothing_lost(t);
-		pmh_sweep_end(&lost);
-		check_nothing_lost(t);
-	}
-	pmh_close(t);
-
-	/*
-	 * A sweep stands still half-way.  Others come by, and begin anew with the bits: it
-	 * finds out nothing then.
-	 */
-	instance++;
-	t = open_table(NULL);
-	{
-		PmhSweep	old;
-		PmhSweep	new;
-
-		REQUIRE(pmh_sweep_begin(t, &old) == PMH_OK);
-		for (int i = 0; i < 10; i++)
-			REQUIRE(pmh_sweep_next(t, &old) == PMH_OK);
-		CHECK(sweep(t, UINT64_MAX) == pairs);
-		pmh_value_lose(t);
-		REQUIRE(pmh_sweep_begin(t, &new) == PMH_OK);
-		while (pmh_sweep_next(t, &old) == PMH_OK)
-			;
-		pmh_sweep_end(&old);
-		CHECK(!known(t));
-		while (pmh_sweep_next(t, &new) == PMH_OK)
-			;
-		pmh_sweep_end(&new);
-		CHECK(known(t));
-		check_nothing_lost(t);
-		check_values(t);
-	}
-	pmh_close(t);
 	unlink(path);
 	return unit_done("sweep_reclaim_threads");
 }

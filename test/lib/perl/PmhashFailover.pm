@@ -25,9 +25,6 @@ use PmhashPauses;
 use PmhashSoak;
 use PmhashStandby qw(caught_up);
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw(

@@ -10,8 +10,6 @@ use Exporter 'import';
 use IPC::Run;
 use PmhashSoak;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 our @EXPORT = qw(
   %from_here
@@ -57,8 +55,7 @@ sub new_faulty_server
 	my $library = build_library($node->basedir);
 
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash, $library'\nlog_statement = none\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', soak_checks() . faults_function($library));
 	return $node;
 }

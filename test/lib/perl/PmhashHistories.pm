@@ -20,8 +20,6 @@ use PmhashPauses;
 use PmhashRandom;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw(
@@ -54,8 +52,6 @@ my %w;    # the history: servers, snapshots, what is open
 
 # ---- what the servers have ----
 
-# A gate holds a function as long as the file "gate" is there, and lets it answer: it may be
-# one that autovacuum calls, an event trigger, or one in the worker that runs functions.
 sub schema
 {
 	return <<'SQL';
@@ -107,58 +103,13 @@ BEGIN
 	RETURN format('look: %s rows, %s by index;%s', rows, used, wrong);
 END $$;
 
-CREATE FUNCTION gate_file() RETURNS text STABLE LANGUAGE sql AS $$SELECT pg_read_file('gate', 0, 10000, true)$$;
-CREATE FUNCTION watch(wanted text) RETURNS void STABLE LANGUAGE plpgsql SET search_path = public AS $$
-DECLARE
-	said text := '';
-	ask text;
-BEGIN
-	LOOP
-		ask := gate_file();
-		EXIT WHEN ask IS NULL OR split_part(ask, '|', 1) <> wanted;
-		IF said = '' THEN RAISE LOG 'gate % exported %', split_part(ask, '|', 2), pg_export_snapshot(); said := ask; END IF;
-		IF ask <> said THEN
-			said := ask;
-			BEGIN
-				RAISE LOG 'gate % says %', split_part(ask, '|', 2), look(split_part(ask, '|', 3), split_part(ask, '|', 4)::oid[], split_part(ask, '|', 5)::int4[]);
-			EXCEPTION WHEN OTHERS THEN
-				RAISE LOG 'gate % says ERROR:  %: %', split_part(ask, '|', 2), SQLSTATE, SQLERRM;
-			END;
-		END IF;
-		PERFORM pg_sleep(0.01);
-	END LOOP;
-END $$;
-CREATE FUNCTION gate(k int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql SET search_path = public AS $$
-DECLARE
-	type text;
-BEGIN
-	IF gate_file() IS NOT NULL THEN
-		type := (SELECT backend_type FROM pg_stat_activity WHERE pid = pg_backend_pid());
-		IF type = 'autovacuum worker' THEN
-			PERFORM watch('autovacuum');
-		ELSIF type LIKE 'pmhash%' THEN
-			PERFORM watch('worker');
-		END IF;
-	END IF;
-	RETURN k;
-END $$;
-CREATE FUNCTION on_ddl() RETURNS event_trigger LANGUAGE plpgsql SET search_path = public AS
-$$BEGIN IF TG_TAG = 'CREATE INDEX' AND current_setting('application_name') = 'gate' THEN PERFORM watch('trigger'); END IF; END$$;
-
 CREATE TABLE a (k int4, v int4) WITH (autovacuum_enabled = off, fillfactor = 70);
 CREATE TABLE b (k int4, v int4) WITH (autovacuum_enabled = off);
 CREATE UNLOGGED TABLE u (k int4, v int4) WITH (autovacuum_enabled = off);
 CREATE INDEX a_k ON a USING pmhash (k) WITH (wal = on);
 CREATE INDEX b_k ON b USING pmhash (k) WITH (wal = on);
 CREATE INDEX u_k ON u USING pmhash (k);
-CREATE TABLE f (k int4) WITH (autovacuum_enabled = off);
-INSERT INTO f SELECT generate_series(1, 30);
-CREATE INDEX f_gate ON f USING pmhash (gate(k));
-CREATE TABLE c (k int4) WITH (autovacuum_analyze_threshold = 10, autovacuum_analyze_scale_factor = 0);
-CREATE INDEX c_gate ON c (gate(k));
-CREATE TABLE g (k int4) WITH (autovacuum_enabled = off);
 CREATE TABLE w (k int4) WITH (autovacuum_enabled = off);
-CREATE EVENT TRIGGER e ON ddl_command_end WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION on_ddl();
 SQL
 }
 
@@ -433,11 +384,6 @@ sub close_holder
 	my $session = $holder->{session};
 
 	@{ $w{holders} } = grep { $_ != $holder } @{ $w{holders} };
-	if ($holder->{kind} eq 'gate')
-	{
-		unlink(gate_path($holder->{server}));
-		return;
-	}
 	kill('CONT', $holder->{pid}) if $holder->{state} eq 'stopped';
 	if (defined $holder->{slot} || $session->{dead})
 	{
@@ -518,81 +464,6 @@ sub go_on
 	return;
 }
 
-# ---- gates ----
-
-sub gate_path
-{
-	my ($server) = @_;
-	return $w{node}{$server}->data_dir . '/gate';
-}
-
-sub write_gate
-{
-	my ($server, $line) = @_;
-	my $path = gate_path($server);
-
-	open(my $fh, '>', "$path.new") or die "$path: $!";
-	print $fh $line;
-	close($fh);
-	rename("$path.new", $path) or die "$path: $!";
-	return;
-}
-
-sub said_at_gate
-{
-	my ($server, $pattern, $from, $seconds) = @_;
-	my $deadline = time + $seconds;
-
-	for (;;)
-	{
-		my ($said) = slurp_file($w{node}{$server}->logfile, $from) =~ $pattern;
-
-		return $said if defined $said || time > $deadline;
-		usleep(5_000);
-	}
-}
-
-# A process comes to the gate, if it can at once.
-sub open_gate
-{
-	my ($server, $type) = @_;
-	my $n = ++$w{gates};
-	my $from = -s $w{node}{$server}->logfile;
-	my $snapshot;
-
-	write_gate($server, "$type|$n");
-	if ($type eq 'autovacuum')
-	{
-		once($server, 'INSERT INTO c SELECT generate_series(1, 30)');
-	}
-	elsif ($type eq 'worker')
-	{
-		lose_file($server, 'f');
-	}
-	else
-	{
-		my $ddl = $w{ddl} = new_session($server, " application_name=gate");
-
-		begin_sql($ddl, 'DROP INDEX IF EXISTS g_k; CREATE INDEX CONCURRENTLY g_k ON g (k)');
-	}
-	$snapshot = said_at_gate($server, qr/gate $n exported (\S+)/, $from, $type eq 'autovacuum' ? 6 : 2);
-	if (!defined $snapshot)
-	{
-		unlink(gate_path($server));
-		return;
-	}
-	return new_holder($server, 'gate', undef, snapshot => $snapshot, type => $type);
-}
-
-sub close_gates
-{
-	foreach my $holder (grep { $_->{kind} eq 'gate' } @{ $w{holders} })
-	{
-		close_holder($holder);
-	}
-	return;
-}
-
 # ---- looks ----
 
 # The indexes of a table, as they are now.
@@ -654,33 +525,6 @@ sub ask
 		$figures{retries}++;
 	}
 	$w{finding} .= described($holder) . ", $name: tried again in vain: $error\n";
-	return;
-}
-
-sub ask_gate
-{
-	my ($holder, $table, $indexes, $some) = @_;
-	my $n = ++$w{gates};
-	my $from = -s $w{node}{ $holder->{server} }->logfile;
-	my $said;
-
-	write_gate($holder->{server}, "$holder->{type}|$n|$table|$indexes|{$some}");
-	$said = said_at_gate($holder->{server}, qr/gate $n says (.*)/, $from, 2);
-	if (!defined $said)
-	{
-		# it may have been cancelled, for a lock that others want
-		push @{ $w{log} }, "    $holder->{name} has gone";
-		$figures{gone}++;
-		close_holder($holder);
-	}
-	elsif ($said =~ /^ERROR/)
-	{
-		note_error($said, $holder->{name});
-	}
-	else
-	{
-		judge($holder, $table, $said);
-	}
 	return;
 }
 
@@ -746,7 +590,6 @@ sub look
 	my $some = some_keys(5);
 	my $said;
 
-	return ask_gate($holder, $table, $indexes, $some) if $holder->{kind} eq 'gate';
 	$said = ask($holder, "SELECT look('$table', '$indexes', '{$some}')", "table $table");
 	judge($holder, $table, $said) if defined $said;
 	return if $holder->{kind} eq 'use' || $holder->{session}{dead};
@@ -861,7 +704,6 @@ sub forget_server
 {
 	my ($server) = @_;
 
-	close_gates() if $server eq 'primary';
 	kill('CONT', $_->{pid}) foreach holders_of($server, 'stopped');
 	$w{going_down} = 1;
 	return;
@@ -882,7 +724,7 @@ sub sessions_are_gone
 	}
 	$w{idle}{$server} = [];
 	delete $w{driver}{$server};
-	delete @w{qw(writer builder ddl)} if $server eq 'primary';
+	delete @w{qw(writer builder)} if $server eq 'primary';
 	$w{going_down} = 0;
 	return;
 }
@@ -907,15 +749,8 @@ sub lose_file
 	my $file = drive($server, "SELECT min(file) FROM pmhash.indexes WHERE index IN (SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = '$table'::regclass)") // '';
 	my $done = $file ne '' && unlink($file);
 
-	if ($table eq 'f')
-	{
-		drive($server, "INSERT INTO f VALUES (1)");
-	}
-	else
-	{
-		# one that has it mapped would not see that
-		once($server, "SET enable_seqscan = off; SELECT count(*) FROM $table WHERE k = 1");
-	}
+	# one that has it mapped would not see that
+	once($server, "SET enable_seqscan = off; SELECT count(*) FROM $table WHERE k = 1");
 	$w{changed}{$server}{$table} = $w{step};
 	return $done ? 'lost' : 'not there';
 }
@@ -980,7 +815,7 @@ sub change_index
 # What an interrupted CONCURRENTLY has left behind.
 sub drop_invalid
 {
-	my $left = drive('primary', 'SELECT string_agg(indexrelid::regclass::text, \',\') FROM pg_index WHERE NOT indisvalid AND indrelid <> \'g\'::regclass') // '';
+	my $left = drive('primary', 'SELECT string_agg(indexrelid::regclass::text, \',\') FROM pg_index WHERE NOT indisvalid') // '';
 
 	drive('primary', "DROP INDEX $left") if $left ne '' && (!defined $w{builder} || is_done($w{builder}));
 	return;
@@ -1020,7 +855,7 @@ sub change_rows_of
 sub end_waited_for
 {
 	my ($slots) = @_;
-	my @ended = grep { $_->{kind} ne 'gate' } holders_of('primary', 'live', $slots ? qw(making stopped) : ());
+	my @ended = holders_of('primary', 'live', $slots ? qw(making stopped) : ());
 
 	end_writer();
 	end_prepared() for 1 .. 4;
@@ -1051,10 +886,10 @@ sub turn
 	$how .= '; ' . (slot_goes_on() // 'no slot') if $server eq 'primary' && $r > .5 && rand() < .6;
 	if ($server eq 'primary' && has_room($server) && rand() < .6)
 	{
-		my $gate = one_of(grep { $_->{kind} =~ /^gate|^slot/ } holders_of($server));
-		my $to = defined $gate ? open_snapshot($server, 'import', $gate->{snapshot}) : undef;
+		my $slot = one_of(grep { $_->{kind} eq 'slot' } holders_of($server));
+		my $to = defined $slot ? open_snapshot($server, 'import', $slot->{snapshot}) : undef;
 
-		$how .= "; $to->{name} takes over from $gate->{name}" if defined $to;
+		$how .= "; $to->{name} takes over from $slot->{name}" if defined $to;
 	}
 	return "$said$server: $delete; $how";
 }
@@ -1072,10 +907,10 @@ sub hand_on
 	return "$server: $from->{name} is handed on to $to->{name}";
 }
 
-# Until a build waits for this holder's transaction, if it does: a rebuild, or CONCURRENTLY.
+# Until CONCURRENTLY waits for this holder's transaction, if it does.
 sub is_waited_for
 {
-	my ($holder, @or) = @_;
+	my ($holder) = @_;
 	my ($pid) = run_sql($holder->{session}, 'SELECT pg_backend_pid()');
 	my $deadline = time + 3;
 
@@ -1085,23 +920,9 @@ sub is_waited_for
 		return 1 if (drive('primary', <<SQL) // '') eq 't';
 SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'virtualxid' AND $pid = ANY (pg_blocking_pids(pid)))
 SQL
-		return 0 if @or && (drive('primary', @or) // '') eq 't';
 		usleep(5_000);
 	}
 	return 0;
-}
-
-# The transaction is waited for; then another one is, that takes its snapshot over.
-sub hand_on_waited_for
-{
-	my ($from) = @_;
-	my $to;
-
-	return if !is_waited_for($from);
-	$to = open_snapshot('primary', 'import', $from->{snapshot});
-	close_holder($from);
-	$figures{handed_on}++ if defined $to;
-	return $to;
 }
 
 # The same while CONCURRENTLY waits for it, which does not wait for who has it next.
@@ -1115,39 +936,13 @@ sub hand_on_past_concurrently
 	drive('primary', delete_rows($table));
 	$said .= change_index($table, 'drop', 0) . '; ' if rand() < .5;
 	$said .= change_index($table, one_of('create', 'reindex'), 1);
-	$to = hand_on_waited_for($from);
+	if (is_waited_for($from))
+	{
+		$to = open_snapshot('primary', 'import', $from->{snapshot});
+		close_holder($from);
+		$figures{handed_on}++ if defined $to;
+	}
 	return "$said: " . (defined $to ? "$from->{name} is handed on to $to->{name}; " : 'not handed on; ') . settle('primary', 1);
-}
-
-# The same while a rebuild waits for it, and then for who has it next, and the one after that.
-sub hand_on_past_rebuild
-{
-	my $table = one_of(tables_of('primary'));
-	my $delete = delete_rows($table);
-	my $said = end_waited_for(1);
-	my $state = "FROM pmhash.indexes WHERE index ~ '^${table}_' AND state = ";
-	my ($last, $index);
-
-	$said .= change_index($table, 'create', 0) . '; ' if (drive('primary', "SELECT count(*) $state 'valid'") // 0) == 0;
-	$last = open_snapshot('primary', 'rr') // return;
-	drive('primary', $delete);
-	$said .= "$delete; file " . lose_file('primary', $table);
-	for (1 .. 2)
-	{
-		my $next = hand_on_waited_for($last) // return "$said; $last->{name} is not handed on; " . settle('primary', 1);
-
-		$index //= drive('primary', "SELECT min(index) $state 'rebuilding'") // '';
-		$said .= "; $last->{name} is handed on to $next->{name}";
-		$last = $next;
-	}
-	# it gets all its rows nevertheless (it compares), so that has to be asked: by itself
-	if ($index ne '' && !is_waited_for($last, "SELECT count(*) > 0 $state 'valid' AND index = '$index'"))
-	{
-		my ($valid) = run_sql($last->{session}, "SELECT 'valid' $state 'valid' AND index = '$index'");
-
-		$w{finding} .= "$index is valid, but its rebuild had to wait for " . described($last) . "\n" if $valid eq 'valid';
-	}
-	return $said;
 }
 
 sub take_over
@@ -1262,7 +1057,6 @@ sub late_slot
 	my $said = end_waited_for(1) . "$table: ";
 	my $holder;
 
-	close_gates();
 	drive('primary', insert_rows($table));
 	$said .= change_index($table, 'drop', 0) . '; ' if rand() < .5;
 	begin_writer();
@@ -1308,7 +1102,6 @@ sub late_slots_of_standby
 
 	return if !standbys_have_slots();
 	$said = end_waited_for(1) . "standby, $table: ";
-	close_gates();
 	close_holder($_) foreach holders_of('standby', qw(live making stopped));
 	$node->append_conf('postgresql.conf', "hot_standby_feedback = off\n");
 	$node->reload;
@@ -1328,18 +1121,6 @@ sub late_slots_of_standby
 	try_to_catch_up(3);
 	$figures{late_slots_of_standbys}++ if $said =~ /entries are gone$/;
 	return "$said; " . join('; ', map { go_on_to_end($_, 5) } @slots);
-}
-
-sub gate
-{
-	my $type = one_of('autovacuum', 'trigger', 'trigger', 'worker');
-	my $holder;
-
-	return if grep { $_->{kind} eq 'gate' } @{ $w{holders} };
-	return if defined $w{ddl} && !is_done($w{ddl});
-	end_waited_for(0) if $type eq 'trigger';
-	$holder = open_gate('primary', $type);
-	return defined $holder ? "$holder->{name}: $type" : "no gate: $type";
 }
 
 sub open_cursor
@@ -1442,12 +1223,10 @@ sub new_roles
 	$w{promoted} = 1;
 	if (defined $old)
 	{
-		close_gates();
 		end_session($w{writer}) if defined $w{writer};
 		end_session($w{builder}) if defined $w{builder};
-		end_session($w{ddl}) if defined $w{ddl};
 	}
-	delete @w{qw(writer builder ddl)};
+	delete @w{qw(writer builder)};
 	foreach my $part (qw(node driver idle changed))
 	{
 		$w{$part}{left} = delete $w{$part}{primary};
@@ -1499,7 +1278,6 @@ my @steps = (
 	[ 6, sub { on_some_server(.6, \&take_over) } ],
 	[ 3, sub { on_some_server(.5, \&hand_on) } ],
 	[ 4, \&hand_on_past_concurrently ],
-	[ 1, \&hand_on_past_rebuild ],
 	[ 4, sub { my $h = one_of(map { holders_of($_) } servers()) // return; close_holder($h); "end of $h->{name}" } ],
 	[ 2, sub { begin_writer() ? 'writer begins' : undef } ],
 	[ 4, sub { my $said = end_writer() // return; "writer: $said" } ],
@@ -1508,8 +1286,6 @@ my @steps = (
 	[ 5, \&slot_goes_on ],
 	[ 1, \&late_slot ],
 	[ 1, \&late_slots_of_standby ],
-	[ 7, \&gate ],
-	[ 2, sub { my ($g) = grep { $_->{kind} eq 'gate' } @{ $w{holders} }; $g // return; close_gates(); "end of $g->{name}" } ],
 	[ 3, sub { on_some_server(.5, \&open_cursor) } ],
 	[ 1, sub { defined $w{node}{standby} ? do { restart('standby', my $how = one_of('fast', 'immediate', 'crash')); "standby: $how restart" } : undef } ],
 	[ .7, sub { my $how = one_of('fast', 'immediate', 'crash'); restart('primary', $how); "primary: $how restart" } ],
@@ -1519,7 +1295,7 @@ my @steps = (
 	[ 1, \&another_standby ]);
 
 # What each history has, at this part of its steps.
-my @in_each = ([ .15, \&late_slot ], [ .3, \&hand_on_past_rebuild ], [ .5, \&late_slots_of_standby ], [ .6, \&promote ]);
+my @in_each = ([ .15, \&late_slot ], [ .3, \&hand_on_past_concurrently ], [ .5, \&late_slots_of_standby ], [ .6, \&promote ]);
 
 sub keys_of_ddl
 {
@@ -1554,7 +1330,7 @@ sub begin_history
 	my ($seed) = @_;
 	my $delay = one_of(qw(-1 -1 1s));
 
-	%w = (seed => $seed, step => 0, names => 0, gates => 0, holders => [], sessions => [], log => [], finding => '', node => {}, going_down => 0);
+	%w = (seed => $seed, step => 0, names => 0, holders => [], sessions => [], log => [], finding => '', node => {}, going_down => 0);
 	$w{standby_settings} = "max_standby_streaming_delay = $delay\nbgwriter_lru_maxpages = 0\nhot_standby_feedback = " . one_of('on', 'off') . "\n";
 	push @{ $w{log} }, $w{standby_settings} =~ s/\n/, /gr;
 	$w{node}{primary} = new_primary("primary$seed", <<CONF);
@@ -1580,7 +1356,6 @@ CONF
 # All snapshots end; then all indexes are valid, and have what the tables have.
 sub end_history
 {
-	close_gates();
 	foreach my $server (servers())
 	{
 		go_on($_) foreach holders_of($server, 'stopped');

@@ -13,8 +13,6 @@ use warnings;
 use Exporter 'import';
 use File::Copy;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 our @EXPORT = qw(
   invalid_fixture
@@ -29,6 +27,7 @@ our @EXPORT = qw(
   stays_invalid
   comes_back
   all_come_back
+  invalid_then_back
   all_checked
   patch_control
   pretend_reboot
@@ -229,6 +228,18 @@ sub all_come_back
 	right_and_sound($node, $name, $database, $all_checked, qw(t_k t_v o_k ex_k));
 	fails_like($node, 'INSERT INTO ex VALUES (50)',
 		qr/violates exclusion constraint "ex_k"/, "$name, constraint", $database);
+	return;
+}
+
+# t_k is invalid for a reason as long as rebuilds are off, and all come back when they are on.
+sub invalid_then_back
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($node, $reason, $name) = @_;
+
+	stays_invalid($node, $reason, $name);
+	rebuild_on($node);
+	all_come_back($node, $name);
 	return;
 }
 

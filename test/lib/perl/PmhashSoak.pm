@@ -21,9 +21,6 @@ use File::Path qw(mkpath rmtree);
 use IPC::Run;
 use PmhashPauses;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_soak_server
@@ -401,8 +398,7 @@ pmhash.journal_size = 64kB
 log_statement = none
 CONF
 	$node->append_conf('pg_hba.conf', "local replication all trust\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', soak_checks());
 	$node->safe_psql('postgres', $schema);
 	write_scripts($node->basedir . '/soak');

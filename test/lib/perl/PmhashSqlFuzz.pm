@@ -25,8 +25,6 @@ use PmhashFaults;
 use PmhashInvalid;
 use PmhashRandom;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw(

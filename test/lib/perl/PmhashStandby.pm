@@ -10,10 +10,6 @@ use Exporter 'import';
 use FindBin;
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   new_primary
@@ -52,8 +48,7 @@ hot_standby = on
 CONF
 
 	$node->append_conf('pg_hba.conf', "local replication all trust\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k integer, s text, n integer);
 INSERT INTO t SELECT i % 3000, 'text ' || i % 1000, i FROM generate_series(1, 10000) i;

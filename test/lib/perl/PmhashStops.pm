@@ -9,9 +9,6 @@ use warnings;
 use Exporter 'import';
 use IPC::Run;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   %by

@@ -1,12 +1,13 @@
 # What the TAP tests of pmhash share: servers that preload it, their pools,
-# crashes, and the comparison of index answers with sequential scans.
+# crashes, and the comparison of index answers with sequential scans.  Whoever uses it has
+# the functions of Test::More and PostgreSQL::Test::Utils as well, and usleep.
 
 package PmhashTest;
 
 use strict;
 use warnings;
 
-use Exporter 'import';
+use Exporter ();
 use File::Basename qw(dirname);
 use Fcntl qw(:flock);
 use File::Find;
@@ -24,6 +25,7 @@ our @EXPORT = qw(
   install_with_stop_points
   install_changed
   install_extension
+  start_with_extension
   install_wal_records
   preloadable
   start_with_small_files
@@ -50,7 +52,18 @@ our @EXPORT = qw(
   some_of
   same_answers
   fails_like
+  usleep
 );
+
+sub import
+{
+	foreach my $module (qw(PmhashTest PostgreSQL::Test::Utils Test::More))
+	{
+		no strict 'refs';
+		Exporter::export($module, scalar(caller), @{"${module}::EXPORT"});
+	}
+	return;
+}
 
 # Make something once for all tests of a run, by the first that comes; those beside it wait.
 # Returns what the function returned then, a string.
@@ -186,6 +199,16 @@ sub install_extension
 
 	$node->safe_psql($database // 'postgres',
 		slurp_file(dirname(__FILE__) . "/../../../sql/setup.sql"));
+	return;
+}
+
+# Start a server, which has them in the database postgres then.
+sub start_with_extension
+{
+	my ($node) = @_;
+
+	$node->start;
+	install_extension($node);
 	return;
 }
 

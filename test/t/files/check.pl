@@ -7,8 +7,6 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # How long the load runs, in seconds.
 my $load_time = load_time(10);
@@ -20,8 +18,7 @@ autovacuum_vacuum_scale_factor = 0.01
 autovacuum_vacuum_cost_delay = 0
 pmhash.rebuild = off
 CONF
-$node->start;
-install_extension($node);
+start_with_extension($node);
 
 # ---- index files, as src/engine/layout.h describes them ----
 

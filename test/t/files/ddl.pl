@@ -7,10 +7,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== ddl ========
 
@@ -29,8 +25,7 @@ use Time::HiRes qw(usleep);
 	# No cleaner comes to help: what a transaction leaves over would stay.
 	my $node = new_server('ddl', "pmhash.cleaner_naptime = 3600\nallow_in_place_tablespaces = on\n");
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', "CREATE TABLESPACE side LOCATION ''");
 
 	# The files of a session's temporary tables are in the pool with the others, and
@@ -417,8 +412,7 @@ SQL
 # access method: a writer that has the table, and comes to the index, has a deadlock then.
 {
 	my $node = new_server('removed_beside', 'deadlock_timeout = 100ms');
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
 
 	my $writer = $node->background_psql('postgres');

@@ -10,8 +10,6 @@ use PmhashDead;
 use PmhashFaults;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== descriptors ========
 
@@ -33,8 +31,7 @@ pmhash.mapped_files = $mapped_at_most
 enable_partition_pruning = off
 log_min_messages = log
 CONF
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	my $pool = pool($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE p (k int, v int) PARTITION BY HASH (k);
@@ -360,8 +357,7 @@ SKIP:
 	  if !defined $direct || !sysopen(my $file, "$PostgreSQL::Test::Utils::tmp_check/direct", O_RDWR | O_CREAT | $direct);
 
 	$node->append_conf('postgresql.conf', "debug_io_direct = 'data'\npmhash.rebuild = off");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	is($node->safe_psql('postgres', 'SHOW debug_io_direct'), 'data', 'direct I/O');
 
 	# ---- unlogged tables, of which a page is written past shared buffers ----
@@ -409,8 +405,7 @@ SQL
 {
 	my $node = new_server('read_once', quiet_wal() . "wal_level = replica\n", install_path => install_with_stop_points());
 	use_stop_points($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	install_wal_records($node);
 	use_for_dead($node, 'with tables');
 

@@ -11,8 +11,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $small = small_file_system();
 plan(skip_all => 'no small file system in PMHASH_SMALL_FS') if !defined $small;
@@ -21,8 +19,7 @@ my $pool = "$small/pool";
 my $node = new_server('full', "pmhash.directory = '$pool'\n");
 my ($free) = `df --output=avail -k '$small'` =~ /(\d+)\s*\z/;
 append_to_file("$small/ballast", "\0" x 1024 x ($free - 8 * 1024));
-$node->start;
-install_extension($node);
+start_with_extension($node);
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int8);
 INSERT INTO t SELECT generate_series(1, 40000);

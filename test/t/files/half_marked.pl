@@ -9,10 +9,6 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== half marked ========
 

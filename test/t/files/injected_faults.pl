@@ -15,9 +15,6 @@ use PmhashFaults;
 use PmhashPauses;
 use PmhashSoak;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # event: out of memory, descriptors, or an I/O error in any call
 my $all = ($ENV{PMHASH_FAULTS} // '') eq 'all';

@@ -11,8 +11,6 @@ use PmhashFaults;
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time usleep);
 
 # ======== workers ========
@@ -21,8 +19,7 @@ use Time::HiRes qw(time usleep);
 # when it is terminated; the cleaner in a database with a damaged stub page.
 {
 	my $node = new_server('workers');
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# what has been logged since a place in the log
@@ -122,8 +119,7 @@ use Time::HiRes qw(time usleep);
 # invalid meanwhile is rebuilt without anybody's meeting it.
 {
 	my $node = new_server('catalog', "pmhash.cleaner_naptime = 1\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE a (k int, v int);
 INSERT INTO a SELECT i, i FROM generate_series(1, 100) i;
@@ -454,8 +450,7 @@ SQL
 	my $seconds = 12;
 	my $node = new_server('stream', "max_prepared_transactions = 10\nlog_min_messages = debug1\nlog_statement = none\n");
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int);
 INSERT INTO t SELECT generate_series(1, 1000);
@@ -500,8 +495,7 @@ SQL
 {
 	my $node = new_server('cleaner_stops', undef, install_path => install_with_stop_points());
 	use_stop_points($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i % 500, i FROM generate_series(1, 5000) i;

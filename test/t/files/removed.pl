@@ -10,10 +10,6 @@ use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
 use IPC::Run;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== removed under a plan ========
 
@@ -23,8 +19,7 @@ use Time::HiRes qw(usleep);
 # that says to try again.
 {
 	my $node = new_server('removed');
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	# event: removed while a session has it mapped
 	my %scans = (
@@ -159,8 +154,7 @@ SQL
 {
 	my $node = new_server('removed2', 'pmhash.rebuild = off', install_path => install_with_stop_points());
 	my $points = use_stop_points($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	# Key 1 has a long list, 2 a shorter one, 10 to 2009 a row each.  All that the session has
 	# to see later is in what it maps now; others then add what makes it map anew.
@@ -287,8 +281,7 @@ SQL
 {
 	my $node = new_server('in_use');
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 	my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 
@@ -405,8 +398,7 @@ SQL
 	my @names = ('dropped', 'emptied', 'anew');
 	my $node = new_server('idle');
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', join(' ', map { "CREATE TABLE $_ (k int); INSERT INTO $_ VALUES (1); CREATE INDEX ${_}_k ON $_ USING pmhash (k);" } 'kept', @names));
 
 	my @sessions = map { $node->background_psql('postgres') } 1 .. 2;

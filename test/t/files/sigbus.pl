@@ -9,9 +9,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # the cleaner must not be faster than we are
 my $node = new_server('sigbus', <<CONF);
@@ -20,8 +17,7 @@ min_parallel_table_scan_size = 0
 parallel_setup_cost = 0
 parallel_tuple_cost = 0
 CONF
-$node->start;
-install_extension($node);
+start_with_extension($node);
 $node->safe_psql('postgres', invalid_fixture());
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE many (k int4, v int4);

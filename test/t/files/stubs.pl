@@ -10,9 +10,6 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStandbyBuild;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== copied stubs ========
 
@@ -229,8 +226,7 @@ SQL
 pmhash.rebuild = off
 max_prepared_transactions = 2
 CONF
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE a (k int, v int);
 INSERT INTO a SELECT i, i FROM generate_series(1, 100) i;

@@ -8,9 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use IPC::Run;
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== older snapshots ========
 
@@ -20,8 +17,7 @@ use Time::HiRes qw(usleep);
 {
 	my $node = new_server('older', "max_prepared_transactions = 2");
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t (k int4, v int4) WITH (autovacuum_enabled = off);
 INSERT INTO t SELECT i % 100, i FROM generate_series(0, 999) i;
@@ -159,8 +155,7 @@ SQL
 {
 	my $node = new_server('imported', "wal_level = logical\nmax_wal_senders = 4\nmax_replication_slots = 4");
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t (k int4, v int4) WITH (autovacuum_enabled = off);
 INSERT INTO t SELECT i % 100, i FROM generate_series(0, 999) i;
@@ -250,8 +245,7 @@ SQL
 {
 	my $node = new_server('not_waited_for', "autovacuum = on\nautovacuum_naptime = 1\nwal_level = logical\nmax_wal_senders = 4\nmax_replication_slots = 4");
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	# In a worker a gate stops, as long as the lock is held, and says what it sees afterwards.
 	$node->safe_psql('postgres', <<'SQL');

@@ -10,9 +10,6 @@ use PmhashFaults;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== rebuild beside writers ========
 

@@ -8,9 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== rebuild online ========
 
@@ -21,8 +18,7 @@ use Test::More;
 	my $at_once = "SET statement_timeout = '20s'";
 	my $node = new_server('rebuild_online', "max_prepared_transactions = 5\n");
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	# wait_at(0) stops a scan as long as a session has the advisory lock (and is not
 	# subject to lock_timeout).
@@ -225,8 +221,7 @@ SQL
 # whenever that is lost.  It reads no index that has become valid since its snapshot was taken.
 {
 	my $node = new_server('held');
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	my $rebuilders = q(FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder');
 
 	$node->safe_psql('postgres', 'CREATE DATABASE db1');
@@ -358,8 +353,7 @@ SQL
 {
 	my $node = new_server('parallel_rebuild', "log_min_messages = debug1\n");
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t (k int8, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 30000) i;
@@ -394,8 +388,7 @@ SQL
 {
 	my $rows = 1_000_000;
 	my $node = new_server('progress', "max_parallel_maintenance_workers = 0\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	is($node->safe_psql('postgres', <<SQL),
 SELECT string_agg(pg_indexam_progress_phasename(am.oid, n), ', ' ORDER BY n)

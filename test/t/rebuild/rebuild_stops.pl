@@ -10,10 +10,6 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== rebuild stops ========
 
@@ -31,8 +27,7 @@ allow_in_place_tablespaces = on
 wal_level = replica
 CONF
 	use_stop_points($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	install_extension($node, 'template1');
 	$node->safe_psql('postgres', "CREATE TABLESPACE aside LOCATION ''");
 
@@ -174,8 +169,7 @@ SQL
 maintenance_work_mem = 1MB
 max_parallel_maintenance_workers = 0
 CONF
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	use_stop_points($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int, v int) WITH (autovacuum_enabled = off);
@@ -218,8 +212,7 @@ SQL
 	my $node = new_server('gives_way', undef, install_path => install_with_stop_points());
 	use_stop_points($node);
 	$node->append_conf('postgresql.conf', 'max_parallel_maintenance_workers = 0');
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT i FROM generate_series(1, 400000) i;

@@ -9,10 +9,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== invalid and rebuild ========
 
@@ -21,8 +17,7 @@ use Time::HiRes qw(usleep);
 {
 	my $node = new_server('invalid', "wal_level = replica\n");
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# event: missing, damaged, cut off, unreadable, or another index's, when the server starts
@@ -322,8 +317,7 @@ SQL
 	my $plain = 30;
 
 	my $node = new_server('rebuilds', undef, install_path => install_with_stop_points());
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	my $pool = pool($node);
 
 	# Lose all index files while the server is down.

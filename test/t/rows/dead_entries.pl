@@ -9,9 +9,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashDead qw(flush_wal quiet_wal use_for_dead);
 use PmhashFaults;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== dead and visible ========
 
@@ -22,8 +19,7 @@ use Time::HiRes qw(usleep);
 	# no process writes WAL of its own accord; hint bits need no flush where a page
 	# carries the LSN of a later record
 	my $node = new_server('dead', no_wal_flushes());
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE d (k int4, v int4);
 INSERT INTO d SELECT i % 100, i FROM generate_series(1, 20000) i;
@@ -153,8 +149,7 @@ SQL
 {
 	# pages are half empty, so that no scan prunes any: that would be WAL of its own on them
 	my $node = new_server('dead_wal', quiet_wal());
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	use_for_dead($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE d (k int4, v int4) WITH (fillfactor = 50);

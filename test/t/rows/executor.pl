@@ -8,9 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashPortals;
 use PmhashTest;
 use IO::Select;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== join buffers ========
 
@@ -166,8 +163,7 @@ SKIP:
 	skip 'no Unix-domain sockets', 1 if !$PostgreSQL::Test::Utils::use_unix_sockets;
 
 	my $node = new_server('eval_plan_qual', "fsync = off\njit = off\nmax_parallel_workers_per_gather = 0\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE o (id int PRIMARY KEY, k int, v int);
 CREATE TABLE i (id int PRIMARY KEY, k int, v int);

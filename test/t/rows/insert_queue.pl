@@ -7,8 +7,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== insert queue ========
 
@@ -282,8 +280,7 @@ SQL
 		return scalar(@looks);
 	}
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', 'CREATE TABLE v (k int); CREATE INDEX v_k ON v USING pmhash (k)');
 	insert(0, $keys, 20);
 	my $position = -s $node->logfile;

@@ -9,8 +9,6 @@ use PmhashDead;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== known dead ========
 
@@ -23,8 +21,7 @@ use Test::More;
 wal_level = replica
 max_prepared_transactions = 2
 CONF
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	use_for_dead($node, 'with tables');
 
 	sub entries
@@ -279,8 +276,7 @@ SQL
 	my $settings = quiet_wal() . "wal_level = replica\n";
 	my $node = new_server('known_dead_breaks', $settings, install_path => install_with_stop_points());
 	my $points = use_stop_points($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	use_for_dead($node, 'with tables');
 
 	# A new table; no list of a file from before waits for anything.

@@ -1,4 +1,4 @@
-# All that can be done to indexes at once, and VACUUM of long lists.
+# All that can be done to indexes at once, serializable transactions, and VACUUM of long lists.
 # long
 
 use strict;
@@ -6,9 +6,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashPauses;
+use PmhashStops qw(%by);
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== mix ========
 
@@ -20,8 +20,7 @@ use Test::More;
 {
 	my $seconds = load_time(6);
 	my $node = new_server('mix', "synchronous_commit = off\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	# Keys 1 .. 1000 have k % 5 rows, for good (they may be updated), -1 has 2000, others
 	# up to 1000 have none; all above come and go.  In e no key is there twice.
@@ -237,6 +236,64 @@ SQL
 	$node->stop;
 }
 
+# ======== write skew ========
+
+# Serializable transactions look a key up by each kind of scan and insert it if it is not
+# there, or take it out, beside VACUUM and REINDEX CONCURRENTLY, while processes are stopped
+# at random: no key is there twice (whoever sees it fails, of a division by zero).
+{
+	my $node = new_server('skew', "deadlock_timeout = 50ms\nmax_pred_locks_per_page = 1000\n");
+	my %query = (
+		index => 'SELECT k FROM w WHERE k = :k',
+		bitmap => 'SELECT k FROM w WHERE k = :k',
+		pages => 'SELECT k FROM w WHERE k = ANY (ARRAY[:k, :k + 1])',
+		join => 'SELECT w.k FROM (SELECT :k::int4 AS q OFFSET 0) d JOIN w ON w.k = d.q',
+		many => 'SELECT k FROM w WHERE k = ANY (ARRAY(SELECT generate_series(:k, :k + 99)))');
+	my (%run, %output);
+
+	start_with_extension($node);
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE w (k int4, filler text) WITH (fillfactor = 50);
+CREATE INDEX w_k ON w USING pmhash (k);
+INSERT INTO w SELECT -i, repeat('x', 200) FROM generate_series(1, 2000) i;
+VACUUM ANALYZE w;
+SQL
+	foreach my $kind (sort keys %query)
+	{
+		my $settings = ($by{$kind} // $by{index}) =~ s/SET /SET LOCAL /gr;
+
+		append_to_file($node->basedir . "/$kind.sql", <<SQL);
+\\set k random(1, 60)
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+$settings;
+SELECT count(*) FILTER (WHERE k = :k) = 0 AS absent, 1 / (count(*) FILTER (WHERE k = :k) < 2)::int AS once FROM ($query{$kind}) q \\gset
+\\if :absent
+INSERT INTO w VALUES (:k);
+\\else
+DELETE FROM w WHERE k = :k;
+\\endif
+COMMIT;
+SQL
+	}
+	append_to_file($node->basedir . '/beside.sql', "VACUUM w;\n\\sleep 100 ms\nREINDEX INDEX CONCURRENTLY w_k;\n");
+	my $pauses = start_pauses($node);
+	foreach my $name (sort keys %query, 'beside')
+	{
+		$run{$name} = start_pgbench($node, \$output{$name}, '--max-tries=0', '-c', $name eq 'beside' ? 1 : 3,
+			'-T', load_time(6), '-f', $node->basedir . "/$name.sql");
+	}
+	foreach my $name (sort keys %run)
+	{
+		ok($run{$name}->finish, "$name: no key twice") || diag($output{$name});
+		like($output{$name}, qr/transactions actually processed: [1-9]/, "$name: something was done");
+	}
+	end_pauses($pauses);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT FROM w GROUP BY k HAVING count(*) > 1) d'), '0', 'no key is there twice in the end');
+	same_answers($node, 'w', 'k', 'w_k', 'write skew');
+	cmp_ok($node->safe_psql('postgres', q(SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'w_k')), '>', 100, 'keys were looked up by the index');
+	$node->stop;
+}
+
 # ======== long lists ========
 
 # VACUUM of long lists, again and again: where a list needs new space in the middle is
@@ -250,8 +307,7 @@ SQL
 {
 	my $rounds = load_time(12);
 	my $node = new_server('long_lists', "fsync = off\nmax_wal_size = 4GB\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	my @failed;
 	foreach my $round (1 .. $rounds)
@@ -312,8 +368,7 @@ log_min_messages = debug1
 min_parallel_index_scan_size = 0
 max_parallel_maintenance_workers = 2
 CONF
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	# rows of one block are some, of another one all dead; others have one row
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, d int4, pad text);

@@ -7,8 +7,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashTest;
 use IPC::Run;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== own rows ========
 
@@ -325,8 +323,7 @@ SQL
 		return $node->safe_psql('postgres', $sql);
 	}
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 
 	# The library, compiled against this server.
 	my $library = $node->basedir . '/other_am';
@@ -531,8 +528,7 @@ SKIP:
 
 	# 0: five seconds
 	$node->append_conf('postgresql.conf', "old_snapshot_threshold = 0\nsynchronous_commit = on\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE t (k int4, v text, EXCLUDE USING pmhash (v WITH =));
 INSERT INTO t SELECT i, 'row ' || i FROM generate_series(1, 1000) i;

@@ -8,9 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== stop points ========
 
@@ -75,8 +72,7 @@ SQL
 		return;
 	}
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	make_table();
 
 	# ---- scans held between batches ----
@@ -420,8 +416,7 @@ SQL
 {
 	my $node = new_server('serializable', undef, install_path => install_with_stop_points());
 	use_stop_points($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE item (k int4, v int4);
 INSERT INTO item SELECT i, 0 FROM generate_series(1, 1000) i;
@@ -513,8 +508,7 @@ SQL
 	my $point = 'segment_before_validation';
 	my $node = new_server('barriers', "autovacuum = off\n", install_path => install_with_stop_points());
 	use_stop_points($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int);
 INSERT INTO t SELECT i FROM generate_series(1, 20000) i;

@@ -8,9 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== subscriber waits ========
 
@@ -40,8 +37,7 @@ SQL
 
 	foreach my $node ($publisher, $subscriber)
 	{
-		$node->start;
-		install_extension($node);
+		start_with_extension($node);
 		$node->safe_psql('postgres', $class . $tables);
 	}
 	$publisher->safe_psql('postgres', <<'SQL');
@@ -344,8 +340,7 @@ SQL
 
 	foreach my $node ($publisher, $subscriber)
 	{
-		$node->start;
-		install_extension($node);
+		start_with_extension($node);
 		$node->safe_psql('postgres', $class . $tables);
 	}
 	$publisher->safe_psql('postgres', <<'SQL');

@@ -8,9 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== unique ========
 
@@ -30,8 +27,7 @@ hot_standby = on
 CONF
 	plan(skip_all => 'unique indexes are for 18 and later') if $node->pg_version < 18;
 	$node->append_conf('pg_hba.conf', "local replication all trust\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE u (k int8, v int4, url text) WITH (autovacuum_enabled = off);
 CREATE UNIQUE INDEX u_k ON u USING pmhash (k) WITH (wal = on);
@@ -236,8 +232,7 @@ SQL
 		return;
 	}
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', 'CREATE TABLE u (k int4, who text); CREATE UNIQUE INDEX u_k ON u USING pmhash (k)');
 
 	# ---- one has looked, and found nothing: the other does not get in between ----

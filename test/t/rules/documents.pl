@@ -12,9 +12,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use IPC::Run;
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== examples ========
 
@@ -184,8 +181,7 @@ use Test::More;
 
 	my $node = new_server('trouble');
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# ---- what cannot be made ----

@@ -176,7 +176,7 @@ use Test::More;
 			my ($tag, $code) = split(/\n/, $part, 2);
 
 			$tagged{"$file:$tag"}++;
-			like($code, qr/^[^#]*\b(is|isnt|like|unlike|ok|\w+_ok|cmp_ok|disabled|repaired|not_trusted|stays_invalid|invalid_then_rebuilt|comes_back|all_come_back|back_again|right|doubted|nothing_comes_back|fails_at_shutdown|builds_anew)\(/m,
+			like($code, qr/^[^#]*\b(is|isnt|like|unlike|ok|\w+_ok|cmp_ok|disabled|repaired|not_trusted|stays_invalid|invalid_then_back|invalid_then_rebuilt|comes_back|all_come_back|back_again|right|doubted|nothing_comes_back|fails_at_shutdown|builds_anew)\(/m,
 				"$file: something is tested: $tag");
 		}
 	}

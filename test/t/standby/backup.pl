@@ -9,11 +9,7 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== backup and standby ========
 
@@ -27,8 +23,7 @@ use Time::HiRes qw(usleep);
 	my $apart = 'server and pool directory have not been together all the time since it was made';
 
 	$node->enable_archiving;
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 	$node->backup('base');
 	my $copied_pool = "$PostgreSQL::Test::Utils::tmp_check/copied_pool";
@@ -54,9 +49,7 @@ SQL
 	$bare->append_conf('postgresql.conf', 'archive_mode = off');
 	rebuild_off($bare);
 	$bare->start;
-	stays_invalid($bare, 'it does not exist', 'backup without the pool');
-	rebuild_on($bare);
-	all_come_back($bare, 'backup without the pool');
+	invalid_then_back($bare, 'it does not exist', 'backup without the pool');
 	$bare->stop;
 
 	# event: base backup with a copy of the pool
@@ -68,9 +61,7 @@ SQL
 	rebuild_off($with);
 	$with->start;
 	# trust: signal
-	stays_invalid($with, $apart, 'backup with a copied pool');
-	rebuild_on($with);
-	all_come_back($with, 'backup with a copied pool');
+	invalid_then_back($with, $apart, 'backup with a copied pool');
 	$with->restart;
 	all_come_back($with, 'backup with a copied pool, restarted');
 	$with->stop;
@@ -92,9 +83,7 @@ CONF
 	$pitr->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 	is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 5000'), '1', 'recovered to the point');
 	is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1'), '0', 'and not beyond');
-	stays_invalid($pitr, $apart, 'point-in-time recovery');
-	rebuild_on($pitr);
-	all_come_back($pitr, 'point-in-time recovery');
+	invalid_then_back($pitr, $apart, 'point-in-time recovery');
 	crash($pitr);
 	$pitr->start;
 	all_come_back($pitr, 'point-in-time recovery, crashed');
@@ -163,9 +152,7 @@ SQL
 		rebuild_off($node);
 		$node->start;
 		like(index_state($node, 'o_k'), qr/^invalid: \Q$apart\E/, "snapshot of a running server, $name: not trusted");
-		stays_invalid($node, $apart, "snapshot of a running server, $name");
-		rebuild_on($node);
-		all_come_back($node, "snapshot of a running server, $name");
+		invalid_then_back($node, $apart, "snapshot of a running server, $name");
 		$node->stop;
 	}
 	rebuild_on($node);
@@ -209,9 +196,7 @@ SQL
 	$standby->promote;
 	is($reader->query_safe('SELECT count(*) FROM t WHERE k = 6000'), '100',
 		'a session that has lived through the promotion');
-	stays_invalid($standby, 'it does not exist', 'promoted standby');
-	rebuild_on($standby);
-	all_come_back($standby, 'promoted standby');
+	invalid_then_back($standby, 'it does not exist', 'promoted standby');
 	is($reader->query_safe('SELECT count(*) FROM t WHERE k = 6000'),
 		$standby->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 6000'),
 		'the same session afterwards');
@@ -231,8 +216,7 @@ SQL
 		my $full;
 
 		$summed->append_conf('pg_hba.conf', "local replication all trust\n");
-		$summed->start;
-		install_extension($summed);
+		start_with_extension($summed);
 		$summed->safe_psql('postgres', invalid_fixture());
 		$summed->backup('full');
 		$full = $summed->backup_dir . '/full/backup_manifest';
@@ -256,9 +240,7 @@ SQL
 		$combined->init_from_backup($summed, 'part', combine_with_prior => ['full']);
 		rebuild_off($combined);
 		$combined->start;
-		stays_invalid($combined, 'it does not exist', 'incremental backup');
-		rebuild_on($combined);
-		all_come_back($combined, 'incremental backup');
+		invalid_then_back($combined, 'it does not exist', 'incremental backup');
 		$combined->stop;
 
 		# the data directory is put back, the pool is the one of the origin's end
@@ -269,9 +251,7 @@ SQL
 			'combined in the place of its origin');
 		rebuild_off($summed);
 		$summed->start;
-		stays_invalid($summed, $apart, 'incremental backup, put back');
-		rebuild_on($summed);
-		all_come_back($summed, 'incremental backup, put back');
+		invalid_then_back($summed, $apart, 'incremental backup, put back');
 		crash($summed);
 		$summed->start;
 		all_come_back($summed, 'incremental backup, put back, crashed');
@@ -285,8 +265,7 @@ SQL
 	my $shared = PostgreSQL::Test::Cluster->new('shared');
 	$shared->init(extra => ['--allow-group-access']);
 	$shared->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
-	$shared->start;
-	install_extension($shared);
+	start_with_extension($shared);
 	$shared->safe_psql('postgres', invalid_fixture());
 	ok(check_mode_recursive($shared->data_dir, 0750, 0640), 'the group may read all of the data directory');
 	$shared->restart;
@@ -418,8 +397,7 @@ SQL
 	# A primary and its standby, called a pair; wal_log_hints since pg_rewind asks
 	# for that or for checksums.
 	my $first = new_server('first', "wal_level = replica\nmax_wal_senders = 4\nwal_log_hints = on\nwal_keep_size = 512MB\npmhash.wal = off\n");
-	$first->start;
-	install_extension($first);
+	start_with_extension($first);
 	$first->safe_psql('postgres', invalid_fixture());
 	$first->backup('base');
 	my $second = PostgreSQL::Test::Cluster->new('second');
@@ -490,9 +468,7 @@ SQL
 	# event: promotion of a standby
 	$second->stop;
 	$first->promote;
-	stays_invalid($first, 'it does not exist', 'the rewound server, promoted');
-	rebuild_on($first);
-	all_come_back($first, 'the rewound server, promoted');
+	invalid_then_back($first, 'it does not exist', 'the rewound server, promoted');
 
 	# ---- the same after kill -9 of the old primary; on its own timeline at once ----
 	# The other one comes back as a standby of this first; it needs no pg_rewind.
@@ -517,9 +493,7 @@ CONF
 	like(slurp_file($first->logfile, $from), qr/not trusted: the data directory has been restored from a backup, or rewound/, 'killed, runs alone: its pool is not trusted');
 	# the cleaner of the other one may have marked its stub, which has come with the blocks
 	like(index_state($first, 'o_k'), qr/^invalid: (\Q$apart\E|it does not exist)$/, 'killed, runs alone: file of an index that only one side has used');
-	stays_invalid($first, 'it does not exist', 'killed, runs alone');
-	rebuild_on($first);
-	all_come_back($first, 'killed, runs alone');
+	invalid_then_back($first, 'it does not exist', 'killed, runs alone');
 	crash($first);
 	$first->start;
 	all_come_back($first, 'killed, runs alone, killed again');

@@ -7,10 +7,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== held builders ========
 
@@ -276,6 +272,38 @@ SQL
 	$_->quit foreach $old, $taker;
 	$standby->stop;
 	$primary->stop;
+}
+
+# ======== promoted amid a build ========
+
+# A build waits for a lock that replay holds for the primary, and the end of recovery is what
+# releases it: the build is over, and the new primary makes the file itself.
+{
+	my $primary = new_primary('primary4');
+
+	$primary->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION slowly(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN IF pg_is_in_recovery() THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
+CREATE TABLE m (k int, filler text) WITH (fillfactor = 10);
+INSERT INTO m SELECT i, repeat('x', 700) FROM generate_series(1, 100) i;
+CREATE INDEX m_k ON m USING pmhash (slowly(k)) WITH (wal = on);
+SQL
+	my $standby = new_standby($primary, 'standby4', "max_standby_streaming_delay = 1s\n");
+	my $holder = $primary->background_psql('postgres', on_error_stop => 0);
+
+	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash.indexes WHERE index = 'm_k' AND state LIKE 'building%')), 'promoted: a build is under way');
+	$holder->query_safe('BEGIN; LOCK TABLE m; SELECT pg_current_xact_id()');
+	$primary->safe_psql('postgres', 'CREATE TABLE flushes ()');
+	ok($standby->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'm'::regclass AND NOT granted AND
+		pid IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder')}), 'promoted: it waits for a lock');
+	$standby->promote;
+	$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'no promotion';
+	wait_for_state($standby, $_, qr/^valid$/, "promoted: $_ is there") foreach qw(m_k t_k t_s);
+	is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM m WHERE slowly(k) = 7'), '1', 'promoted: a row is found');
+	is($standby->safe_psql('postgres', q(SELECT pmhash.check('m_k'))), '', 'promoted: pmhash.check');
+	unlike(logged_since($standby, 0), qr/TRAP:|PANIC:|was terminated by/, 'promoted: no process has failed');
+	$holder->quit;
+	$_->stop foreach $standby, $primary;
 }
 
 done_testing();

@@ -11,8 +11,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFailover;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $cycles = $ENV{FAILOVER_CYCLES} // 3;
 my $seed = $ENV{SOAK_SEED} // time;

@@ -9,10 +9,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 my $primary = new_primary('primary');
 my $standby = new_standby($primary, 'standby', "max_standby_streaming_delay = 1s\n");

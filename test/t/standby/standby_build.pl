@@ -10,10 +10,6 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStandbyBuild;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== standby build ========
 

@@ -10,10 +10,6 @@ use PmhashStandby;
 use PmhashStandbyBuild;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== standby races ========
 

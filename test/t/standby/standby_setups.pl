@@ -8,10 +8,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== standby setups ========
 
@@ -136,8 +132,7 @@ SQL
 	# ---- a logical subscriber ----
 
 	my $subscriber = new_server('subscriber', "pmhash.wal = on\nwal_level = replica\n");
-	$subscriber->start;
-	install_extension($subscriber);
+	start_with_extension($subscriber);
 	$subscriber->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k integer, s text, n integer);
 CREATE INDEX t_k ON t USING pmhash (k);

@@ -11,10 +11,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid qw(rebuild_on);
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 my $patience = 60;
 my $built = qr/has been built on this standby|not trusted|is given up/;

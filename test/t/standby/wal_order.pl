@@ -10,8 +10,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # no process flushes WAL of its own accord for a while
 my $node = new_server('order', <<CONF, install_path => install_with_stop_points());
@@ -81,8 +79,7 @@ sub sound
 	return same_answers($node, 't', 'k', 't_k', $name);
 }
 
-$node->start;
-install_extension($node);
+start_with_extension($node);
 install_wal_records($node);
 sql(<<SQL);
 CREATE TABLE t (k int4, v int4) WITH (fillfactor = 50);

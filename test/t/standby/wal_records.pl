@@ -8,10 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== wal records ========
 
@@ -26,8 +22,7 @@ checkpoint_timeout = 1h
 pmhash.wal = off
 CONF
 	my $node = new_server('primary', $settings);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	install_wal_records($node);
 
 	sub sql

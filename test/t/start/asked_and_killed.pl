@@ -9,9 +9,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 use constant { ASKING => 4, WITNESS => 5, OVERLAY => 0x794c7630, NFS => 0x6969, FUSE => 0x65735546 };
 use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 
@@ -76,9 +73,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# trust: asking
 	like(slurp_file($node->logfile, $from), qr/not trusted: a process went down while it asked whether all had been written back/,
 		'killed while it asks: log');
-	stays_invalid($node, $failed_state, 'killed while it asks');
-	rebuild_on($node);
-	all_come_back($node, 'killed while it asks');
+	invalid_then_back($node, $failed_state, 'killed while it asks');
 
 	# Before it asks, it has all written, which is what takes long: killed then, nothing is lost.
 	$before = $node->safe_psql('postgres', $files);
@@ -135,9 +130,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	faults('syncfs', 'fail', '', 'off', 0);
 	rebuild_off($node);
 	$node->start;
-	stays_invalid($node, $failed_state, 'syncfs at start, killed in it');
-	rebuild_on($node);
-	all_come_back($node, 'syncfs at start, killed in it');
+	invalid_then_back($node, $failed_state, 'syncfs at start, killed in it');
 	$node->append_conf('postgresql.conf', "fsync = off\nrecovery_init_sync_method = fsync");
 	$node->reload;
 
@@ -227,9 +220,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	$node->{_pid} = undef;
 	faults('syncfs', 'fail', '', 'off', 0);
 	$node->start;
-	stays_invalid($node, $failed_state, 'killed at its end');
-	rebuild_on($node);
-	all_come_back($node, 'killed at its end');
+	invalid_then_back($node, $failed_state, 'killed at its end');
 
 	# ---- the pool is refused: it stays locked ----
 	$node->stop;
@@ -348,35 +339,15 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	no_faults(OVERLAY);
 	$node->start;
 	# trust: shutdown-overlay
-	stays_invalid($node, $failed_state, 'shutdown');
-	rebuild_on($node);
-	all_come_back($node, 'shutdown');
+	invalid_then_back($node, $failed_state, 'shutdown');
 
-	# ---- the process that asks is killed, and has taken the answer along ----
-	rebuild_off($node);
-	$node->append_conf('postgresql.conf', 'restart_after_crash = off');
-	faults_of_each_file_asked(OVERLAY, 'fsync', action => 'kill');
-	$from = -s $node->logfile;
-	$node->psql('postgres', 'CHECKPOINT');
-	$node->wait_for_log(qr/database system is shut down/, $from);
-	is(witness($node), ASKING, 'killed while it asks: the witness is away');
-	$node->{_pid} = undef;
-	no_faults(OVERLAY);
-	$node->append_conf('postgresql.conf', 'restart_after_crash = on');
-	$node->start;
-	stays_invalid($node, $failed_state, 'killed while it asks');
-	rebuild_on($node);
-	all_come_back($node, 'killed while it asks');
-
-	# the same, and the postmaster is still there
+	# ---- the process that asks is killed, and has taken the answer along; the postmaster is still there ----
 	rebuild_off($node);
 	set_witness($node, ASKING);
 	like(restart_in_place($node), qr/not trusted: a process went down while it asked whether all had been written back/,
 		'killed while it asks, in place: log');
 	# trust: asked-once
-	stays_invalid($node, $failed_state, 'killed while it asks, in place');
-	rebuild_on($node);
-	all_come_back($node, 'killed while it asks, in place');
+	invalid_then_back($node, $failed_state, 'killed while it asks, in place');
 
 	# ---- between two files the launcher takes part in what all processes must ----
 	$node->safe_psql('postgres', 'CREATE DATABASE other');

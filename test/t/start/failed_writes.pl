@@ -9,9 +9,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== failed writes ========
 
@@ -148,9 +145,7 @@ use Time::HiRes qw(usleep);
 		like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: /, "$name: log");
 		$node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
 		$node->start;
-		stays_invalid($node, $failed_state, $name);
-		rebuild_on($node);
-		all_come_back($node, $name);
+		invalid_then_back($node, $failed_state, $name);
 		return;
 	}
 
@@ -228,41 +223,35 @@ CONF
 	# ---- the kernel fails to write something back, and that cannot be noted ----
 	# The control file cannot be written; so the token goes.  If that stays, the inode of
 	# the lock file says it.  Ends: an orderly one, and a crash.
-	foreach my $way ([ 'control file', 'syncfs pwrite', 0 ],
-		[ 'control file, token', 'syncfs pwrite unlink ftruncate', 1 ])
+	foreach my $way ([ 'control file', 'syncfs pwrite', 0, 'shutdown' ],
+		[ 'control file, token', 'syncfs pwrite unlink ftruncate', 1, 'crash' ])
 	{
-		foreach my $end ('shutdown', 'crash')
-		{
-			my ($name, $calls, $has_token) = @$way;
-			my $from;
+		my ($name, $calls, $has_token, $end) = @$way;
+		my $from;
 
-			$node->restart if $end eq 'crash';
-			rebuild_off($node);
-			$from = -s $node->logfile;
-			faults_of_given_up($calls, 1, 1_000_000, 5, 'off');
-			$node->safe_psql('postgres', 'CHECKPOINT');
-			$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
-			usleep(300_000);    # what comes after that message
-			is(-e token() ? 1 : 0, $has_token, "$name, $end: token");
-			unlike(slurp_file($node->logfile, $from), qr/PANIC|can neither/, "$name, $end: log");
-			set_faults($node, fail_at => 0);
-			# The pool can be written again, and no process does.
-			$node->safe_psql('postgres', 'INSERT INTO o VALUES (9000); DELETE FROM o WHERE k = 9000');
-			sleep(2);    # naptimes
-			is(-e token() ? 1 : 0, $has_token, "$name, $end: token, when all could be written again");
-			$end eq 'crash' ? $node->stop('immediate') : $node->stop;
-			$node->start;
-			stays_invalid($node, $apart, "$name, $end");
-			rebuild_on($node);
-			all_come_back($node, "$name, $end");
-		}
+		$node->restart if $end eq 'crash';
+		rebuild_off($node);
+		$from = -s $node->logfile;
+		faults_of_given_up($calls, 1, 1_000_000, 5, 'off');
+		$node->safe_psql('postgres', 'CHECKPOINT');
+		$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
+		usleep(300_000);    # what comes after that message
+		is(-e token() ? 1 : 0, $has_token, "$name, $end: token");
+		unlike(slurp_file($node->logfile, $from), qr/PANIC|can neither/, "$name, $end: log");
+		set_faults($node, fail_at => 0);
+		# The pool can be written again, and no process does.
+		$node->safe_psql('postgres', 'INSERT INTO o VALUES (9000); DELETE FROM o WHERE k = 9000');
+		sleep(2);    # naptimes
+		is(-e token() ? 1 : 0, $has_token, "$name, $end: token, when all could be written again");
+		$end eq 'crash' ? $node->stop('immediate') : $node->stop;
+		$node->start;
+		invalid_then_back($node, $apart, "$name, $end");
 	}
 
 	# ---- nothing can be written or removed: the inode of the lock file says it ----
 	foreach my $end ('immediate', 'fast')
 	{
 		my $from = -s $node->logfile;
-		my $hint = pack('Q', 0);
 		my $session;
 
 		$node->restart;
@@ -273,19 +262,14 @@ CONF
 		eval { $session->quit };
 		$node->wait_for_log(qr/pmhash is disabled: could not use file/, $from);
 		wait_until_up($node);
-		open(my $lock, '<', pool($node) . '/lock') or die $!;
-		fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";
-		close($lock);
-		is(unpack('Q', $hint), 2, "revoked, $end: hint");
+		is(witness($node), 2, "revoked, $end: hint");
 		no_faults();
 		$node->stop($end);
 		$from = -s $node->logfile;
 		$node->start;
 		# trust: revoked
 		like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up/, "revoked, $end: log");
-		stays_invalid($node, $apart, "revoked, $end");
-		rebuild_on($node);
-		all_come_back($node, "revoked, $end");
+		invalid_then_back($node, $apart, "revoked, $end");
 	}
 
 	# ---- given up, and an orderly end ----
@@ -298,9 +282,7 @@ CONF
 		$node->stop;
 		$node->start;
 		# trust: given-up-at-end
-		stays_invalid($node, $apart, $name);
-		rebuild_on($node);
-		all_come_back($node, $name);
+		invalid_then_back($node, $apart, $name);
 	}
 
 	# ---- given up; then a backend crashes, and the next life has a launcher ----
@@ -320,7 +302,6 @@ CONF
 	# ---- the end of the postmaster: it has no shared memory any more ----
 	{
 		my $from = -s $node->logfile;
-		my $hint = pack('Q', 0);
 
 		rebuild_off($node);
 		$node->append_conf('postgresql.conf', "pmhash_faults.after = 'syncfs'");
@@ -329,16 +310,11 @@ CONF
 		unlike(slurp_file($node->logfile, $from), qr/signal|can neither/, 'given up at the end: log');
 		like(slurp_file($node->logfile, $from), qr/could not write the files in .* back/, 'given up at the end: why');
 		ok(!-e $node->data_dir . '/postmaster.pid', 'given up at the end: the postmaster ends');
-		open(my $lock, '<', pool($node) . '/lock') or die $!;
-		fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";
-		close($lock);
-		is(unpack('Q', $hint), 2, 'given up at the end: hint');
+		is(witness($node), 2, 'given up at the end: hint');
 		no_faults();
 		$node->append_conf('postgresql.conf', "pmhash_faults.after = ''");
 		$node->start;
-		stays_invalid($node, $apart, 'given up at the end');
-		rebuild_on($node);
-		all_come_back($node, 'given up at the end');
+		invalid_then_back($node, $apart, 'given up at the end');
 	}
 
 	# ---- a file that the undo cannot look at may be there tomorrow ----

@@ -9,8 +9,6 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== journal ========
 
@@ -22,8 +20,7 @@ use Test::More;
 	my $node = new_server('journals', "wal_level = replica\nmax_wal_senders = 4\n", install_path => install_with_stop_points(), allows_streaming => 1);
 	use_stop_points($node);
 	$node->append_conf('pg_hba.conf', "local replication all trust\n");
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4);
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -151,8 +148,7 @@ bgwriter_lru_maxpages = 0
 pmhash.journal_size = 64kB
 CONF
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i % 1000, i FROM generate_series(1, 2000) i;
@@ -235,12 +231,13 @@ SQL
 	# Rows in the table and entries in the indexes, then the former are lost.
 	sub lose_rows
 	{
+		my ($insert) = @_;
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 		$node->safe_psql('postgres', 'CHECKPOINT');
 		hold_wal_writer($node);
 		$session->query_safe('BEGIN');
-		$session->query_safe('INSERT INTO t SELECT -i, -i FROM generate_series(1, 400) i');
+		$session->query_safe($insert // 'INSERT INTO t SELECT -i, -i FROM generate_series(1, 400) i');
 		crash($node);
 		eval { $session->quit };
 		return;
@@ -332,6 +329,21 @@ SQL
 			restarted("$way, crash $again", 0);
 		}
 	}
+
+	# ---- thousands of entries in the long list of one key are lost: taken out together ----
+
+	$node->append_conf('postgresql.conf', no_wal_flushes() . 'pmhash.journal_size = 1MB');
+	$node->restart;
+	$node->safe_psql('postgres', 'INSERT INTO t SELECT 7, i FROM generate_series(3001, 103000) i');
+	lose_rows('INSERT INTO t SELECT 7, -i FROM generate_series(1, 5000) i; SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7');
+	my $from = -s $node->logfile;
+	rebuild_off($node);
+	$node->start;
+	like(slurp_file($node->logfile, $from), qr/undo journal: \d+ records, .* 10000 entries taken out/, 'a long list: all lost entries go');
+	is(index_state($node, 't_k'), 'valid', 'a long list: nothing is rebuilt');
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7'), '100002', 'a long list: the other rows are found');
+	rebuild_on($node);
+	comes_back($node, 'a long list');
 	$node->stop;
 }
 

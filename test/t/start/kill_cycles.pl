@@ -10,8 +10,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashSoak;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $cycles = $ENV{SOAK_CYCLES} // 10;
 my $seed = $ENV{SOAK_SEED} // time;

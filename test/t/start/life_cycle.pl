@@ -9,9 +9,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== life cycle ========
 
@@ -21,8 +18,7 @@ use Time::HiRes qw(usleep);
 	# no cleaner hides at first what transactions leave
 	my $node = new_server('life', "pmhash.cleaner_naptime = 600\n");
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres',
 		'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 1000)');
 
@@ -247,8 +243,7 @@ SQL
 	my $pool = pool($node);
 	my $token = $node->data_dir . '/pmhash.nonce';
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# event: not writable, on a read-only file system, or with an unreadable control file (mode, disk error, no descriptor), when the server starts; later it is usable again
@@ -335,8 +330,7 @@ SQL
 	my $node = new_server('warm', "log_min_messages = debug1\nautovacuum = off\n");
 	my $pool = pool($node);
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', q(
 		CREATE TABLE small (k int);
 		INSERT INTO small SELECT generate_series(1, 100);
@@ -400,13 +394,11 @@ SQL
 
 # ======== refused restart ========
 
-# A child has crashed, WAL is lost, and whatever the restart of the server does
-# for the pool fails: each call of the operating system in turn, once and for
-# good.  The server runs on, with the pool or without; it is shut down and started;
+# A child has crashed, WAL is lost, and what the restart of the server does for the pool
+# fails: whatever is written, or all calls of the operating system (crash/starts has each
+# call by itself).  The server runs on, with the pool or without; it is shut down and started;
 # the TIDs of the lost rows are used again.  No reader may meet an entry of a lost
 # row, and none of a living one may be missing: an index is right or not used.
-#
-# PMHASH_FAULTS=all tries every call, otherwise some of each kind.
 {
 	my $node = new_faulty_server('refused', <<CONF);
 wal_writer_delay = 10s
@@ -521,24 +513,6 @@ SQL
 	$log = round_of('nothing can be written', 'pwrite', 1, 1_000_000, 28);
 	like($log, qr/pmhash is disabled: .*No space left on device/, 'nothing can be written: disabled');
 
-	# ---- one call, and all calls from there on ----
-	if (($ENV{PMHASH_FAULTS} // '') eq 'all')
-	{
-		foreach my $for (1, 1_000_000)
-		{
-			for (my $n = 1; $n < 200; $n++)
-			{
-				$log = round_of("call $n, $for times", 'io', $n, $for, 5);
-				last if $log !~ /pmhash_faults: call/;
-			}
-		}
-	}
-	else
-	{
-		round_of("$_->[0], call $_->[1], $_->[2] times", @$_, 5)
-		  foreach ([ 'pwrite', 2, 1 ], [ 'fsync', 4, 1 ], [ 'fsync', 1, 1_000_000 ], [ 'io', 5, 1 ], [ 'io', 20, 1_000_000 ]);
-	}
-
 	# event: neither the pool nor pmhash's file in the data directory can be written
 	# ---- the mark of trust cannot be taken away either, nor is there another way ----
 	$log = round_of('nothing can be done', 'system', 1, 1_000_000, 5);
@@ -556,8 +530,7 @@ SQL
 	my $node = new_server('twice', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.cleaner_naptime = 600\n");
 	my $pg_control = $node->data_dir . '/global/pg_control';
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# The first record after the checkpoint of a clean shutdown is that of a row

@@ -9,10 +9,7 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 use POSIX qw(ENOSPC mkfifo);
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== pool trouble ========
 
@@ -23,8 +20,7 @@ use Test::More;
 {
 	my $node = new_server('trouble');
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 5000) i;
@@ -152,8 +148,7 @@ SQL
 	# the pool of another cluster: while that one runs, and when it does not
 	$PmhashTest::own_initdb = 1;    # another system identifier
 	my $neighbour = new_server('neighbour');
-	$neighbour->start;
-	install_extension($neighbour);
+	start_with_extension($neighbour);
 	$neighbour->safe_psql('postgres',
 		'CREATE TABLE n (k int4); INSERT INTO n SELECT generate_series(1, 1000); CREATE INDEX n_k ON n USING pmhash (k)');
 	my $theirs = pool($neighbour);
@@ -418,8 +413,7 @@ SQL
 	my $shim = preloadable('no_write');
 
 	my $node = new_server('lock_file');
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 1000);

@@ -10,11 +10,7 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== new primary ========
 

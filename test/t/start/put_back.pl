@@ -1,5 +1,5 @@
-# A pool or a data directory that was put back from another moment, and a
-# machine that went down: the server starts, answers at once, rebuilds.
+# A pool or a data directory that was put back from another moment: the server starts, answers
+# at once, rebuilds.
 
 use strict;
 use warnings;
@@ -10,11 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 my $apart = 'server and pool directory have not been together all the time since it was made';
 my $node = new_server('put_back');
@@ -22,8 +18,7 @@ my $pool = pool($node);
 my $data = $node->data_dir;
 my $save = "$PostgreSQL::Test::Utils::tmp_check/save";
 
-$node->start;
-install_extension($node);
+start_with_extension($node);
 $node->safe_psql('postgres', invalid_fixture());
 
 sub copy_tree
@@ -44,9 +39,7 @@ sub invalid_then_rebuilt
 
 	rebuild_off($node);
 	$node->start;
-	stays_invalid($node, $reason, $name);
-	rebuild_on($node);
-	all_come_back($node, $name);
+	invalid_then_back($node, $reason, $name);
 	return;
 }
 
@@ -195,51 +188,6 @@ $node->start;
 is(index_state($node, 't_k'), 'valid', 'both put back together');
 rebuild_on($node);
 all_come_back($node, 'both put back together');
-
-# ---- the pool removed; replaced by another cluster's ----
-$node->stop;
-rmtree($pool);
-invalid_then_rebuilt('it does not exist', 'pool removed');
-
-$PmhashTest::own_initdb = 1;    # another system identifier
-my $neighbour = new_server('neighbour');
-$neighbour->start;
-install_extension($neighbour);
-$neighbour->safe_psql('postgres', invalid_fixture());
-$neighbour->stop;
-$node->stop;
-rename($pool, $save) if rmtree($save);
-copy_tree(pool($neighbour), $pool);
-$node->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
-$node->start;
-like(index_state($node, 't_k'), qr/^disabled: directory "\S+" belongs to another cluster/, 'pool of another cluster');
-is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k = 1'), '1',
-	'pool of another cluster, query');
-$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, -100); VACUUM t');
-fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k".*disabled/s, 'pool of another cluster, constraint');
-$node->stop;
-rmtree($pool);
-rename($save, $pool) or die;
-$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-$node->start;
-all_come_back($node, 'the own pool is back');
-is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1 AND v = -100'),
-	'1', 'a row written while the pool was another');
-
-# ---- the machine went down ----
-change_rows($node);
-$node->stop;
-pretend_reboot($pool);
-rebuild_off($node);
-$node->start;
-is(index_state($node, 't_k'), 'valid', 'reboot after a clean shutdown');
-change_rows($node);
-crash($node);
-pretend_reboot($pool);
-invalid_then_rebuilt('it was not written back, and what was in the page cache may be lost', 'machine went down');
-crash($node);
-$node->start;
-all_come_back($node, 'a crash after that');
 
 # event: killed again during a rebuild
 # ---- two crashes, the second while indexes are being rebuilt ----

@@ -8,8 +8,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== reboot ========
 
@@ -47,12 +45,12 @@ use Test::More;
 	# ---- class cache ----
 	my $cache = new_server('cache', $settings);
 	my $pool = pool($cache);
-	$cache->start;
-	install_extension($cache);
+	start_with_extension($cache);
 	$cache->safe_psql('postgres', invalid_fixture());
 	is(classes($cache), 'cache', 'class');
 
 	# event: clean shutdown, reboot, start
+	# event: clean shutdown, the pool's file system is unmounted and mounted again
 	change_rows($cache);
 	my $files = join(' ', index_files($pool));
 	$cache->stop;
@@ -64,6 +62,7 @@ use Test::More;
 	all_come_back($cache, 'cache, clean shutdown');
 
 	# event: power failure, crash or reset of the operating system
+	# event: killed, and the pool's file system is unmounted and mounted again, or shut down by the kernel, before the start
 	change_rows($cache);
 	lose_rows($cache);
 	pretend_reboot($pool);
@@ -72,9 +71,7 @@ use Test::More;
 	# trouble: LOG: `pmhash: the operating system went down, or the file system of the pool was unmounted, without a clean shutdown of the server`
 	like(slurp_file($cache->logfile, $from), qr/the operating system went down, or the file system of the pool was unmounted, without a clean shutdown/, 'cache, unclean: log');
 	# trust: eras
-	stays_invalid($cache, $power, 'cache, unclean');
-	rebuild_on($cache);
-	all_come_back($cache, 'cache, unclean');
+	invalid_then_back($cache, $power, 'cache, unclean');
 	change_rows($cache);
 	crash($cache);
 	$cache->start;
@@ -86,9 +83,8 @@ use Test::More;
 	pretend_reboot($pool);
 	rebuild_off($cache);
 	$cache->start;
-	stays_invalid($cache, $power, 'cache, immediate shutdown');
-	rebuild_on($cache);
-	all_come_back($cache, 'cache, immediate shutdown');
+	# trust: witness
+	invalid_then_back($cache, $power, 'cache, immediate shutdown');
 
 	# Killed, booted, started without the library and shut down in order: what
 	# was in the page cache is as lost as before.
@@ -101,9 +97,7 @@ use Test::More;
 	$cache->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 	rebuild_off($cache);
 	$cache->start;
-	stays_invalid($cache, $apart, 'cache, unclean, a start without the library');
-	rebuild_on($cache);
-	all_come_back($cache, 'cache, unclean, a start without the library');
+	invalid_then_back($cache, $apart, 'cache, unclean, a start without the library');
 
 	# The same on one boot.  The rows that the crash has lost are not in the table
 	# any more, but what that start has replayed is not known.
@@ -189,9 +183,7 @@ use Test::More;
 	# The same files on a machine that takes them for page cache: they have been
 	# through a reboot, and what the mapping says today counts.
 	start_dax(0);
-	stays_invalid($dax, $power, 'once dax, now cache');
-	rebuild_on($dax);
-	all_come_back($dax, 'once dax, now cache');
+	invalid_then_back($dax, $power, 'once dax, now cache');
 	is(classes($dax), 'cache', 'class');
 
 	# And the other way: what was in page cache when the power went is not trusted
@@ -201,9 +193,7 @@ use Test::More;
 	pretend_reboot($pool);
 	rebuild_off($dax);
 	start_dax(1);
-	stays_invalid($dax, $power, 'once cache, now dax');
-	rebuild_on($dax);
-	all_come_back($dax, 'once cache, now dax');
+	invalid_then_back($dax, $power, 'once cache, now dax');
 	is(classes($dax), 'dax', 'class');
 	$dax->stop;
 }
@@ -213,31 +203,15 @@ use Test::More;
 # Is what the last run has stored still in the page cache?  The id of the boot does not
 # tell: the file system may have been unmounted in between, or lost its device, or been
 # put back as a snapshot; and a container may get another id with each start.  What tells is
-# a hint in the lock file's inode, which only the kernel's memory has.  Losing an inode needs root; so the hint is
-# taken away here, which is all that the server could see of it.
+# a hint in the lock file's inode, which only the kernel's memory has.
 # (test/lib/fs_shutdown.sh, for root, does it in earnest.)
 {
-	my $F_GET_RW_HINT = 1035;
-	my $F_SET_RW_HINT = 1036;
-	my $lost = 'it was not written back, and what was in the page cache may be lost';
 	my $node = new_server('cache2', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\n");
 	my $pool = pool($node);
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 	rebuild_off($node);
-
-	sub hint
-	{
-		my ($set) = @_;
-		my $value = pack('Q', $set // 0);
-
-		open(my $lock, '<', "$pool/lock") or die $!;
-		fcntl($lock, defined $set ? $F_SET_RW_HINT : $F_GET_RW_HINT, $value) or die "fcntl: $!";
-		close($lock);
-		return unpack('Q', $value);
-	}
 
 	sub change
 	{
@@ -262,34 +236,15 @@ use Test::More;
 		return;
 	}
 
-	isnt(hint(), 0, 'the witness is there while the server runs');
+	isnt(witness($node), 0, 'the witness is there while the server runs');
 
 	# ---- all processes die: the inode stays ----
 	change(10_000);
 	crash($node);
-	isnt(hint(), 0, 'and when all are dead');
+	isnt(witness($node), 0, 'and when all are dead');
 	$node->start;
 	is(states(), 'valid', 'killed: kept');
 	back_again('killed');
-
-	# event: killed, and the pool's file system is unmounted and mounted again, or shut down by the kernel, before the start
-	change(20_000);
-	crash($node);
-	hint(0);
-	my $from = -s $node->logfile;
-	$node->start;
-	# trust: witness
-	like(slurp_file($node->logfile, $from), qr/the file system of the pool was unmounted, without a clean shutdown/, 'unmounted: log');
-	stays_invalid($node, $lost, 'unmounted');
-	isnt(hint(), 0, 'unmounted: the new run has its witness');
-	back_again('unmounted');
-
-	# event: clean shutdown, the pool's file system is unmounted and mounted again
-	change(30_000);
-	$node->stop;
-	hint(0);
-	$node->start;
-	is(states(), 'valid', 'unmounted after a clean shutdown: kept');
 
 	# event: the lock file is replaced after a crash
 	change(40_000);
@@ -304,7 +259,7 @@ use Test::More;
 	# ---- a start that dies before it is done vouches for nothing ----
 	change(50_000);
 	crash($node);
-	hint(0);
+	pretend_reboot($pool);
 	die_in_start($node);
 	$node->start;
 	stays_invalid($node, 'a start of the server went down before it used the pool', 'unmounted, a start died');
@@ -317,7 +272,7 @@ use Test::More;
 		$node->restart;
 		change(60_000);
 		crash($node);
-		$from = -s $node->logfile;
+		my $from = -s $node->logfile;
 		$node->start;
 		unlike(slurp_file($node->logfile, $from), qr/not trusted|went down/, 'another boot id: log');
 		is(states(), 'valid', 'another boot id: kept');
@@ -336,8 +291,7 @@ use Test::More;
 	my $pool = pool($node);
 	my $pg_control = $node->data_dir . '/global/pg_control';
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# The server is down, and something has been changed: it says so, and is right.
@@ -349,9 +303,7 @@ use Test::More;
 		rebuild_off($node);
 		$node->start;
 		$node->wait_for_log(qr/are not trusted: $log/, $from);
-		stays_invalid($node, $apart, $name);
-		rebuild_on($node);
-		all_come_back($node, $name);
+		invalid_then_back($node, $apart, $name);
 		return;
 	}
 

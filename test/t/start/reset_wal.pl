@@ -11,10 +11,7 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== reset wal ========
 
@@ -34,8 +31,7 @@ CONF
 	my $data = $node->data_dir;
 	my $pg_control = "$data/global/pg_control";
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	rebuild_off($node);
 
 	# A table with 100 rows, and 20 more that will be lost; a crash.  'also': SQL whose
@@ -250,8 +246,7 @@ SQL
 
 	# ---- the server has got another identifier ----
 	my $node = new_server('identifier');
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 	$node->stop;
 	change_identifier($node);
@@ -340,9 +335,7 @@ SQL
 	$from = -s $node->logfile;
 	$node->start;
 	like(log_since($node, $from), qr/$taken_over/, 'the old cluster is back: the log says so');
-	stays_invalid($node, 'it does not exist', 'the old cluster is back');
-	rebuild_on($node);
-	all_come_back($node, 'the old cluster is back');
+	invalid_then_back($node, 'it does not exist', 'the old cluster is back');
 
 	# killed, and not shut down
 	crash($node);

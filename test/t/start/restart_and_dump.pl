@@ -8,9 +8,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use IPC::Run;
 use PmhashInvalid;
 use PmhashTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== restart and dump ========
 
@@ -19,8 +16,7 @@ use Test::More;
 {
 	my $node = new_server('restart');
 	my $pool = pool($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, d int4);
 INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 20000) i;
@@ -158,8 +154,7 @@ SQL
 # pmhash index is an ERROR with the hint: nothing is skipped.
 {
 	my $node = new_server('preload');
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i;

@@ -12,9 +12,6 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes qw(usleep);
 
 # ======== monitoring ========
 
@@ -29,8 +26,7 @@ use Time::HiRes qw(usleep);
 	my $node = new_server('monitoring');
 	my (%usage, %labels);
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 	$node->safe_psql('postgres', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
 
@@ -349,8 +345,7 @@ CONF
 		return;
 	}
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	sql('CREATE TABLE a (k int4); INSERT INTO a SELECT generate_series(1, 1000); CREATE INDEX a_k ON a USING pmhash (k)');
 	look_up(30, 'a');
 	is(counted('a_k', 'lookups'), '30', 'counted');
@@ -510,8 +505,7 @@ CONF
 	my $node = new_server('full', 'pmhash.tracked_indexes = 1', install_path => install_with_stop_points());
 
 	use_stop_points($node);
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE a (k int); CREATE INDEX a_k ON a USING pmhash (k); INSERT INTO a VALUES (1);
 CREATE TABLE b (k int); CREATE INDEX b_k ON b USING pmhash (k); INSERT INTO b VALUES (1);

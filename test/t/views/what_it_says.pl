@@ -10,8 +10,6 @@ use IPC::Run;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 # ======== what it says ========
 
@@ -72,8 +70,7 @@ SQL
 		my ($parent) = $mounted->data_dir =~ m,(.*)/,;
 
 		chmod(0500, $parent) or die $!;
-		$mounted->start;
-		install_extension($mounted);
+		start_with_extension($mounted);
 		is($mounted->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash.stat'),
 			'could not create directory "' . pool($mounted) . '": Permission denied; "pmhash.directory" can name another one', 'mount point');
 		chmod(0700, $parent) or die $!;
@@ -288,8 +285,7 @@ SQL
 pmhash.rebuild = off
 pmhash.cleaner_naptime = 3600
 CONF
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	my @indexes = map { "${_}_k" } qw(cut damaged fork gone locked others plain unreadable);
 	foreach my $index (@indexes, 'unlogged_k')
 	{
@@ -532,8 +528,7 @@ SQL
 	my $document = slurp_file("$FindBin::RealBin/../../../docs/troubleshooting.md");
 	my $node = new_server('why');
 
-	$node->start;
-	install_extension($node);
+	start_with_extension($node);
 	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE item (id int8, sku text, code char(5), price numeric, at timestamptz);
 INSERT INTO item SELECT g, 'sku-' || g, g % 100, g, now() FROM generate_series(1, 1000) AS g;
