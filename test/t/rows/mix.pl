@@ -1,4 +1,4 @@
-# All that can be done to indexes at once, serializable transactions, and VACUUM of long lists.
+# All that can be done to indexes at once, and VACUUM of long lists.
 # long
 
 use strict;
@@ -6,8 +6,6 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
-use PmhashPauses;
-use PmhashStops qw(%by);
 use PmhashTest;
 
 # ======== mix ========
@@ -233,64 +231,6 @@ SQL
 	}
 	$node->safe_psql('postgres', 'DROP INDEX IF EXISTS m_new');
 	all_is_well('after a crash');
-	$node->stop;
-}
-
-# ======== write skew ========
-
-# Serializable transactions look a key up by each kind of scan and insert it if it is not
-# there, or take it out, beside VACUUM and REINDEX CONCURRENTLY, while processes are stopped
-# at random: no key is there twice (whoever sees it fails, of a division by zero).
-{
-	my $node = new_server('skew', "deadlock_timeout = 50ms\nmax_pred_locks_per_page = 1000\n");
-	my %query = (
-		index => 'SELECT k FROM w WHERE k = :k',
-		bitmap => 'SELECT k FROM w WHERE k = :k',
-		pages => 'SELECT k FROM w WHERE k = ANY (ARRAY[:k, :k + 1])',
-		join => 'SELECT w.k FROM (SELECT :k::int4 AS q OFFSET 0) d JOIN w ON w.k = d.q',
-		many => 'SELECT k FROM w WHERE k = ANY (ARRAY(SELECT generate_series(:k, :k + 99)))');
-	my (%run, %output);
-
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
-CREATE TABLE w (k int4, filler text) WITH (fillfactor = 50);
-CREATE INDEX w_k ON w USING pmhash (k);
-INSERT INTO w SELECT -i, repeat('x', 200) FROM generate_series(1, 2000) i;
-VACUUM ANALYZE w;
-SQL
-	foreach my $kind (sort keys %query)
-	{
-		my $settings = ($by{$kind} // $by{index}) =~ s/SET /SET LOCAL /gr;
-
-		append_to_file($node->basedir . "/$kind.sql", <<SQL);
-\\set k random(1, 60)
-BEGIN ISOLATION LEVEL SERIALIZABLE;
-$settings;
-SELECT count(*) FILTER (WHERE k = :k) = 0 AS absent, 1 / (count(*) FILTER (WHERE k = :k) < 2)::int AS once FROM ($query{$kind}) q \\gset
-\\if :absent
-INSERT INTO w VALUES (:k);
-\\else
-DELETE FROM w WHERE k = :k;
-\\endif
-COMMIT;
-SQL
-	}
-	append_to_file($node->basedir . '/beside.sql', "VACUUM w;\n\\sleep 100 ms\nREINDEX INDEX CONCURRENTLY w_k;\n");
-	my $pauses = start_pauses($node);
-	foreach my $name (sort keys %query, 'beside')
-	{
-		$run{$name} = start_pgbench($node, \$output{$name}, '--max-tries=0', '-c', $name eq 'beside' ? 1 : 3,
-			'-T', load_time(6), '-f', $node->basedir . "/$name.sql");
-	}
-	foreach my $name (sort keys %run)
-	{
-		ok($run{$name}->finish, "$name: no key twice") || diag($output{$name});
-		like($output{$name}, qr/transactions actually processed: [1-9]/, "$name: something was done");
-	}
-	end_pauses($pauses);
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT FROM w GROUP BY k HAVING count(*) > 1) d'), '0', 'no key is there twice in the end');
-	same_answers($node, 'w', 'k', 'w_k', 'write skew');
-	cmp_ok($node->safe_psql('postgres', q(SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'w_k')), '>', 100, 'keys were looked up by the index');
 	$node->stop;
 }
 
