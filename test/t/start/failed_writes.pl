@@ -325,7 +325,6 @@ CONF
 		my ($directory) = $path =~ m{(.*)/};
 
 		$node->safe_psql('postgres', 'CHECKPOINT');
-		sleep(1);
 		my $session = $node->background_psql('postgres');
 		$session->query_safe('BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
 		$node->stop('immediate');
@@ -363,7 +362,6 @@ CONF
 		my ($session, $pid);
 
 		$node->safe_psql('postgres', 'CHECKPOINT');
-		sleep(1);
 		faults_of_given_up('open', $n, 1, $error, 'on');
 		$session = $node->background_psql('postgres', on_error_stop => 0);
 		$pid = $session->query_safe('SELECT pg_backend_pid()');
