@@ -240,16 +240,6 @@ SQL
 	# ---- unmounted, removed, replaced while the server runs ----
 	# For an unmounted file system stands an empty directory, as its mount point.
 
-	sub compare
-	{
-		my ($name) = @_;
-
-		is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
-			$node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
-			"$name: rows");
-		return;
-	}
-
 	# Sessions old and new read and write all the while; nothing is made in what
 	# stands in the pool's place.
 	sub lost_while_running
