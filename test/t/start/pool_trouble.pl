@@ -331,13 +331,7 @@ SQL
 	$node->restart;
 	repaired('removed, restarted');
 	lost_while_running('emptied', sub { rmtree($pool, { keep_root => 1 }) }, '');
-	my $victim = $node->background_psql('postgres', on_error_stop => 0);
-	my $pid = $victim->query_safe('SELECT pg_backend_pid()');
-	my $from = -s $node->logfile;
-	kill('KILL', $pid);
-	eval { $victim->quit };
-	$node->wait_for_log(qr/reinitializing/, $from);
-	wait_until_up($node);
+	restart_in_place($node);
 	repaired('emptied, one backend killed');
 
 	# replaced by another cluster's, which stays as it is
