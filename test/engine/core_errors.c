@@ -2,8 +2,8 @@
  *
  * core_errors.c
  *	  What can go wrong with a file: absent, there already, short, foreign,
- *	  damaged anywhere, no space left.  Each is an error; nothing crashes.
- *	  (Space that ends while a file grows: published_faults.c.)
+ *	  damaged, no space left.  Each is an error; nothing crashes.
+ *	  (Space that ends while a file grows: published_faults.c.  Damage anywhere: test/fuzz.)
  *
  *-------------------------------------------------------------------------
  */
@@ -214,55 +214,6 @@ test_live(void)
 	}
 }
 
-/*
- * Random damage anywhere after the format header: whatever an operation
- * gives, it returns.
- */
-static void
-test_random_damage(void)
-{
-	uint64_t	seed = 2024;
-	PmhValues	values = {0};
-	unsigned	opened = 0;
-
-	alarm(120);
-	for (int round = 0; round < FIXTURE_SCALE(500); round++)
-	{
-		PmhEnv		env = fixture_env(1 + round % 2);
-		PmhTable   *t;
-		PmhError	error;
-		uint64_t	size;
-
-		pmh_locks_init(env.locks, FIXTURE_STRIPES);
-		make_file(5000);
-		size = fixture_file_size(path);
-		for (int i = 0; i < 200; i++)
-		{
-			uint64_t	bytes = fixture_random(&seed);
-			uint64_t	from = round % 4 == 0 ? PMH_LIVE_OFFSET : PMH_HEADER_SIZE;
-
-			patch(from + fixture_random(&seed) % (size - from - 8), &bytes, 1 + i % 8);
-		}
-		if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
-			continue;
-		opened++;
-		for (uint64_t k = 0; k < 5000; k++)
-		{
-			PmhResult	result = pmh_lookup(t, fixture_hash(k), &values);
-
-			CHECK(result == PMH_OK || result == PMH_ERR_CORRUPT);
-			if (k % 10 == 0)
-				(void) pmh_insert(t, fixture_hash(k), k + 1, false);
-			if (k % 10 == 1)
-				(void) pmh_delete(t, fixture_hash(k), k);
-		}
-		pmh_close(t);
-	}
-	alarm(0);
-	CHECK(opened > 0);
-	pmh_values_free(&values);
-}
-
 /* No space: nothing is left of a file that cannot be created. */
 static void
 test_no_space(void)
@@ -293,7 +244,6 @@ main(void)
 	TEST(test_note());
 	TEST(test_header());
 	TEST(test_live());
-	TEST(test_random_damage());
 	TEST(test_no_space());
 	unlink(path);
 	return unit_done("core_errors");

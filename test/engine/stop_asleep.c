@@ -32,7 +32,7 @@
 #include "table.h"
 #include "unit.h"
 
-#define FILES			12
+#define FILES			8
 #define OPERATIONS		50		/* on each */
 #define KEYS			40
 #define MOST_VALUES		3000	/* of a key */

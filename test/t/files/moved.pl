@@ -289,7 +289,7 @@ SQL
 		rebuild_on($node);
 		$position = log_position($node);
 		$session->query_safe("BEGIN; $move; $row;");
-		sleep(10);    # the cleaner comes each second; a rebuild waits 5 s for a lock
+		sleep(7);    # the cleaner comes each second; a rebuild waits 5 s for a lock
 		unlike(logged_since($node, $position), qr/could not rebuild/, 'open for long: no rebuild has failed');
 
 		# from here on only the end of the transaction asks for a rebuild

@@ -130,7 +130,7 @@ caught_up($primary, $standby);
 both_valid($standby, 'removed and restarted');
 compare_in_snapshot($standby, 'removed and restarted: answers');
 
-# ---- promoted while a build is waiting: the new primary rebuilds ----
+# ---- a build is waiting ----
 
 my $holder = $primary->background_psql('postgres', on_error_stop => 1);
 $holder->query_safe("BEGIN; INSERT INTO t VALUES (-1, 'held', 1)");
@@ -243,24 +243,6 @@ wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 	$future->stop;
 }
 
-# ---- promoted with an index that was not built ----
-
-my $holder2 = $primary->background_psql('postgres', on_error_stop => 1);
-$holder2->query_safe("BEGIN; INSERT INTO t VALUES (-1, 'held', 1)");
-$primary->safe_psql('postgres', <<SQL);
-CREATE TABLE x (k integer);
-INSERT INTO x SELECT i % 100 FROM generate_series(1, 1000) i;
-CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);
-SQL
-wait_for_state($standby, 'x_k', qr/^building/, 'a build has begun');
-$standby->promote;
-$standby->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'")
-  or die 'not rebuilt';
-ok(1, 'promoted in a build: that index is rebuilt');
-same_answers($standby, 'x', 'k', 'x_k', 'promoted in a build');
-compare_in_snapshot($standby, 'promoted in a build: the others');
-is_deeply([ glob "$pool/*/*.new $pool/*/*.delta" ], [], 'promoted in a build: no left-overs');
-$holder2->quit;
 $standby->stop;
 $primary->stop;
 

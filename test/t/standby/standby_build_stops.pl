@@ -306,6 +306,7 @@ SQL
 		'promoted during a build: rebuilt as a primary does');
 	$standby->safe_psql('postgres', 'INSERT INTO a SELECT i % 500, i FROM generate_series(1, 300) i');
 	same_as_heap($standby, 'a', 'k', 'a_k', 'promoted during a build');
+	is_deeply([ glob(pool($standby) . '/*/*.new ' . pool($standby) . '/*/*.delta') ], [], 'promoted during a build: no left-overs');
 	unlike(slurp_file($standby->logfile), qr/could not build index|could not replay|PANIC|TRAP/,
 		'nothing failed on the standby');
 	$standby->stop;

@@ -51,7 +51,7 @@ CONF
 
 	my $bench = load_of_t($primary, 40);
 	my $output = '';
-	my $load = start_pgbench($primary, \$output, '-c', '3', '-T', load_time(40), '-f', $bench);
+	my $load = start_pgbench($primary, \$output, '-c', '3', '-R', '150', '-T', load_time(40), '-f', $bench);
 	my $position = log_position($standby);
 	foreach my $round (1 .. load_time(4))
 	{

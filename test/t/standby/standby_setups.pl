@@ -42,7 +42,7 @@ CONF
 	my $bench = load_of_t($primary, 20);
 	both_valid($near, 'near');
 	my $output = '';
-	my $load = start_pgbench($primary, \$output, '-c', '3', '-T', '600', '-f', $bench);
+	my $load = start_pgbench($primary, \$output, '-c', '3', '-R', '150', '-T', '600', '-f', $bench);
 	my $busy = new_standby($primary, 'busy');
 	both_valid($busy, 'made under load');
 	compare_in_snapshot($busy, "made under load, round $_") foreach 1 .. 3;

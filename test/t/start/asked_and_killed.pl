@@ -241,7 +241,6 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 
 # Where syncfs() is not known to report failed writes (overlayfs, another file system, one
 # that cannot be found out), each file of the pool is asked by itself.
-# test/lib/overlay.sh, for root, has a real overlay on a device that fails.
 {
 	my $failed_state = 'the kernel has failed to write something back, or may have';
 	my $not_written = qr/index files in .* are not trusted: the kernel has failed to write file ".*" back: Input/;

@@ -290,12 +290,7 @@ CONF
 		rebuild_off($node);
 		give_pool_up();
 		rebuild_on($node);
-		my $session = $node->background_psql('postgres', on_error_stop => 0);
-		my $from = -s $node->logfile;
-		kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
-		eval { $session->quit };
-		$node->wait_for_log(qr/database system is ready/, $from);
-		wait_until_up($node);
+		restart_in_place($node);
 		all_come_back($node, 'given up, then a crash in place');
 	}
 
@@ -325,7 +320,6 @@ CONF
 		my ($directory) = $path =~ m{(.*)/};
 
 		$node->safe_psql('postgres', 'CHECKPOINT');
-		sleep(1);
 		my $session = $node->background_psql('postgres');
 		$session->query_safe('BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
 		$node->stop('immediate');
@@ -363,7 +357,6 @@ CONF
 		my ($session, $pid);
 
 		$node->safe_psql('postgres', 'CHECKPOINT');
-		sleep(1);
 		faults_of_given_up('open', $n, 1, $error, 'on');
 		$session = $node->background_psql('postgres', on_error_stop => 0);
 		$pid = $session->query_safe('SELECT pg_backend_pid()');

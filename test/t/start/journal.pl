@@ -335,7 +335,7 @@ SQL
 	$node->append_conf('postgresql.conf', no_wal_flushes() . 'pmhash.journal_size = 1MB');
 	$node->restart;
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 7, i FROM generate_series(3001, 103000) i');
-	lose_rows('INSERT INTO t SELECT 7, -i FROM generate_series(1, 5000) i; SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7');
+	lose_rows('INSERT INTO t SELECT 7, -i FROM generate_series(1, 5000) i; SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7; SELECT count(*) FROM t WHERE v = -1');
 	my $from = -s $node->logfile;
 	rebuild_off($node);
 	$node->start;

@@ -191,13 +191,7 @@ SQL
 	wait_for_files($pool, 2, 'files after a crash');
 	# event: a backend is killed, as by the out-of-memory killer, or crashes
 	# one backend dies; the others are restarted
-	my ($victim) = $node->background_psql('postgres', on_error_stop => 0);
-	$pid = $victim->query_safe('SELECT pg_backend_pid()');
-	my $from = -s $node->logfile;
-	kill('KILL', $pid);
-	eval { $victim->quit };
-	$node->wait_for_log(qr/reinitializing/, $from);
-	wait_until_up($node);
+	restart_in_place($node);
 	same_answers($node, 't', 'k', 't_k', 'after a crash of one backend');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged table after a crash of one backend');
 	wait_for_files($pool, 1, 'files after a crash of one backend: none for the unlogged index');

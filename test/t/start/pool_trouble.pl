@@ -240,16 +240,6 @@ SQL
 	# ---- unmounted, removed, replaced while the server runs ----
 	# For an unmounted file system stands an empty directory, as its mount point.
 
-	sub compare
-	{
-		my ($name) = @_;
-
-		is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
-			$node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(v) FROM t WHERE k BETWEEN 0 AND 6000"),
-			"$name: rows");
-		return;
-	}
-
 	# Sessions old and new read and write all the while; nothing is made in what
 	# stands in the pool's place.
 	sub lost_while_running
@@ -341,13 +331,7 @@ SQL
 	$node->restart;
 	repaired('removed, restarted');
 	lost_while_running('emptied', sub { rmtree($pool, { keep_root => 1 }) }, '');
-	my $victim = $node->background_psql('postgres', on_error_stop => 0);
-	my $pid = $victim->query_safe('SELECT pg_backend_pid()');
-	my $from = -s $node->logfile;
-	kill('KILL', $pid);
-	eval { $victim->quit };
-	$node->wait_for_log(qr/reinitializing/, $from);
-	wait_until_up($node);
+	restart_in_place($node);
 	repaired('emptied, one backend killed');
 
 	# replaced by another cluster's, which stays as it is

@@ -48,7 +48,6 @@ INSERT INTO $table SELECT g, 'keep' FROM generate_series(1, 100) g;
 CHECKPOINT;
 SQL
 		copy($pg_control, "$pg_control.before") or die $!;
-		sleep(2);
 		$node->safe_psql('postgres', $also) if defined $also;
 		$session = $node->background_psql('postgres', on_error_stop => 0);
 		hold_wal_writer($node);
