@@ -254,11 +254,13 @@ explain_condition(Relation heap, Relation index, const char *condition, char **w
 static char *
 why_hidden(Relation index)
 {
+	bool		later;
+
 #if PG_VERSION_NUM < 170000
 	if (old_snapshot_threshold >= 0)
 		return pstrdup("old_snapshot_threshold is set");
 #endif
-	if (!pmhash_index_plannable(index))
+	if (!pmhash_index_plannable(index, &later))
 		return pstrdup("the snapshot of this transaction is older than the index or its last rebuild");
 	if (index->rd_index->indcheckxmin &&
 		!TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),

@@ -383,8 +383,6 @@ find_rows(PmhashFetch *fetch, const PmhashPipe *pipe, size_t from, size_t to,
 		else if (dead)
 			rows->dead[rows->ndead++] = value;
 	}
-	if (unlikely(rows->ndead > 0))
-		rows->lsn = BufferGetLSNAtomic(fetch->buffer);
 	LockBuffer(fetch->buffer, BUFFER_LOCK_UNLOCK);
 }
 

@@ -99,8 +99,7 @@ typedef struct PmhashPageRows
 	int			next;			/* the next one to be handed out */
 	OffsetNumber offset[PMHASH_PAGE_ROWS];
 	int			ndead;
-	uint64		dead[PMHASH_PAGE_ROWS]; /* seen by no snapshot when the page */
-	XLogRecPtr	lsn;			/* had this LSN; set if there are any */
+	uint64		dead[PMHASH_PAGE_ROWS]; /* seen by no snapshot */
 } PmhashPageRows;
 
 extern void pmhash_fetch_begin(PmhashFetch *fetch, MemoryContext context,

@@ -42,39 +42,32 @@ StaticAssertDecl(FIRST_CAPACITY <= PMHASH_DEAD_MAX, "room is never beyond the mo
 void
 pmhash_hand_over_dead(PmhashScanDead *dead, Relation index, PmhashFile *file)
 {
-	int			ready = dead->nready;
-	int			others = dead->n - ready;
+	int			n = dead->n;
 
-	Assert(ready >= 0 && others >= 0 && dead->n <= PMHASH_DEAD_MAX);
-	Assert(dead->n == 0 || file != NULL);
+	Assert(n >= 0 && n <= PMHASH_DEAD_MAX);
+	Assert(n == 0 || file != NULL);
 
-	dead->n = dead->nready = 0;
-	if (ready > 0)
-		pmhash_dead_entries(index, file, dead->epoch, dead->flushed, dead->entry, ready);
-	if (others > 0)
-		pmhash_dead_entries(index, file, dead->epoch, dead->lsn, dead->entry + ready,
-							others);
+	dead->n = 0;
+	if (n > 0)
+		pmhash_dead_entries(index, file, dead->epoch, dead->entry, n);
 }
 
 /*
  * An entry's tuple is dead to all: collect such entries until there are
  * enough or the epoch changes.
  *
- * epoch: the removal epoch from before the entry was read.  lsn: of its heap page,
- * read under a lock, past the judgement; InvalidXLogRecPtr if not known.  context:
- * where memory is taken from.
+ * epoch: the removal epoch from before the entry was read.  context: where memory is taken
+ * from.
  */
 void
 pmhash_note_dead(PmhashScanDead *dead, MemoryContext context, Relation index,
-				 PmhashFile *file, uint64 epoch, PmhEntry entry, XLogRecPtr lsn)
+				 PmhashFile *file, uint64 epoch, PmhEntry entry)
 {
-	bool		unknown = lsn == InvalidXLogRecPtr;
-
 	if (dead->enough)
 		return;
 	if (dead->n > 0 && dead->epoch != epoch)
 		pmhash_hand_over_dead(dead, index, file);
-	Assert(dead->n < PMHASH_DEAD_MAX && dead->nready <= dead->n);
+	Assert(dead->n < PMHASH_DEAD_MAX);
 	if (dead->n == dead->capacity)
 	{
 		dead->capacity = Min(Max(dead->capacity * 2, FIRST_CAPACITY), PMHASH_DEAD_MAX);
@@ -84,21 +77,7 @@ pmhash_note_dead(PmhashScanDead *dead, MemoryContext context, Relation index,
 			dead->entry = repalloc(dead->entry, dead->capacity * sizeof(PmhEntry));
 	}
 	dead->epoch = epoch;
-	if (dead->n == 0)
-		dead->flushed = GetFlushRecPtr(NULL);
-	if (!unknown && lsn <= dead->flushed)
-	{
-		dead->entry[dead->n++] = dead->entry[dead->nready];
-		dead->entry[dead->nready++] = entry;
-	}
-	else
-	{
-		if (unknown || (dead->n > dead->nready && dead->lsn == InvalidXLogRecPtr))
-			dead->lsn = InvalidXLogRecPtr;
-		else
-			dead->lsn = dead->n > dead->nready ? Max(dead->lsn, lsn) : lsn;
-		dead->entry[dead->n++] = entry;
-	}
+	dead->entry[dead->n++] = entry;
 	if (dead->n == PMHASH_DEAD_MAX)
 	{
 		pmhash_hand_over_dead(dead, index, file);
@@ -106,33 +85,18 @@ pmhash_note_dead(PmhashScanDead *dead, MemoryContext context, Relation index,
 	}
 }
 
-/*
- * The current element's tuple, which has just been judged, is dead to all.  The LSN of its
- * heap page is read, if that is at hand still, with the page locked: a process that
- * changes it stores it in two halves.
- */
+/* The current element's tuple, which has just been judged, is dead to all. */
 static void
 note_dead_tuple(IndexScanDesc scan, PmhashScan *so)
 {
-	Buffer		buffer = InvalidBuffer;
-	XLogRecPtr	lsn = InvalidXLogRecPtr;
 	PmhEntry	entry;
 
 	if (so->batch_hashes == NULL || so->dead.enough)
 		return;
 	entry.hash = pmhash_scan_hash(so);
 	entry.value = pmhash_scan_value(so);
-	if (scan->xs_heapfetch != NULL && pmhash_is_heap_table(scan->heapRelation))
-		buffer = ((IndexFetchHeapData *) scan->xs_heapfetch)->xs_cbuf;
-	if (BufferIsValid(buffer) &&
-		BufferGetBlockNumber(buffer) == pmhash_value_to_block(entry.value))
-	{
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		lsn = BufferGetLSNAtomic(buffer);
-		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	}
 	pmhash_note_dead(&so->dead, so->context, scan->indexRelation, so->file, so->epoch,
-					 entry, lsn);
+					 entry);
 }
 
 /* pmhash_drop_known_dead, as a cursor calls it. */

@@ -116,19 +116,13 @@ typedef struct PmhashScanArray
 	size_t		collecting_from;	/* where its values start in values[] */
 } PmhashScanArray;
 
-/*
- * Entries found dead, not handed over yet (scan.c).  Those whose heap pages
- * need no flush of WAL are before the others.
- */
+/* Entries found dead, not handed over yet (scan.c). */
 typedef struct PmhashScanDead
 {
 	PmhEntry   *entry;			/* NULL until needed */
 	int			n;
-	int			nready;			/* how many of them need no flush */
 	int			capacity;
 	uint64		epoch;			/* before the first of them was read */
-	XLogRecPtr	flushed;		/* WAL, when the first of them was found */
-	XLogRecPtr	lsn;			/* the latest of the others' heap pages */
 	bool		enough;			/* since the last rescan */
 } PmhashScanDead;
 
@@ -208,7 +202,7 @@ extern void pmhash_scan_leave_file(IndexScanDesc scan, PmhashScan *so,
 extern void pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted);
 extern void pmhash_note_dead(PmhashScanDead *dead, MemoryContext context,
 							 Relation index, PmhashFile *file, uint64 epoch,
-							 PmhEntry entry, XLogRecPtr lsn);
+							 PmhEntry entry);
 extern void pmhash_hand_over_dead(PmhashScanDead *dead, Relation index,
 								  PmhashFile *file);
 extern bool pmhash_lock_all_visible(Relation heap, BlockNumber block,

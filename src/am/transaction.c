@@ -40,10 +40,9 @@ transaction_callback(XactEvent event, void *arg)
 		if (event == XACT_EVENT_PREPARE)
 			pmhash_files_prepared();
 		else if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
-			pmhash_files_aborted(0);
+			pmhash_files_aborted(InvalidSubTransactionId);
 		else
 			pmhash_files_committed();
-		pmhash_files_over();
 		pmhash_entries_at_end_of_transaction();
 		pmhash_transaction_is_ending = false;
 	}
@@ -66,9 +65,9 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 		pmhash_row_types_level_ends(event);
 		pmhash_queues_level_ends(level, committed); /* before files are removed */
 		if (committed)
-			pmhash_files_to_parent(level, mySubid, parentSubid);
+			pmhash_files_to_parent(mySubid, parentSubid);
 		else
-			pmhash_files_aborted(level);
+			pmhash_files_aborted(mySubid);
 	}
 
 	/*

@@ -192,7 +192,7 @@ look_at(UniqueInsert *insert, PmhashRow *row, PmhashScanDead *dead, uint64 value
 
 		if (all_dead)
 			pmhash_note_dead(dead, row->context, insert->index, insert->file,
-							 insert->epoch, entry, InvalidXLogRecPtr);
+							 insert->epoch, entry);
 		return FREE;
 	}
 	/* another row may have its TID by now */

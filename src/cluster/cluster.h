@@ -209,10 +209,10 @@ extern bool pmhash_file_size(Relation index, int64 *bytes);
 extern PmhashFile *pmhash_file_create(Relation index);
 
 /*
- * Is the file that ambuild is about to make for this index in the place of one that its
- * present main fork has had before?  If so, the table is being emptied in place.
+ * The file that this index has had for its present main fork, in whose place ambuild is about
+ * to make another one, as the table is being emptied in place; or 0.
  */
-extern bool pmhash_file_replaces(Relation index, char *path);
+extern uint64 pmhash_file_replaces(Relation index);
 
 /* Write the stub of an unlogged index's init fork: "make a new file". */
 extern void pmhash_file_create_init(Relation index);
@@ -330,7 +330,7 @@ extern bool pmhash_any_queue(const PmhashFile *file);
 #define PMHASH_DEAD_MAX		4096	/* entries at most per call */
 
 extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
-								XLogRecPtr lsn, const PmhEntry *entries, int n);
+								const PmhEntry *entries, int n);
 extern void pmhash_dead_entries_settle(Relation index, PmhashFile *file);
 
 /* ---- dead_list.c ---- */

@@ -498,20 +498,6 @@ pmh_removal_step(PmhTable *table, PmhRemoval *removal, size_t effort)
 	return pmh_conclude(table, removal_on(table, removal, effort));
 }
 
-size_t
-pmh_removal_undone(const PmhRemoval *removal, PmhEntry *entries)
-{
-	const struct PmhRemovalPrivate *p = removal->priv;
-	size_t		n = 0;
-
-	for (size_t i = 0; i < p->n; i++)
-	{
-		if (p->state[i] == PMH_PAIR_LEFT)
-			entries[n++] = p->entry[i];
-	}
-	return n;
-}
-
 void
 pmh_removal_end(PmhRemoval *removal)
 {

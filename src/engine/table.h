@@ -289,9 +289,7 @@ extern PmhResult pmh_delete(PmhTable *table, uint64_t hash, uint64_t value);
  * removed counts pairs taken out so far.  left counts those that have neither
  * been taken out nor found to be absent: after PMH_DONE, those that others were
  * in the way of (none, if 'wait'; that count is honest after an error as well).
- * pmh_removal_undone copies them to entries[] (room for all) and tells how
- * many they are: they may be handed in again later.  pmh_removal_end frees the
- * memory, at any point; it needs no handle.
+ * pmh_removal_end frees the memory, at any point; it needs no handle.
  */
 typedef struct PmhRemoval
 {
@@ -304,7 +302,6 @@ extern PmhResult pmh_removal_begin(PmhTable *table, const PmhEntry *entries,
 								   size_t n, bool wait, PmhRemoval *removal);
 extern PmhResult pmh_removal_step(PmhTable *table, PmhRemoval *removal,
 								  size_t effort);
-extern size_t pmh_removal_undone(const PmhRemoval *removal, PmhEntry *entries);
 extern void pmh_removal_end(PmhRemoval *removal);
 
 /* All steps at once, with waiting.  *removed counts, also if there is an error. */

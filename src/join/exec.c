@@ -640,8 +640,7 @@ look_at_page(PmhashJoinState *js, size_t most)
 	{
 		PmhEntry	entry = {js->row[js->current].hash, js->rows.dead[i]};
 
-		pmhash_note_dead(&js->dead, js->context, js->index, js->file, js->epoch, entry,
-						 js->rows.lsn);
+		pmhash_note_dead(&js->dead, js->context, js->index, js->file, js->epoch, entry);
 	}
 }
 

@@ -169,7 +169,7 @@ pmhash_define_gucs(void)
 							 NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.mapped_files",
 							"Number of pmhash index files that a session keeps mapped from one transaction to the next.",
-							"A quarter of the system's limit (vm.max_map_count) is never exceeded.",
+							"No more than a quarter of the system's limit (vm.max_map_count) is advisable.",
 							&pmhash_mapped_files, 16000, 100, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);

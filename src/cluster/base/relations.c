@@ -60,12 +60,12 @@ pmhash_require_ours(Relation rel)
 }
 
 /*
- * Plans that use an index of the table are to be made anew, here or everywhere, and
- * at once, as stub_generation works at once: what CacheInvalidateRelcache does
- * comes at the end of the transaction, and not at all if that aborts.
+ * Plans that use an index of the table are to be made anew, at once, as stub_generation
+ * works at once: what CacheInvalidateRelcache does comes at the end of the transaction, and
+ * not at all if that aborts.
  */
 void
-pmhash_forget_plans(Oid database, Oid table, bool everywhere)
+pmhash_forget_plans(Oid database, Oid table)
 {
 	SharedInvalidationMessage message;
 
@@ -74,10 +74,7 @@ pmhash_forget_plans(Oid database, Oid table, bool everywhere)
 	message.rc.id = SHAREDINVALRELCACHE_ID;
 	message.rc.dbId = database;
 	message.rc.relId = table;
-	if (everywhere)
-		SendSharedInvalidMessages(&message, 1);
-	else
-		LocalExecuteInvalidationMessage(&message);
+	SendSharedInvalidMessages(&message, 1);
 }
 
 /*

@@ -27,7 +27,7 @@ extern PmhashFillFunction pmhash_am_fill;
 extern bool pmhash_is_index(Relation rel);
 extern Relation pmhash_open_named(Oid relid);
 extern void pmhash_require_ours(Relation rel);
-extern void pmhash_forget_plans(Oid database, Oid table, bool everywhere);
+extern void pmhash_forget_plans(Oid database, Oid table);
 
 /*
  * Is a table a heap?  What reads its pages, or goes by how heap gives TIDs away, asks first.

@@ -43,22 +43,14 @@ typedef enum PmhashLockId
 } PmhashLockId;
 
 /*
- * Indexes are rebuilt, and built on a standby, by workers of two kinds.  Expressions and
- * predicates run functions of users, which may take as long as they like: what they hold
- * up is other indexes of that kind, and nothing else.
+ * What a worker does in a database.  Indexes are rebuilt, and built on a standby, by workers
+ * of two kinds.  Expressions and predicates run functions of users, which may take as long as
+ * they like: what they hold up is other indexes of that kind, and nothing else.
  */
-typedef enum PmhashBuildKind
-{
-	PMHASH_BUILD_PLAIN,
-	PMHASH_BUILD_EXPRESSIONS,	/* the index has expressions or a predicate */
-	PMHASH_BUILD_KINDS
-} PmhashBuildKind;
-
-/* What a worker does in a database.  The first ones are kinds of builds. */
 typedef enum PmhashJob
 {
-	PMHASH_JOB_PLAIN = PMHASH_BUILD_PLAIN,
-	PMHASH_JOB_EXPRESSIONS = PMHASH_BUILD_EXPRESSIONS,
+	PMHASH_JOB_PLAIN,
+	PMHASH_JOB_EXPRESSIONS,		/* indexes that have expressions or a predicate */
 	PMHASH_JOB_CLEAN,			/* orphans go; only on a primary */
 	PMHASH_JOB_SWEEP,			/* what is free in files; only on a standby */
 	PMHASH_JOBS
@@ -79,7 +71,7 @@ typedef struct PmhashRebuild
 {
 	Oid			database;		/* InvalidOid: a free row */
 	Oid			index;
-	PmhashBuildKind kind;
+	PmhashJob	job;			/* of the worker that does it */
 	bool		running;
 	Oid			heap;			/* if running: its table, or InvalidOid: not known */
 	int			failures;
@@ -135,7 +127,6 @@ typedef struct PmhashShared
 	pg_atomic_uint64 removal_epoch[PMHASH_REMOVAL_EPOCHS];	/* by file id */
 	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: removal.c */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
-	pg_atomic_uint64 files_removed; /* grows with each index file that is */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
 	pg_atomic_uint32 worker_result[PMHASH_WORKERS]; /* PmhashWorkerResult of the last one */

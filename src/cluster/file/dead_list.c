@@ -68,9 +68,8 @@
 typedef struct Waiting
 {
 	PmhEntry	entry;
-	XLogRecPtr	lsn;			/* for a flush up to here; and what made it dead is
-								 * not past it */
-	XLogRecPtr	end;			/* the end of a record, not before lsn */
+	XLogRecPtr	end;			/* for a flush up to here, the end of a record; what made
+								 * it dead is not past it */
 } Waiting;
 
 /* Words in one cache line or another, whatever is before them. */
@@ -87,8 +86,7 @@ typedef struct PmhashDeadList
 	pg_atomic_uint32 known;		/* values in words; likewise */
 	slock_t		mutex;			/* the rest */
 	uint32		head;			/* the first of them in the ring */
-	XLogRecPtr	last_lsn;		/* of the last of them */
-	XLogRecPtr	last_end;
+	XLogRecPtr	last_end;		/* of the last of them */
 	int64		since;
 	Waiting		ring[PMHASH_DEAD_MAX];
 
@@ -228,7 +226,7 @@ change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 	pg_atomic_write_u32(&list->known, 0);
 	pg_atomic_write_u64(&list->file_id, file->file_id);
 	pg_atomic_write_u64(&list->epoch, epoch);
-	list->last_lsn = list->last_end = InvalidXLogRecPtr;
+	list->last_end = InvalidXLogRecPtr;
 	pg_atomic_fetch_add_u64(&list->change, 1);
 }
 
@@ -263,7 +261,7 @@ lock_list(const PmhashFile *file, uint64 epoch)
 	{
 		list = list_of_file(file, i);
 		SpinLockAcquire(&list->mutex);
-		if (belongs_to(list, file) || list->last_lsn <= flushed)
+		if (belongs_to(list, file) || list->last_end <= flushed)
 		{
 			change_owner(list, file, epoch);
 			return list;
@@ -357,7 +355,6 @@ push(PmhashDeadList *list, const Waiting *waiting)
 	if (n == PMHASH_DEAD_MAX)
 		return false;
 	last->entry = waiting->entry;
-	last->lsn = list->last_lsn = Max(waiting->lsn, list->last_lsn);
 	last->end = list->last_end = Max(waiting->end, list->last_end);
 	add_to_word(list, waiting->entry.value);
 	add_to(&list->n, 1);
@@ -366,19 +363,18 @@ push(PmhashDeadList *list, const Waiting *waiting)
 
 /*
  * Note entries, n of them, read in removal epoch 'epoch', whose rows are dead to all.
- * They may be removed when WAL is flushed up to lsn, which what made them dead is not
- * past.  end: the end of all WAL at a moment after they were found, not before lsn.
- * What there is no room for is not noted.
+ * They may be removed when WAL is flushed up to end, the end of a record, which what made
+ * them dead is not past.  What there is no room for is not noted.
  */
 void
 pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
-					 XLogRecPtr lsn, XLogRecPtr end, const PmhEntry *entries, int n)
+					 XLogRecPtr end, const PmhEntry *entries, int n)
 {
-	Waiting		waiting = {.lsn = lsn, .end = end};
+	Waiting		waiting = {.end = end};
 	int64		now = pmhash_clock_coarse();
 	bool		room = true;
 
-	Assert(n >= 0 && lsn <= end);
+	Assert(n >= 0);
 	for (int done = 0; room && done < n;)
 	{
 		PmhashDeadList *list = NULL;
@@ -505,26 +501,15 @@ pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *waiting)
 	first = &list->ring[list->head];
 	waiting->n = belongs_to(list, file) ? pg_atomic_read_u32(&list->n) : 0;
 	waiting->since = list->since;
-	waiting->lsn = first->lsn;
-	waiting->last = list->last_lsn;
+	waiting->first = first->end;
+	waiting->last = list->last_end;
 	SpinLockRelease(&list->mutex);
 	return waiting->n > 0;
 }
 
-/* Take the first entry out of the ring, which is there.  The mutex is held. */
-static const Waiting *
-pop(PmhashDeadList *list)
-{
-	const Waiting *first = &list->ring[list->head];
-
-	list->head = (list->head + 1) % PMHASH_DEAD_MAX;
-	add_to(&list->n, -1);
-	return first;
-}
-
 /* Take the first entries out for which WAL is flushed.  The mutex is held. */
 static int
-take_piece(PmhashDeadList *list, XLogRecPtr flushed, bool is_end, XLogRecPtr *noted,
+take_piece(PmhashDeadList *list, XLogRecPtr flushed, XLogRecPtr *noted,
 		   PmhEntry *entries, int room)
 {
 	int			n = 0;
@@ -533,10 +518,12 @@ take_piece(PmhashDeadList *list, XLogRecPtr flushed, bool is_end, XLogRecPtr *no
 	{
 		const Waiting *first = &list->ring[list->head];
 
-		if ((is_end ? first->lsn : first->end) > flushed)
+		if (first->end > flushed)
 			break;
-		*noted = is_end ? flushed : first->end;
-		entries[n++] = pop(list)->entry;
+		*noted = first->end;
+		entries[n++] = first->entry;
+		list->head = (list->head + 1) % PMHASH_DEAD_MAX;
+		add_to(&list->n, -1);
 	}
 	return n;
 }
@@ -547,17 +534,14 @@ take_piece(PmhashDeadList *list, XLogRecPtr flushed, bool is_end, XLogRecPtr *no
  *
  * flushed: how far WAL is.  Returns how many;
  * *epoch is the one of their reading, and *noted a record's end, not before what made
- * them dead and not past 'flushed', to be noted in the journal before they go.
- *
- * 'flushed' is the end of a record unless it is the end of a page (dead_entries.c,
- * flushed_far_enough).  They are known to be dead until pmhash_dead_list_forget.
+ * them dead and not past 'flushed', to be noted in the journal before they go.  They are
+ * known to be dead until pmhash_dead_list_forget.
  */
 int
 pmhash_dead_list_take(const PmhashFile *file, XLogRecPtr flushed,
 					  XLogRecPtr *noted, PmhEntry *entries, int room, uint64 *epoch)
 {
 	PmhashDeadList *list = find_list(file);
-	bool		is_end = flushed % XLOG_BLCKSZ != 0;
 	int			n = 0;
 	int			some;
 
@@ -571,7 +555,7 @@ pmhash_dead_list_take(const PmhashFile *file, XLogRecPtr flushed,
 		if (n == 0)
 			*epoch = pg_atomic_read_u64(&list->epoch);
 		if (is_for(list, file, *epoch))
-			some = take_piece(list, flushed, is_end, noted, entries + n, room - n);
+			some = take_piece(list, flushed, noted, entries + n, room - n);
 		SpinLockRelease(&list->mutex);
 		n += some;
 	} while (some == PIECE);

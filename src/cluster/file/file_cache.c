@@ -19,11 +19,9 @@
  * The entry stays.
  *
  * A mapping keeps the space of a file that has been removed, unless that was cut off
- * (pmhash_remove_file), and one of an index that has handed its main fork to
- * another (tablecmds.c, TryReuseIndex) will never be used again.
- * So mappings whose entries are not valid, and have not been used since, are looked after at
- * the end of a transaction, LOOKS_PER_TRANSACTION at most each time, and unmapped if the file
- * has gone: once, and again when any file has been removed since (files_removed).
+ * (pmhash_remove_file).  So a relcache invalidation, which comes when another file has taken
+ * its place, unmaps one that has gone: at once, or at the end of the transaction that has
+ * used it.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,18 +39,12 @@
 #include "cluster/standby/standby_state.h"
 #include "cluster/wal/stub.h"
 
-/* Stat calls that the end of a transaction may cost. */
-#define LOOKS_PER_TRANSACTION	16
-
 static HTAB *entries = NULL;	/* PmhashEntry by OID of the index */
 
 static bool is_idle(const PmhashMapping *mapping);
 static void unmap(PmhashMapping *mapping);
 
 static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
-
-/* Entries that have a mapping and are not valid; what was looked after last is the last. */
-static dlist_head suspects = DLIST_STATIC_INIT(suspects);
 
 static List *replaced = NIL;	/* handles to close at end of transaction */
 
@@ -63,6 +55,13 @@ static List *replaced = NIL;	/* handles to close at end of transaction */
 static uint64 transaction = 1;
 
 /* ---- entries ---- */
+
+/* The entry that a mapping is part of. */
+static PmhashEntry *
+entry_of(const PmhashMapping *mapping)
+{
+	return (PmhashEntry *) ((char *) mapping - offsetof(PmhashEntry, mapping));
+}
 
 /* The main fork of an index, as a key that can be compared. */
 PmhashFork
@@ -76,20 +75,34 @@ pmhash_fork_of(Relation index)
 	return fork;
 }
 
-/* The stub is to be read again.  An entry without a mapping is worth nothing then. */
-static void
-set_suspect(PmhashEntry *entry)
+/* Has this transaction not used the file of an entry? */
+static bool
+is_idle(const PmhashMapping *mapping)
 {
-	if (entry->file == NULL)
-	{
-		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
-		return;
-	}
-	if (!entry->valid)
-		dlist_delete(&entry->look);
-	dlist_push_head(&suspects, &entry->look);
+	return entry_of(mapping)->used < transaction;
+}
+
+/* Has a file that is mapped been removed? */
+bool
+pmhash_file_is_gone(const PmhashFile *file)
+{
+	struct stat st;
+
+	return stat(file->path, &st) != 0 && errno == ENOENT;
+}
+
+/*
+ * The stub is to be read again.  An entry without a mapping is worth nothing then, nor is a
+ * mapping of a file that has gone.
+ */
+static void
+doubt(PmhashEntry *entry)
+{
 	entry->valid = false;
-	entry->looked = 0;
+	if (entry->file == NULL)
+		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
+	else if (is_idle(&entry->mapping) && pmhash_file_is_gone(entry->file))
+		unmap(&entry->mapping);
 }
 
 /*
@@ -106,12 +119,12 @@ invalidate(Datum arg, Oid relid)
 	{
 		entry = hash_search(entries, &relid, HASH_FIND, NULL);
 		if (entry != NULL)
-			set_suspect(entry);
+			doubt(entry);
 		return;
 	}
 	hash_seq_init(&status, entries);
 	while ((entry = hash_seq_search(&status)) != NULL)
-		set_suspect(entry);
+		doubt(entry);
 }
 
 static void
@@ -189,25 +202,9 @@ take_file(PmhashEntry *entry)
 	PmhashFile *file = entry->file;
 
 	Assert(entry->file != NULL);
-	if (!entry->valid)
-		dlist_delete(&entry->look);
 	pmhash_mapping_remove(&mappings, &entry->mapping);
 	entry->file = NULL;
 	return file;
-}
-
-/* The entry that a mapping is part of. */
-static PmhashEntry *
-entry_of(const PmhashMapping *mapping)
-{
-	return (PmhashEntry *) ((char *) mapping - offsetof(PmhashEntry, mapping));
-}
-
-/* Has this transaction not used the file of an entry? */
-static bool
-is_idle(const PmhashMapping *mapping)
-{
-	return entry_of(mapping)->used < transaction;
 }
 
 /* Unmap the file of an entry that is idle. */
@@ -307,8 +304,6 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 		memset(entry, 0, sizeof(*entry));
 		entry->relid = relid;
 	}
-	if (entry->file != NULL && !entry->valid)
-		dlist_delete(&entry->look);
 	entry->fork = pmhash_fork_of(index);
 	entry->stub = *stub;
 	if (entry->file != NULL)
@@ -356,14 +351,22 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 	return entry;
 }
 
-/* The stub of the index has to be read again. */
+/*
+ * A file has been removed: unmap it, also where it was mapped for an index that has handed
+ * its main fork to another (tablecmds.c, TryReuseIndex).
+ */
 void
-pmhash_entry_doubt(Oid relid)
+pmhash_entries_of_removed(uint64 file_id)
 {
-	PmhashEntry *entry = find_any(relid);
+	dlist_mutable_iter iter;
 
-	if (entry != NULL)
-		set_suspect(entry);
+	dlist_foreach_modify(iter, &mappings.list)
+	{
+		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
+
+		if (entry->stub.file_id == file_id)
+			doubt(entry);
+	}
 }
 
 /* The id of the file noted for the main fork that the index has; 0: none. */
@@ -396,71 +399,30 @@ pmhash_entry_mapped(Oid relid, uint64 file_id)
 
 /* ---- end of transactions ---- */
 
-/* Has a file that is mapped been removed? */
-bool
-pmhash_file_is_gone(const PmhashFile *file)
-{
-	struct stat st;
-
-	return stat(file->path, &st) != 0 && errno == ENOENT;
-}
-
-/* Look after some mappings whose entries are not valid. */
-static void
-look_after_suspects(void)
-{
-	uint64		removed = pg_atomic_read_u64(&pmhash_shared->files_removed);
-
-	for (int i = 0; i < LOOKS_PER_TRANSACTION && !dlist_is_empty(&suspects); i++)
-	{
-		PmhashEntry *entry = dlist_head_element(PmhashEntry, look, &suspects);
-
-		if (entry->looked == removed)
-			return;
-		entry->looked = removed;
-		if (pmhash_file_is_gone(entry->file))
-			unmap(&entry->mapping);
-		else
-		{
-			dlist_delete(&entry->look);
-			dlist_push_tail(&suspects, &entry->look);
-		}
-	}
-}
-
-/* What this transaction has used stands first. */
-static void
-flush_counters(void)
-{
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &mappings.list)
-	{
-		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
-
-		if (entry->used < transaction)
-			return;
-		pmhash_counters_flush(entry->file);
-	}
-}
-
 /*
  * End of a top-level transaction: unmap what was replaced or removed, and what
- * is too much.  Must not raise an error.
+ * is too much.  What it has used stands first.  Must not raise an error.
  */
 void
 pmhash_entries_at_end_of_transaction(void)
 {
+	dlist_mutable_iter iter;
 	ListCell   *lc;
 
-	flush_counters();
+	transaction++;
+	dlist_foreach_modify(iter, &mappings.list)
+	{
+		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
+
+		if (entry->used < transaction - 1)
+			break;
+		pmhash_counters_flush(entry->file);
+		if (!entry->valid && pmhash_file_is_gone(entry->file))
+			unmap(&entry->mapping);
+	}
 	foreach(lc, replaced)
 		close_file(lfirst(lc));
 	list_free(replaced);
 	replaced = NIL;
-
-	transaction++;
 	pmhash_mappings_trim(&mappings);
-	if (!dlist_is_empty(&suspects))
-		look_after_suspects();
 }

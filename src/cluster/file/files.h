@@ -70,8 +70,6 @@ typedef struct PmhashEntry
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
 	PmhashMapping mapping;		/* if mapped */
-	dlist_node	look;			/* if mapped and not valid: it may be gone */
-	uint64		looked;			/* files_removed when it was looked after, or 0 */
 } PmhashEntry;
 
 /* What an index is opened for. */
@@ -91,7 +89,7 @@ extern PmhashEntry *pmhash_entry_confirm(Relation index, const PmhashStub *stub,
 extern PmhashEntry *pmhash_entry_enter(Relation index, PmhTable *table,
 									   const PmhashStub *stub, uint64 generation);
 extern bool pmhash_entries_make_room(void);
-extern void pmhash_entry_doubt(Oid relid);
+extern void pmhash_entries_of_removed(uint64 file_id);
 extern uint64 pmhash_entry_in_fork(Relation index);
 extern const PmhashFile *pmhash_entry_mapped(Oid relid, uint64 file_id);
 extern bool pmhash_file_is_gone(const PmhashFile *file);
@@ -104,7 +102,7 @@ typedef struct PmhashDeadWaiting
 {
 	int			n;				/* entries, at least one */
 	int64		since;			/* when the first was noted; pmhash_clock_coarse */
-	XLogRecPtr	lsn;			/* what it waits for */
+	XLogRecPtr	first;			/* what it waits for */
 	XLogRecPtr	last;			/* what the last one waits for */
 } PmhashDeadWaiting;
 
@@ -122,8 +120,7 @@ extern Size pmhash_dead_lists_size(void);
 extern void pmhash_dead_lists_init(void);
 extern int	pmhash_dead_list_room(const PmhashFile *file, uint64 epoch);
 extern void pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
-								 XLogRecPtr lsn, XLogRecPtr end,
-								 const PmhEntry *entries, int n);
+								 XLogRecPtr end, const PmhEntry *entries, int n);
 extern bool pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *waiting);
 extern int	pmhash_dead_list_take(const PmhashFile *file,
 								  XLogRecPtr flushed, XLogRecPtr *noted,
@@ -139,22 +136,20 @@ extern void pmhash_dead_batch_drop(const PmhashFile *file);
 extern void pmhash_note_drop(Oid relid);
 extern void pmhash_note_database_drop(Oid database);
 extern void pmhash_note_database(Oid database);
-extern void pmhash_pending_create(const char *path, uint64 file_id, Relation index);
-extern bool pmhash_made_for(Relation index, char *path);
-extern void pmhash_pending_keep(const char *path);
-extern bool pmhash_goes_with_table(const char *path, Relation heap);
+extern void pmhash_pending_create(uint64 file_id, Relation index);
+extern uint64 pmhash_made_for(Relation index);
+extern void pmhash_pending_keep(uint64 file_id);
+extern bool pmhash_goes_with_table(uint64 file_id, Relation heap);
 extern void pmhash_rebuild_at_end(void);
 extern void pmhash_fork_replaced(Relation index);
 extern void pmhash_request_cleaning_at_commit(void);
 extern void pmhash_files_before_commit(void);
 extern void pmhash_files_committed(void);
 extern void pmhash_files_prepared(void);
-extern void pmhash_files_aborted(int level);
-extern void pmhash_files_over(void);
-extern void pmhash_files_to_parent(int level, SubTransactionId subid,
-								   SubTransactionId parent);
-extern void pmhash_unlink(const char *path);
-extern void pmhash_remove_file(const char *path);
+extern void pmhash_files_aborted(SubTransactionId subid);
+extern void pmhash_files_to_parent(SubTransactionId subid, SubTransactionId parent);
+extern void pmhash_unlink(Oid database, uint64 file_id);
+extern void pmhash_remove_file(uint64 file_id);
 extern void pmhash_remove_dropped(Oid database);
 extern void pmhash_note_statement(const Node *statement);
 

@@ -3,8 +3,8 @@
  * life_cycle.c
  *	  Files follow transactions, sessions and databases.
  *
- * Made		on a list with the nesting level of its (sub)transaction; an abort
- *			of that level removes the file.  COMMIT and PREPARE keep it.
+ * Made		on a list with the number of its (sub)transaction; an abort of that
+ *			removes the file.  COMMIT and PREPARE keep it.
  * Gone		The stub in the main fork of an index names its file.  Where the server deletes a
  *			main fork at commit (storage.c knows which these are, smgrGetPendingDeletes),
  *			because the index is dropped or gets another one (REINDEX, TRUNCATE, VACUUM FULL,
@@ -68,15 +68,13 @@
 /* A file that was made in this session, as long as it may have to go; in TopMemoryContext. */
 typedef struct Made
 {
-	int			level;			/* nesting level of the transaction whose abort removes it,
-								 * or 0: it stays with a temporary index */
-	SubTransactionId subid;		/* ... and its number */
+	SubTransactionId subid;		/* whose abort removes it, or InvalidSubTransactionId: it stays
+								 * with a temporary index */
 	bool		temporary;
 	PmhashFork	fork;			/* that it was made for */
 	PmhashNode	table_node;		/* the main fork that its table had */
 	Oid			heap;			/* that table */
 	uint64		file_id;
-	char	   *path;
 } Made;
 
 static List *made = NIL;		/* the last one last */
@@ -84,31 +82,30 @@ static List *leaving = NIL;		/* ids of those that go if the transaction commits;
 static List *changed = NIL;		/* temporary tables: an index has lost its main fork; looked
 								 * at before the next commit, as ON COMMIT comes after that */
 static bool forks_may_go = false; /* at commit, which have stubs */
-static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
+static bool rebuild_at_end = false; /* something can be rebuilt, whatever end it takes */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
+
+/* What was made with this id, or NULL. */
+static Made *
+find_made(uint64 file_id)
+{
+	ListCell   *lc;
+
+	foreach(lc, made)
+	{
+		if (((Made *) lfirst(lc))->file_id == file_id)
+			return lfirst(lc);
+	}
+	return NULL;
+}
 
 /* Take a file off the list. */
 static void
 forget_made(Made *file)
 {
 	made = list_delete_ptr(made, file);
-	pfree(file->path);
 	pfree(file);
-}
-
-/* What was made at this path, or NULL. */
-static Made *
-find_made(const char *path)
-{
-	ListCell   *lc;
-
-	foreach(lc, made)
-	{
-		if (strcmp(((Made *) lfirst(lc))->path, path) == 0)
-			return lfirst(lc);
-	}
-	return NULL;
 }
 
 /*
@@ -122,31 +119,37 @@ unlink_file(const char *path)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	pg_atomic_fetch_add_u64(&pmhash_shared->files_removed, 1);
 }
 
 /* The same of one that may be on the list. */
 void
-pmhash_unlink(const char *path)
+pmhash_unlink(Oid database, uint64 file_id)
 {
-	Made	   *file = find_made(path);
+	Made	   *file = find_made(file_id);
+	char		path[MAXPGPATH];
 
+	pmhash_file_path(path, database, file_id);
 	unlink_file(path);
+	pmhash_entries_of_removed(file_id);
 	if (file != NULL)
 		forget_made(file);
 }
 
 /*
- * Remove a file that nobody uses any more, or will.  But idle sessions may keep it mapped for
- * days.  So it is cut off, as the server does with its own files (md.c, mdunlinkfork), for its
- * space to be free at once: when it has no name any more, so that none meets it cut off.
+ * Remove a file of this database that nobody uses any more, or will.  But idle sessions may
+ * keep it mapped for days.  So it is cut off, as the server does with its own files (md.c,
+ * mdunlinkfork), for its space to be free at once: when it has no name any more, so that
+ * none meets it cut off.
  */
 void
-pmhash_remove_file(const char *path)
+pmhash_remove_file(uint64 file_id)
 {
-	int			fd = BasicOpenFile(path, O_WRONLY | PG_BINARY);
+	char		path[MAXPGPATH];
+	int			fd;
 
-	pmhash_unlink(path);
+	pmhash_file_path(path, MyDatabaseId, file_id);
+	fd = BasicOpenFile(path, O_WRONLY | PG_BINARY);
+	pmhash_unlink(MyDatabaseId, file_id);
 	if (fd < 0)
 		return;
 	if (ftruncate(fd, 0) != 0)
@@ -189,10 +192,7 @@ pmhash_remove_dropped(Oid database)
 	pmhash_counters_forget_dropped(database);
 	files = pmhash_list_files(database, &n);
 	for (int i = 0; i < n; i++)
-	{
-		pmhash_file_path(path, database, files[i]);
-		pmhash_unlink(path);
-	}
+		pmhash_unlink(database, files[i]);
 	pmhash_database_path(path, database);
 	if (rmdir(path) != 0 && errno != ENOENT)
 		ereport(LOG,
@@ -240,22 +240,20 @@ database_is_new(Oid database)
 
 /* ==== files of transactions ==== */
 
-/* The file at path is about to be made: an abort from here on removes it. */
+/* A file is about to be made: an abort from here on removes it. */
 void
-pmhash_pending_create(const char *path, uint64 file_id, Relation index)
+pmhash_pending_create(uint64 file_id, Relation index)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	Made	   *file = palloc0(sizeof(Made));
 	Relation	heap;
 
 	Assert(IsTransactionState());
-	file->level = GetCurrentTransactionNestLevel();
 	file->subid = GetCurrentSubTransactionId();
 	file->temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
 	file->fork = pmhash_fork_of(index);
 	file->heap = index->rd_index->indrelid;
 	file->file_id = file_id;
-	file->path = pstrdup(path);
 	made = lappend(made, file);
 	MemoryContextSwitchTo(old);
 	heap = RelationIdGetRelation(file->heap);
@@ -268,10 +266,10 @@ pmhash_pending_create(const char *path, uint64 file_id, Relation index)
 
 /*
  * The file made for the main fork that an index has, in this transaction or, for a temporary
- * one, in this session: into path[MAXPGPATH]; false if there is none.
+ * one, in this session; 0: there is none.
  */
-bool
-pmhash_made_for(Relation index, char *path)
+uint64
+pmhash_made_for(Relation index)
 {
 	PmhashFork	fork = pmhash_fork_of(index);
 
@@ -279,12 +277,10 @@ pmhash_made_for(Relation index, char *path)
 	{
 		const Made *file = list_nth(made, i);
 
-		if (memcmp(&file->fork, &fork, sizeof(fork)) != 0)
-			continue;
-		strlcpy(path, file->path, MAXPGPATH);
-		return true;
+		if (memcmp(&file->fork, &fork, sizeof(fork)) == 0)
+			return file->file_id;
 	}
-	return false;
+	return 0;
 }
 
 /* An index has a new main fork, or goes: look what becomes of the old one before commit. */
@@ -301,34 +297,34 @@ pmhash_fork_replaced(Relation index)
 	MemoryContextSwitchTo(old);
 }
 
-/* The file at path is to stay, whatever becomes of the transaction. */
+/* A file is to stay, whatever becomes of the transaction. */
 void
-pmhash_pending_keep(const char *path)
+pmhash_pending_keep(uint64 file_id)
 {
-	Made	   *file = find_made(path);
+	Made	   *file = find_made(file_id);
 
 	if (file == NULL)
 		return;
-	file->level = 0;
+	file->subid = InvalidSubTransactionId;
 	if (!file->temporary)
 		forget_made(file);
 }
 
 /*
- * Does each abort that takes away the main fork which a table has now remove the file at
- * path as well?  It does if the file was made when the table had that main fork, or, by
+ * Does each abort that takes away the main fork which a table has now remove the file as
+ * well?  It does if the file was made when the table had that main fork, or, by
  * levels, not further out than the main fork.  (Of open levels the inner one has the
  * greater number.)  The server does not know which level made it if a later change was
  * rolled back (relcache.c, AtEOSubXact_cleanup): then only the first counts.
  */
 bool
-pmhash_goes_with_table(const char *path, Relation heap)
+pmhash_goes_with_table(uint64 file_id, Relation heap)
 {
 	SubTransactionId created = pmhash_fork_subid(heap);
-	const Made *file = find_made(path);
+	const Made *file = find_made(file_id);
 
 	Assert(pmhash_node_subid(heap) != InvalidSubTransactionId);
-	if (file == NULL || file->level == 0)
+	if (file == NULL || file->subid == InvalidSubTransactionId)
 		return false;
 	return memcmp(&file->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0 ||
 		(created != InvalidSubTransactionId && file->subid >= created);
@@ -541,30 +537,31 @@ pmhash_files_before_commit(void)
 /* ---- end of transactions ---- */
 
 /*
- * What was made at this nesting level or below stays, or goes.  Raises no error, and
- * allocates nothing.
+ * What was made in this subtransaction (InvalidSubTransactionId: in all) stays, or goes.
+ * Raises no error, and allocates nothing.
  */
 static void
-made_at_end(int level, bool committed)
+made_at_end(SubTransactionId subid, bool committed)
 {
+	char		path[MAXPGPATH];
 	ListCell   *lc;
 
-	Assert(level > 0);
 	foreach(lc, made)
 	{
 		Made	   *file = lfirst(lc);
 
-		if (file->level < level)
+		if (file->subid == InvalidSubTransactionId ||
+			(subid != InvalidSubTransactionId && file->subid != subid))
 			continue;
 		if (committed && file->temporary)
 		{
-			file->level = 0;
+			file->subid = InvalidSubTransactionId;
 			continue;
 		}
 		made = foreach_delete_current(made, lc);
+		pmhash_file_path(path, MyDatabaseId, file->file_id);
 		if (!committed)
-			unlink_file(file->path);
-		pfree(file->path);
+			unlink_file(path);
 		pfree(file);
 	}
 }
@@ -573,6 +570,9 @@ made_at_end(int level, bool committed)
 static void
 forget_notes(void)
 {
+	if (rebuild_at_end)
+		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
+	rebuild_at_end = false;
 	list_free_deep(leaving);
 	leaving = NIL;
 	cleaning_wanted = look_wanted = InvalidOid;
@@ -582,15 +582,11 @@ forget_notes(void)
 void
 pmhash_files_committed(void)
 {
-	char		path[MAXPGPATH];
 	ListCell   *lc;
 
-	made_at_end(1, true);
+	made_at_end(InvalidSubTransactionId, true);
 	foreach(lc, leaving)
-	{
-		pmhash_file_path(path, MyDatabaseId, *(uint64 *) lfirst(lc));
-		pmhash_remove_file(path);	/* nobody has a lock on its index, or will */
-	}
+		pmhash_remove_file(*(uint64 *) lfirst(lc)); /* nobody has a lock on its index, or will */
 	if (OidIsValid(cleaning_wanted))
 		pmhash_request(cleaning_wanted, PMHASH_JOB_CLEAN);
 	if (OidIsValid(look_wanted))
@@ -598,12 +594,12 @@ pmhash_files_committed(void)
 	forget_notes();
 }
 
-/* Abort of what is at this nesting level or below. */
+/* Abort of a subtransaction, or (InvalidSubTransactionId) of all. */
 void
-pmhash_files_aborted(int level)
+pmhash_files_aborted(SubTransactionId subid)
 {
-	made_at_end(Max(level, 1), false);
-	if (level <= 1)
+	made_at_end(subid, false);
+	if (subid == InvalidSubTransactionId)
 		forget_notes();
 }
 
@@ -611,31 +607,21 @@ pmhash_files_aborted(int level)
 void
 pmhash_files_prepared(void)
 {
-	made_at_end(1, true);
+	made_at_end(InvalidSubTransactionId, true);
 	forget_notes();
 }
 
-/* The transaction has ended, in whatever way. */
+/* A subtransaction has become part of its parent. */
 void
-pmhash_files_over(void)
-{
-	if (rebuild_at_end)
-		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
-	rebuild_at_end = false;
-}
-
-/* A level has become part of its parent. */
-void
-pmhash_files_to_parent(int level, SubTransactionId subid, SubTransactionId parent)
+pmhash_files_to_parent(SubTransactionId subid, SubTransactionId parent)
 {
 	ListCell   *lc;
 
-	Assert(level > 1);
+	Assert(subid != InvalidSubTransactionId);
 	foreach(lc, made)
 	{
 		Made	   *file = lfirst(lc);
 
-		file->level = Min(file->level, level - 1);
 		if (file->subid == subid)
 			file->subid = parent;
 	}

@@ -8,56 +8,14 @@
  * its purposes, of which a mapping takes one, and some memory: 3 KB.  (The pages that
  * have been touched are the file's, but count as the process' in what ps shows.)
  * Of what its user calls idle, that which was used longest ago is unmapped first: all but
- * the last pmhash.mapped_files, and those past a quarter of vm.max_map_count.
+ * the last pmhash.mapped_files, by default a quarter of that.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include "storage/fd.h"
-
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
-
-/* What vm.max_map_count is taken for where it can't be read: Linux' default. */
-#define DEFAULT_MAP_COUNT	65530
-
-/* vm.max_map_count.  Raises no error. */
-static int
-map_count(void)
-{
-	char		text[32] = "";
-	int			count = 0;
-	int			fd;
-
-	ReserveExternalFD();
-	fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
-	{
-		if (read(fd, text, sizeof(text) - 1) > 0)
-			count = atoi(text);
-		close(fd);
-	}
-	ReleaseExternalFD();
-	return count > 0 ? count : DEFAULT_MAP_COUNT;
-}
-
-/* Mappings that this process may keep. */
-static int
-most_mapped(void)
-{
-	static int	allowed = 0;
-
-	if (allowed == 0)
-	{
-		allowed = map_count() / 4;	/* half of them, two each */
-		allowed = Max(allowed, 1);
-	}
-	return Min(pmhash_mapped_files, allowed);
-}
 
 /* ---- one mapping ---- */
 
@@ -104,11 +62,11 @@ trim(PmhashMappings *all, int most)
 	}
 }
 
-/* Keep to the limits.  Raises no error. */
+/* Keep to the limit.  Raises no error. */
 void
 pmhash_mappings_trim(PmhashMappings *all)
 {
-	trim(all, most_mapped());
+	trim(all, pmhash_mapped_files);
 }
 
 /*

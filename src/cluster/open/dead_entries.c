@@ -19,14 +19,9 @@
  * heap_hot_search_buffer: line pointers), and never says more than survives a
  * crash that keeps all WAL up to the page's LSN and all that was flushed by
  * then.  test/CASES.md, "Dead to all", goes through every way in which a tuple
- * becomes dead.  So with P, the LSN of the heap page, and F, how far WAL was
- * flushed, both read after the judgement, nothing past max(P, F) matters: the
- * entry may go as soon as WAL is flushed up to P.
- *
- * Before that something has to be noted in the journal: a record's end that
- * has been flushed and is not before the commit that killed the tuple, so that
- * a data directory put back from before that commit is noticed.  See
- * flushed_far_enough.
+ * becomes dead.  So the entry may go as soon as all WAL is flushed that there was
+ * when it was handed over.  Before that this place, the end of a record, is noted in the
+ * journal, so that a data directory put back from before it is noticed.
  *
  * What has to wait is put into a list in shared memory (dead_list.c).  While it is
  * there, scans know that it is dead and pass over it, so it costs them next to
@@ -51,8 +46,7 @@
  * that is idle keeps its entries until VACUUM: space, but no visits.)
  *
  * If the file is logged, what a scan has found is logged before it is put into the
- * list, and what it waits for is that record (rule P4): past the heap page's LSN, and
- * the end of a record.
+ * list, and what it waits for is that record (rule P4).
  *
  *-------------------------------------------------------------------------
  */
@@ -146,34 +140,6 @@ pmhash_flush_for_scans(void)
 	return -1;
 }
 
-/*
- * Is WAL flushed up to waits_for, and is a record's end known that has been
- * flushed and is not before anything that made the entries' tuples dead?  If
- * so it is noted in the journal.
- *
- * The commit that killed a tuple is not past max(P, F), see above.  Where
- * WAL is flushed to is by now not before F, and if it is not before P either,
- * it is just what we are looking for, if it is the end of a record.  It is
- * unless it is the end of a page: XLogWrite (xlog.c) writes up to the end of a
- * page or up to what is requested, and what is requested is the end of a
- * record (XLogFlush, by WaitXLogInsertionsToFinish; XLogBackgroundFlush, by
- * asyncXactLSN) or the end of a page.  Else the end of all WAL when the
- * entries were handed over will do, once it is flushed.
- */
-static bool
-flushed_far_enough(XLogRecPtr waits_for, XLogRecPtr end)
-{
-	XLogRecPtr	flushed = GetFlushRecPtr(NULL);
-
-	if (flushed >= end)
-		pmhash_journal_note_flushed(end);
-	else if (flushed >= waits_for && flushed % XLOG_BLCKSZ != 0)
-		pmhash_journal_note_flushed(flushed);
-	else
-		return false;
-	return true;
-}
-
 /* ---- batches ---- */
 
 /* Make a batch of entries.  ERROR if there is no memory. */
@@ -198,34 +164,10 @@ make_batch(Relation index, PmhashFile *file, uint64 epoch,
 }
 
 /*
- * A batch has been gone through.  What others were in the way of is tried again by
- * the next scan, as long as that gets anywhere.  PMH_DONE: there is nothing of
- * that kind.
- */
-static PmhResult
-begin_anew(PmhashDeadBatch *batch)
-{
-	PmhRemoval	old = batch->removal;
-	PmhEntry   *entries;
-	size_t		n;
-	PmhResult	result;
-
-	if (old.left == 0 || old.removed == 0)
-		return PMH_DONE;
-	entries = palloc(PMHASH_DEAD_MAX * sizeof(PmhEntry));
-	n = pmh_removal_undone(&old, entries);
-	result = pmh_removal_begin(batch->file->table, entries, n, false, &batch->removal);
-	pmh_removal_end(&old);
-	pfree(entries);
-	return result;
-}
-
-/*
  * Take some entries of a batch out, if their TIDs cannot have changed hands.
- * PMH_OK: some are left for later; PMH_DONE: nothing of the batch is left.
+ * PMH_OK: some are left for later; PMH_DONE: the batch has been gone through.
  *
- * A scan must not wait for other processes here: what is in their way stays for
- * the next one, or for VACUUM.
+ * A scan must not wait for other processes here: what is in their way will be found again.
  */
 static PmhResult
 take_some_out(PmhashDeadBatch *batch)
@@ -243,7 +185,7 @@ take_some_out(PmhashDeadBatch *batch)
 	result = pmh_removal_step(batch->file->table, &batch->removal, STEP_EFFORT);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 	pmhash_count(batch->file, PMHASH_SCAN_REMOVED, batch->removal.removed - before);
-	return result == PMH_DONE ? begin_anew(batch) : result;
+	return result;
 }
 
 /*
@@ -343,7 +285,7 @@ hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
 	{
 		end = log_removal(index, file, epoch, fresh, n);
 		if (end != InvalidXLogRecPtr)
-			pmhash_dead_list_add(file, epoch, end, end, fresh, n);
+			pmhash_dead_list_add(file, epoch, end, fresh, n);
 	}
 	pfree(fresh);
 }
@@ -368,7 +310,7 @@ work_on_list(Relation index, PmhashFile *file)
 	if (likely(!pmhash_dead_list_look(file, &waiting)))
 		return;
 	flushed = GetFlushRecPtr(NULL);
-	if (waiting.lsn > flushed)
+	if (waiting.first > flushed)
 	{
 		if (waiting.n >= MANY_WAIT ||
 			pmhash_clock_coarse() - waiting.since >= LONGEST_WAIT)
@@ -422,17 +364,14 @@ pmhash_dead_entries_settle(Relation index, PmhashFile *file)
  *		Remove entries whose tuples are dead to all, now or later.
  *
  * n is at most PMHASH_DEAD_MAX.  epoch is the removal epoch that was there
- * before any of them was read.  lsn is the latest of the LSNs that the heap
- * pages of their tuples had after the tuples were judged; InvalidXLogRecPtr if
- * that is not known.  Entries that are not there (any more) do not matter.
+ * before any of them was read.  Entries that are not there (any more) do not matter.
  * ERROR if the file is damaged, the journal cannot be used or there is no memory.
  */
 void
 pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
-					XLogRecPtr lsn, const PmhEntry *entries, int n)
+					const PmhEntry *entries, int n)
 {
-	XLogRecPtr	flushed = GetFlushRecPtr(NULL);
-	XLogRecPtr	end = pmhash_insert_end();	/* so it is not before 'flushed' */
+	XLogRecPtr	end = pmhash_insert_end();
 
 	Assert(!RecoveryInProgress());
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
@@ -442,11 +381,13 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 		hand_over_logged(index, file, epoch, entries, n);
 		return;
 	}
-	if (lsn == InvalidXLogRecPtr || lsn > end)
-		lsn = end;
-	lsn = Max(lsn, flushed);	/* max(P, F) */
-	if (file->journaled && !flushed_far_enough(lsn, end))
-		pmhash_dead_list_add(file, epoch, lsn, end, entries, n);
-	else if (pmhash_dead_batch(file) == NULL)
+	if (file->journaled && GetFlushRecPtr(NULL) < end)
+	{
+		pmhash_dead_list_add(file, epoch, end, entries, n);
+		return;
+	}
+	if (file->journaled)
+		pmhash_journal_note_flushed(end);
+	if (pmhash_dead_batch(file) == NULL)
 		work_on(index, make_batch(index, file, epoch, entries, n));
 }

@@ -99,19 +99,15 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	pmhash_file_path(path, MyDatabaseId, stub->file_id);
 	if (mkdir(directory, 0700) != 0 && errno != EEXIST)
 	{
-		int			sys_errno = errno;
-		const char *shown = pmhash_shown_path(index, directory);
-
-		errno = sys_errno;
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not create directory \"%s\": %m", shown),
-				 pmhash_detail_of_file("", directory, shown)));
+		memset(&error, 0, sizeof(error));
+		error.code = errno == ENOSPC ? PMH_ERR_NO_SPACE : PMH_ERR_IO;
+		error.sys_errno = errno;
+		pmhash_file_error(index, path, "create the directory of", &error);
 	}
 	pmhash_identity_make(index, stub->file_id, stub->seed, transactional, &id);
 	if (pmhash_flags_logged(stub->flags))
 		id.flags |= PMHASH_IDENTITY_LOGGED;
-	pmhash_pending_create(path, stub->file_id, index);
+	pmhash_pending_create(stub->file_id, index);
 	result = create_file(path, &id, &table, &error);
 	if (result != PMH_OK)
 		pmhash_file_error(index, path, "create", &error);
@@ -141,7 +137,7 @@ pmhash_file_begin_filling(Relation index)
 	HOLD_INTERRUPTS();
 	pmhash_stub_fill(index, stub.flags, stub.file_id, stub.seed);
 	pmhash_stub_changed();
-	pmhash_pending_keep(file->path);
+	pmhash_pending_keep(file->file_id);
 	RESUME_INTERRUPTS();
 	if (pmhash_flags_logged(stub.flags))
 		pmhash_log_new_file(index, stub.file_id);
@@ -150,21 +146,17 @@ pmhash_file_begin_filling(Relation index)
 
 /*
  * pmhash_file_replaces
- *		The file of this index that its present main fork has had before, into
- *		path[MAXPGPATH]; false if there was none.
+ *		The file of this index that its present main fork has had before; 0: none.
  *
  * The main fork is empty by now, so it is what we have noted, or what this transaction has
  * made.  (file_cache.c keeps no entry that is neither mapped nor valid.)
  */
-bool
-pmhash_file_replaces(Relation index, char *path)
+uint64
+pmhash_file_replaces(Relation index)
 {
 	uint64		file_id = pmhash_entry_in_fork(index);
 
-	if (file_id == 0)
-		return pmhash_made_for(index, path);
-	pmhash_file_path(path, MyDatabaseId, file_id);
-	return true;
+	return file_id != 0 ? file_id : pmhash_made_for(index);
 }
 
 /*
@@ -180,17 +172,13 @@ pmhash_file_replaces(Relation index, char *path)
 static void
 part_with_file_before(Relation index)
 {
-	char		path[MAXPGPATH];
+	uint64		file_id = pmhash_file_replaces(index);
 
-	if (pmhash_file_replaces(index, path))
+	if (file_id != 0)
 	{
-		uint64		file_id;
-
-		if (pmhash_flags_logged(wal_flags(index)) &&
-			pmhash_parse_file_name(last_dir_separator(path) + 1, &file_id))
+		if (pmhash_flags_logged(wal_flags(index)))
 			pmhash_log_file_gone(file_id);
-		pmhash_unlink(path);
-		pmhash_entry_doubt(RelationGetRelid(index));	/* closed also if we fail */
+		pmhash_unlink(MyDatabaseId, file_id);
 	}
 	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 			 pmhash_node_subid(index) != InvalidSubTransactionId)
@@ -232,7 +220,7 @@ pmhash_file_create(Relation index)
 	if (pmhash_flags_logged(stub.flags))
 		pmhash_log_new_file(index, stub.file_id);
 	if (!is_new)
-		pmhash_pending_keep(file->path);
+		pmhash_pending_keep(file->file_id);
 	if (comes_back)
 	{
 		pmhash_rebuild_at_end();
@@ -269,7 +257,7 @@ pmhash_file_create_missing(Relation index)
 		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
 		file = make_file(index, &stub, false);
 		pmhash_stub_fill(index, 0, stub.file_id, stub.seed);
-		pmhash_pending_keep(file->path);
+		pmhash_pending_keep(file->file_id);
 		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	}
 	UnlockRelationForExtension(index, ExclusiveLock);

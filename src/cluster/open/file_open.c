@@ -172,47 +172,51 @@ read_stub(Relation index, PmhashUse use, PmhashStub *stub, PmhashTrouble *troubl
 	return true;
 }
 
-/* Read the stub; if it asks for a file, make one.  False: trouble. */
+/*
+ * On a server in recovery: is the file that the stub names kept up to date here, and
+ * fit for the snapshot?  NULL stands for one that is taken from now on.  life: of the file
+ * that is mapped, which may be one that was built later; 0: none is yet.
+ */
 static bool
-read_stub_with_file(Relation index, PmhashUse use, PmhashStub *stub,
-					PmhashTrouble *trouble)
+serves_in_recovery(const PmhashStub *stub, uint64 life, Snapshot snapshot,
+				   PmhashTrouble *trouble)
 {
-	for (;;)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (!read_stub(index, use, stub, trouble))
-			return false;
-		if ((stub->flags & PMHASH_STUB_NEW_FILE) == 0)
-			return true;
-		pmhash_file_create_missing(index);
-	}
-}
-
-/* stub_generation, before a stub is read. */
-static uint64
-generation_before_reading(void)
-{
-	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
-
-	pg_read_barrier();
-	return generation;
+	Assert(trouble->reason == PMHASH_REASON_NONE);
+	if ((stub->flags & PMHASH_STUB_LOGGED) == 0)
+		trouble->reason = PMHASH_REASON_NOT_LOGGED;
+	else if (!pmhash_standby_serves(stub->file_id, life, snapshot))
+		trouble->reason = PMHASH_REASON_NOT_BUILT;
+	return trouble->reason == PMHASH_REASON_NONE;
 }
 
 /*
- * The entry of an index with this stub, which was read after stub_generation was
- * 'generation' and names a file.  With 'map' the file is mapped; without, only if no
- * backend has opened it in this server life, since opening it for the first time may
- * show more than looking at it from outside.  NULL: trouble.
+ * The entry of an index by its stub as it is now.  With 'map' the file is mapped; without,
+ * only if no backend has opened it in this server life, since opening it for the first time
+ * may show more than looking at it from outside.  NULL: trouble, or the stub asks for a
+ * file (asks_for_file).
  */
 static PmhashEntry *
-entry_of_stub(Relation index, const PmhashStub *stub, uint64 generation, bool map,
+entry_by_stub(Relation index, PmhashUse use, Snapshot snapshot, bool map,
 			  PmhashTrouble *trouble)
 {
-	const PmhashFile *mapped = pmhash_entry_mapped(RelationGetRelid(index),
-												   stub->file_id);
+	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
+	const PmhashFile *mapped;
+	PmhashStub	stub;
 	bool		recovered;
 
-	Assert(stub->file_id != 0);
+	pg_read_barrier();			/* the stub is read after that */
+	memset(trouble, 0, sizeof(*trouble));
+	if (!read_stub(index, use, &stub, trouble))
+		return NULL;
+	if (unlikely(RecoveryInProgress()))
+	{
+		trouble->standby_life = pmhash_standby_life(stub.file_id);
+		if (!serves_in_recovery(&stub, 0, snapshot, trouble))
+			return NULL;
+	}
+	if (stub.flags & PMHASH_STUB_NEW_FILE)
+		return NULL;
+	mapped = pmhash_entry_mapped(RelationGetRelid(index), stub.file_id);
 	if (mapped != NULL)
 	{
 		trouble->standby_life = mapped->standby_life;
@@ -220,52 +224,20 @@ entry_of_stub(Relation index, const PmhashStub *stub, uint64 generation, bool ma
 		if (pmhash_file_is_gone(mapped) && pmhash_pool_is_present())
 			trouble->reason = PMHASH_REASON_MISSING;	/* it lives on in here alone */
 		return trouble->reason != PMHASH_REASON_NONE ? NULL :
-			pmhash_entry_confirm(index, stub, generation);
+			pmhash_entry_confirm(index, &stub, generation);
 	}
-	if (unlikely(RecoveryInProgress()))
-		trouble->standby_life = pmhash_standby_life(stub->file_id);
-	if (!check_identity(stub, &recovered, trouble))
+	if (!check_identity(&stub, &recovered, trouble))
 		return NULL;
 	if (map || !recovered)
-		return open_existing(index, stub, generation, trouble);
-	return pmhash_entry_confirm(index, stub, generation);
+		return open_existing(index, &stub, generation, trouble);
+	return pmhash_entry_confirm(index, &stub, generation);
 }
 
-/* The same by its stub as it is now, which gets a file if it asks for one. */
-static PmhashEntry *
-entry_by_stub(Relation index, PmhashUse use, bool map, PmhashTrouble *trouble)
+/* Was it no trouble, but a stub that asks for a file? */
+static bool
+asks_for_file(const PmhashTrouble *trouble)
 {
-	uint64		generation = generation_before_reading();
-	PmhashStub	stub;
-
-	if (!read_stub_with_file(index, use, &stub, trouble))
-		return NULL;
-	return entry_of_stub(index, &stub, generation, map, trouble);
-}
-
-/*
- * The open file of an index whose file is not mapped, or whose stub has to be
- * read again.  'known': its entry, if it counts.  Then stub and header have been
- * looked at, by the planner, and the file has been opened in this server life.
- */
-static PmhashFile *
-open_by_stub(Relation index, PmhashUse use, const PmhashEntry *known,
-			 PmhashTrouble *trouble)
-{
-	PmhashEntry *entry;
-	PmhashStub	stub;
-
-	memset(trouble, 0, sizeof(*trouble));
-	if (known != NULL && !RecoveryInProgress())
-	{
-		stub = known->stub;
-		trouble->file_id = stub.file_id;
-		pmhash_file_path(trouble->path, MyDatabaseId, stub.file_id);
-		entry = open_existing(index, &stub, known->generation, trouble);
-	}
-	else
-		entry = entry_by_stub(index, use, true, trouble);
-	return entry != NULL ? pmhash_entry_use(entry) : NULL;
+	return trouble->reason == PMHASH_REASON_NONE && trouble->error.code == PMH_OK;
 }
 
 /* Is there no file to be had, whatever the stub says?  Then this is the trouble. */
@@ -279,43 +251,6 @@ is_out_of_service(PmhashTrouble *trouble)
 	memset(trouble, 0, sizeof(*trouble));
 	trouble->reason = reason;
 	return true;
-}
-
-/*
- * On a server in recovery: is the file that the stub names kept up to date here, and
- * fit for the snapshot?  NULL stands for one that is taken from now on.
- */
-static bool
-serves_in_recovery(Relation index, Snapshot snapshot, PmhashTrouble *trouble)
-{
-	PmhashEntry *entry = pmhash_entry_find(index, PMHASH_READ);
-	PmhashStub	stub;
-
-	memset(trouble, 0, sizeof(*trouble));
-	if (entry != NULL)
-		stub = entry->stub;
-	else if (!read_stub(index, PMHASH_READ, &stub, trouble))
-		return false;
-	if ((stub.flags & PMHASH_STUB_LOGGED) == 0)
-		trouble->reason = PMHASH_REASON_NOT_LOGGED;
-	else if (!pmhash_standby_serves(stub.file_id, 0, snapshot))
-		trouble->reason = PMHASH_REASON_NOT_BUILT;
-	return trouble->reason == PMHASH_REASON_NONE;
-}
-
-/*
- * The same of the file that has been mapped since, which may be one that was built
- * later: that one is to be fit for the snapshot, and still kept up to date.
- */
-static bool
-mapped_serves(const PmhashFile *file, Snapshot snapshot, PmhashTrouble *trouble)
-{
-	if (pmhash_standby_serves(file->file_id, file->standby_life, snapshot))
-		return true;
-	memset(trouble, 0, sizeof(*trouble));
-	trouble->file_id = file->file_id;
-	trouble->reason = PMHASH_REASON_NOT_BUILT;
-	return false;
 }
 
 /*
@@ -337,37 +272,31 @@ static PmhashFile *
 open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *trouble)
 {
 	PmhashEntry *entry;
-	PmhashFile *file;
 
 	Assert(IsTransactionState());
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (!make_ready(index, trouble))
 		return NULL;
-	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, snapshot, trouble))
-		return NULL;
 	entry = pmhash_entry_find(index, use);
-	if (likely(entry != NULL && entry->file != NULL))
-		return pmhash_entry_use(entry);
-	file = open_by_stub(index, use, entry, trouble);
-	if (unlikely(RecoveryInProgress()) && file != NULL &&
-		!mapped_serves(file, snapshot, trouble))
-		return NULL;
-	return file;
-}
-
-/*
- * The entry of an index that has a usable file; else NULL and the trouble.  Without 'map'
- * as little is mapped as can be; what is not is looked at, whatever is known of it.
- */
-static PmhashEntry *
-usable_entry(Relation index, bool map, PmhashTrouble *trouble)
-{
-	if (!make_ready(index, trouble))
-		return NULL;
-	if (unlikely(RecoveryInProgress()) && !serves_in_recovery(index, NULL, trouble))
-		return NULL;
-	memset(trouble, 0, sizeof(*trouble));
-	return entry_by_stub(index, PMHASH_READ, map, trouble);
+	if (unlikely(entry == NULL || entry->file == NULL))
+	{
+		while ((entry = entry_by_stub(index, use, snapshot, true, trouble)) == NULL &&
+			   asks_for_file(trouble))
+		{
+			CHECK_FOR_INTERRUPTS();
+			pmhash_file_create_missing(index);
+		}
+		if (entry == NULL)
+			return NULL;
+	}
+	if (unlikely(RecoveryInProgress()))
+	{
+		memset(trouble, 0, sizeof(*trouble));
+		trouble->file_id = entry->stub.file_id;
+		if (!serves_in_recovery(&entry->stub, entry->file->standby_life, snapshot, trouble))
+			return NULL;
+	}
+	return pmhash_entry_use(entry);
 }
 
 /* ---- opening, by purpose ---- */
@@ -400,7 +329,7 @@ is_index_younger(Relation index, Snapshot snapshot)
 
 /*
  * Has a file all rows that the snapshot sees?  Nearly always.  (In recovery that is found
- * out with all else, serves_in_recovery.)
+ * out by serves_in_recovery.)
  *
  * A snapshot may be of the time before this server was promoted: a transaction keeps its
  * own, and another may take it over.  The one that comes with a logical slot does not say
@@ -521,18 +450,15 @@ pmhash_file_open_filling(Relation index, uint64 file_id)
 /* ---- questions ---- */
 
 /*
- * For the cleaner, which looks at each stub regularly: is there something for the rebuilder
- * to see to, though no backend may have met it?  Nothing is mapped.
+ * For the cleaner: is the file that this stub names lacking, or not to be used, though no
+ * backend may have met that?  Nothing is mapped.
  */
 bool
 pmhash_stub_lacks_file(const PmhashStub *stub)
 {
 	PmhashTrouble		trouble;
 
-	if ((stub->flags & PMHASH_STUB_NEW_FILE) != 0)
-		return false;
-	if (!pmhash_stub_serves(stub->flags, PMHASH_READ))
-		return true;			/* it may have been marked while rebuilds were off */
+	Assert(pmhash_stub_serves(stub->flags, PMHASH_READ));
 	memset(&trouble, 0, sizeof(trouble));
 	pmhash_file_path(trouble.path, MyDatabaseId, stub->file_id);
 	return !check_identity(stub, NULL, &trouble) &&
@@ -540,34 +466,25 @@ pmhash_stub_lacks_file(const PmhashStub *stub)
 }
 
 /*
- * Why an index cannot be used whose stub does not ask for a new file, or NONE.  ERROR
- * for what may pass.  The caller holds a lock on the index.  pmem, if not NULL: is the file
- * persistent memory?  It has to be mapped for that, but not to stay so.
+ * Why an index cannot be used, or NONE; that it has no file yet is no reason.  ERROR for
+ * what may pass.  The caller holds a lock on the index.  As little is mapped as can be; but
+ * pmem, if not NULL, is to say whether the file is persistent memory: it has to be mapped
+ * for that.
  */
 PmhashReason
-pmhash_named_file_doubt(Relation index, bool *pmem)
+pmhash_index_doubt(Relation index, bool *pmem)
 {
-	PmhashTrouble		trouble;
-	PmhashEntry *entry = usable_entry(index, pmem != NULL, &trouble);
+	PmhashTrouble trouble;
+	PmhashEntry *entry = NULL;
 
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
-	if (entry == NULL && trouble.reason == PMHASH_REASON_NONE)
+	if (make_ready(index, &trouble))
+		entry = entry_by_stub(index, PMHASH_READ, NULL, pmem != NULL, &trouble);
+	if (entry == NULL && trouble.reason == PMHASH_REASON_NONE && !asks_for_file(&trouble))
 		pmhash_raise_trouble(index, &trouble);
 	if (pmem != NULL)
 		*pmem = entry != NULL && pmh_is_pmem(entry->file->table);
 	return trouble.reason;
-}
-
-/* The same of any index, for the rebuilder: that one has no file yet is no reason. */
-PmhashReason
-pmhash_index_doubt(Relation index)
-{
-	PmhashStub	stub;
-
-	if (pmhash_stub_read(index, true, &stub) &&
-		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
-		return PMHASH_REASON_NONE;
-	return pmhash_named_file_doubt(index, NULL);
 }
 
 /* Has nobody made the pool ready, in spite of tries? */
@@ -583,106 +500,81 @@ is_not_ready(void)
  * silence: the plan that uses the index fails if it is still there.  A file
  * that an unlogged index does not have yet is left to the first use.
  *
+ * If not: may they *later, though nobody says so then?  They are made anew when the stub
+ * says something else, or, on a standby, the state of the file.  Not when there is another
+ * snapshot, the pool is ready, or mounted again, or replay has come to what the files have.
+ *
  * With old_snapshot_threshold (PostgreSQL 15 and 16) VACUUM and pruning take rows from under
  * snapshots, and a query is to fail then and not to find fewer.  Core compares a snapshot
  * with the LSN of each index page that is read (bufmgr.h, TestForOldSnapshot), which a file
  * of ours has not; so all of them read the table.
  */
 bool
-pmhash_index_plannable(Relation index)
+pmhash_index_plannable(Relation index, bool *later)
 {
 	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : NULL;
+	bool		standby = RecoveryInProgress();
 	PmhashTrouble trouble;
-	PmhashStub	stub;
-	uint64		generation;
 	PmhashEntry *entry;
 
 	Assert(IsTransactionState());
+	*later = false;
 #if PG_VERSION_NUM < 170000
 	if (old_snapshot_threshold >= 0)
 		return false;
 #endif
-	if (!pmhash_service_available() || is_not_ready() || is_out_of_service(&trouble))
+	if (!pmhash_service_available())
 		return false;
-	if (RecoveryInProgress())
-	{
-		if (!serves_in_recovery(index, snapshot, &trouble))
-			return false;
-	}
-	else
+	*later = true;
+	if (is_not_ready() || is_out_of_service(&trouble))
+		return false;
+	if (!standby)
 	{
 		pmhash_pool_ready();
 		pmhash_notice_for_launcher();
 	}
 	entry = pmhash_entry_find(index, PMHASH_READ);
-	if (likely(entry != NULL))
+	if (entry == NULL)
+		entry = entry_by_stub(index, PMHASH_READ, snapshot, false, &trouble);
+	if (likely(entry != NULL && !standby))
 		return serves(index, entry->stub.file_id, entry->stub.filled_by, snapshot);
-	memset(&trouble, 0, sizeof(trouble));
-	generation = generation_before_reading();
-	if (read_stub(index, PMHASH_READ, &stub, &trouble))
+	if (entry != NULL)
 	{
-		if ((stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+		memset(&trouble, 0, sizeof(trouble));
+		trouble.standby_life = pmhash_standby_life(entry->stub.file_id);
+		if (serves_in_recovery(&entry->stub, 0, snapshot, &trouble))
 			return true;
-		entry = entry_of_stub(index, &stub, generation, false, &trouble);
-		if (entry != NULL)
-			return serves(index, entry->stub.file_id, entry->stub.filled_by, snapshot);
 	}
 	if (trouble.reason == PMHASH_REASON_NONE)
 		return true;
-	if (RecoveryInProgress())
-		pmhash_notice_invalid(index, &trouble);
-	else
+	*later = standby ? trouble.standby_life != 0 :
+		trouble.file_id != 0 && !trouble.marked && trouble.reason != PMHASH_REASON_FILLING;
+	if (!standby)
 		pmhash_rebuild_wanted(RelationGetRelid(index));
+	else if (*later)
+		pmhash_notice_invalid(index, &trouble);
 	return false;
 }
 
 /*
- * Of an index that plans may not use: may they later, though nobody says so then?  They
- * are made anew when the stub says something else, or, on a standby, the state of the
- * file.  Not when there is another snapshot, the pool is ready, or mounted again, or
- * replay has come to what the files have.
+ * The id of the file that an index's stub names; whether it is there or usable is not looked
+ * at.  0: there is no such stub.
  */
-bool
-pmhash_plannable_later(Relation index)
-{
-	PmhashTrouble trouble;
-	PmhashStub	stub;
-
-	if (!pmhash_service_available())
-		return false;
-	if (is_not_ready())
-		return true;
-	memset(&trouble, 0, sizeof(trouble));
-	return read_stub(index, PMHASH_READ, &stub, &trouble) &&
-		(!RecoveryInProgress() ||
-		 (pmhash_flags_logged(stub.flags) && pmhash_standby_life(stub.file_id) != 0));
-}
-
-/*
- * The file that an index's stub names: its id, if wanted, and its path into
- * path[MAXPGPATH]; whether it is there or usable is not looked at.  False if there
- * is no such stub.
- */
-bool
-pmhash_index_path(Relation index, bool zero_on_error, uint64 *file_id, char *path)
+uint64
+pmhash_index_file(Relation index, bool zero_on_error)
 {
 	PmhashStub	stub;
 
-	if (pmhash_shared == NULL || !pmhash_shared->usable ||
-		!pmhash_stub_read(index, zero_on_error, &stub) || stub.file_id == 0)
-		return false;
-	if (file_id != NULL)
-		*file_id = stub.file_id;
-	pmhash_file_path(path, MyDatabaseId, stub.file_id);
-	return true;
+	return pmhash_shared != NULL && pmhash_shared->usable &&
+		pmhash_stub_read(index, zero_on_error, &stub) ? stub.file_id : 0;
 }
 
 bool
 pmhash_may_have_file(Relation index, const PmhashFile *file)
 {
-	char		path[MAXPGPATH];
+	uint64		file_id = pmhash_index_file(index, false);
 
-	return !pmhash_index_path(index, false, NULL, path) || strcmp(path, file->path) == 0;
+	return file_id == 0 || file_id == file->file_id;
 }
 
 /*
@@ -698,14 +590,16 @@ pmhash_inode_bytes(const PmhInode *inode)
 bool
 pmhash_file_size(Relation index, int64 *bytes)
 {
+	uint64		file_id = pmhash_index_file(index, false);
 	char		path[MAXPGPATH];
 	PmhInode	inode;
 
 	*bytes = 0;
 	if (pmhash_shared == NULL || !pmhash_shared->usable)
 		return false;
-	if (!pmhash_index_path(index, false, NULL, path))
+	if (file_id == 0)
 		return true;
+	pmhash_file_path(path, MyDatabaseId, file_id);
 	if (!pmh_look(path, &inode))
 		return errno == ENOENT;
 	*bytes = pmhash_inode_bytes(&inode);

@@ -87,7 +87,7 @@ has_lost_pool(void)
 
 /*
  * Is an invalid index to be rebuilt in the background?  Not one that is not ready for
- * inserts, which CREATE INDEX CONCURRENTLY has left (rebuild.c, rebuild.c), nor before the
+ * inserts, which CREATE INDEX CONCURRENTLY has left (rebuild.c), nor before the
  * pool is back.
  */
 static bool
@@ -348,7 +348,7 @@ pmhash_raise_trouble(Relation index, const PmhashTrouble *trouble)
 pg_noreturn void
 pmhash_raise_younger(Relation index, bool fit)
 {
-	pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid, true);
+	pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid);
 	if (fit)
 		pmhash_require_pool_present();	/* else we have no more of it than is mapped */
 	ereport(ERROR,
@@ -391,15 +391,10 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 		/*
 		 * A main fork that is new in this transaction goes with an abort, and the
 		 * mark with it.  The file that the fork of before names must not be trusted
-		 * then, so it goes now.  (What has it mapped looks for it, entry_of_stub.)
+		 * then, so it goes now.  (What has it mapped looks for it, entry_by_stub.)
 		 */
 		if (pmhash_node_subid(index) != InvalidSubTransactionId && file_id != 0)
-		{
-			char		path[MAXPGPATH];
-
-			pmhash_file_path(path, MyDatabaseId, file_id);
-			pmhash_unlink(path);
-		}
+			pmhash_unlink(MyDatabaseId, file_id);
 
 		/*
 		 * The reason may be gone after a crash (a bad page of the page cache
@@ -407,7 +402,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 		 * even if this transaction does not.
 		 */
 		XLogFlush(pmhash_insert_end());
-		pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid, true);
+		pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid);
 		pmhash_counters_add(RelationGetRelid(index), PMHASH_INVALIDATIONS, 1);
 	}
 	pmhash_rebuild_wanted(RelationGetRelid(index));
@@ -431,7 +426,7 @@ pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file)
 {
 	Assert(RelationGetRelid(heap) == index->rd_index->indrelid);
 	if (pmhash_node_subid(heap) == InvalidSubTransactionId ||
-		pmhash_goes_with_table(file->path, heap))
+		pmhash_goes_with_table(file->file_id, heap))
 		return true;
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		pmhash_enforces_constraint(index))
@@ -453,13 +448,11 @@ pmhash_notice_invalid(Relation index, const PmhashTrouble *trouble)
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		trouble->reason == PMHASH_REASON_DISABLED ||
 		trouble->reason == PMHASH_REASON_NOT_LOGGED ||
-		trouble->reason == PMHASH_REASON_NOT_BUILT)
+		trouble->reason == PMHASH_REASON_NOT_BUILT ||
+		(trouble->marked && RecoveryInProgress()))
 		return;
-	if (trouble->reason == PMHASH_REASON_FILLING)
-		pmhash_rebuild_wanted(RelationGetRelid(index));
-	else if (trouble->marked && RecoveryInProgress())
-		return;
-	else if (!trouble->marked && trouble->file_id != 0 && pmhash_pool_is_present())
+	if (trouble->reason != PMHASH_REASON_FILLING && !trouble->marked &&
+		trouble->file_id != 0 && pmhash_pool_is_present())
 		pmhash_mark_invalid(index, trouble->file_id, trouble->standby_life,
 							trouble->reason);
 	else
@@ -508,17 +501,13 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 		memset(&error, 0, sizeof(error));
 		error.code = result;
 	}
-	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_FORMAT)
-		pmhash_index_invalidate(index, file, PMHASH_REASON_DAMAGED);
-	else if (result == PMH_ERR_VERSION)
-		pmhash_index_invalidate(index, file, PMHASH_REASON_VERSION);
-	else if (result == PMH_ERR_LOST)
-		pmhash_index_invalidate(index, file, PMHASH_REASON_UNREADABLE);
-	else if (result == PMH_ERR_NO_FILE)
+	if (result == PMH_ERR_NO_FILE)
 	{
 		pmhash_require_pool_present();
 		raise_removed(index, file, &error);
 	}
+	if (meanings[result].rebuild)
+		pmhash_index_invalidate(index, file, meanings[result].reason);
 	pmhash_file_error(index, file->path, "use", &error);
 }
 

@@ -12,14 +12,11 @@
 #include "cluster/wal/stub.h"
 
 /* ---- file_open.c ---- */
-extern PmhashReason pmhash_named_file_doubt(Relation index, bool *pmem);
-extern PmhashReason pmhash_index_doubt(Relation index);
-extern bool pmhash_index_plannable(Relation index);
-extern bool pmhash_plannable_later(Relation index);
+extern PmhashReason pmhash_index_doubt(Relation index, bool *pmem);
+extern bool pmhash_index_plannable(Relation index, bool *later);
 extern bool pmhash_stub_lacks_file(const PmhashStub *stub);
 extern PmhashFile *pmhash_file_open_filling(Relation index, uint64 file_id);
-extern bool pmhash_index_path(Relation index, bool zero_on_error,
-							  uint64 *file_id, char *path);
+extern uint64 pmhash_index_file(Relation index, bool zero_on_error);
 extern int64 pmhash_inode_bytes(const PmhInode *inode);
 
 /* ---- file_create.c ---- */

@@ -24,10 +24,8 @@
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/plancat.h"
-#include "storage/sinval.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
+#include "utils/plancache.h"
 #include "utils/relcache.h"
 
 #include "cluster/base/relations.h"
@@ -67,51 +65,31 @@ show_boolean_columns(IndexOptInfo *info)
 
 /* ---- plans for now ---- */
 
-#define MOST_TABLES		64
-
-/* Their tables, since the last commit; or InvalidOid alone: too many. */
-static List *planned_for_now = NIL;
+static bool planned_for_now = false;	/* since the last commit */
 
 /*
- * A plan on this table is made without an index that is hidden just for now, for the sake
- * of a snapshot for one.  It is not kept for the next one.  As a transient plan it lasts
- * for as long as snapshots have the same xmin (plancache.c, CheckCachedPlan), which on a
- * server where nothing is written is for ever.  So it is forgotten with the transaction,
- * too.
+ * A plan is made without an index that is hidden just for now, for the sake of a snapshot
+ * for one.  It is not kept for the next one.  As a transient plan it lasts for as long as
+ * snapshots have the same xmin (plancache.c, CheckCachedPlan), which on a server where
+ * nothing is written is for ever.  So it is forgotten with the transaction, too.
  */
 static void
-plan_for_now(PlannerInfo *root, Oid table)
+plan_for_now(PlannerInfo *root)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
 	root->glob->transientPlan = true;
-	if (list_length(planned_for_now) == MOST_TABLES)
-	{
-		List	   *all = list_make1_oid(InvalidOid);
-
-		list_free(planned_for_now);
-		planned_for_now = all;
-	}
-	if (!list_member_oid(planned_for_now, InvalidOid))
-		planned_for_now = list_append_unique_oid(planned_for_now, table);
-	MemoryContextSwitchTo(old);
+	planned_for_now = true;
 }
 
 /*
- * In this session alone: others have plans of their own.  After an abort they go with the
- * next commit: a relation may not be read then.
+ * In this session alone, and with it all its other plans: that it has to is rare.  After an
+ * abort they go with the next commit.
  */
 void
 pmhash_forget_plans_for_now(void)
 {
-	ListCell   *lc;
-
-	if (likely(planned_for_now == NIL))
-		return;
-	foreach(lc, planned_for_now)
-		pmhash_forget_plans(MyDatabaseId, lfirst_oid(lc), false);
-	list_free(planned_for_now);
-	planned_for_now = NIL;
+	if (unlikely(planned_for_now))
+		ResetPlanCache();
+	planned_for_now = false;
 }
 
 /* ---- what is hidden ---- */
@@ -127,15 +105,16 @@ is_hidden(PlannerInfo *root, IndexOptInfo *info)
 {
 	Relation	index;
 	bool		hidden;
+	bool		later = false;
 
 	if (OidIsValid(pmhash_only_index) && info->indexoid != pmhash_only_index)
 		return true;
 	index = RelationIdGetRelation(info->indexoid);
 	if (!RelationIsValid(index))
 		return false;
-	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index);
-	if (hidden && pmhash_plannable_later(index))
-		plan_for_now(root, index->rd_index->indrelid);
+	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index, &later);
+	if (hidden && later)
+		plan_for_now(root);
 	else if (!hidden && pmhash_is_index(index))
 		show_boolean_columns(info);
 	RelationClose(index);

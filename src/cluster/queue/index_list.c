@@ -108,12 +108,12 @@ pmhash_list_indexes(bool temporary)
 }
 
 /* Which workers build an index, of this row of pg_index?  Runs no user's function. */
-PmhashBuildKind
-pmhash_build_kind(HeapTuple index)
+PmhashJob
+pmhash_build_job(HeapTuple index)
 {
 	return heap_attisnull(index, Anum_pg_index_indexprs, NULL) &&
 		heap_attisnull(index, Anum_pg_index_indpred, NULL) ?
-		PMHASH_BUILD_PLAIN : PMHASH_BUILD_EXPRESSIONS;
+		PMHASH_JOB_PLAIN : PMHASH_JOB_EXPRESSIONS;
 }
 
 /*

@@ -32,23 +32,21 @@ extern bool pmhash_workers_can_be_had(void);
 extern void pmhash_rebuild_wanted(Oid index);
 extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
 extern const char *pmhash_rebuild_failure_hint(int sqlstate);
-extern List *pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next);
+extern List *pmhash_rebuilds_due(PmhashJob job, int64 now, int64 *next);
 extern void pmhash_rebuild_forget(Oid database);
 
 /* for the rebuilder */
 extern bool pmhash_rebuild_begins(Oid index, Oid heap);
 extern int	pmhash_rebuild_failed(Oid index, int sqlstate, const char *message);
 extern void pmhash_rebuild_is_over(Oid index);
-extern Oid	pmhash_rebuild_running(void);
-extern void pmhash_rebuild_forget_dropped(List *indexes, List *others);
-extern void pmhash_rebuild_pass_begins(PmhashBuildKind kind);
+extern void pmhash_rebuild_pass_begins(PmhashJob job, List *indexes);
 extern bool pmhash_rebuild_has_to_wait(Oid index);
 
 /* ---- index_list.c ---- */
 
 extern List *pmhash_access_methods(void);
 extern List *pmhash_list_indexes(bool temporary);
-extern PmhashBuildKind pmhash_build_kind(HeapTuple index);
+extern PmhashJob pmhash_build_job(HeapTuple index);
 extern const char *pmhash_index_label(Oid index, const char *name);
 extern bool pmhash_first_complaint(Oid index);
 extern void pmhash_report_index(const char *doing, Relation index);

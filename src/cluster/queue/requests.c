@@ -65,16 +65,23 @@ pmhash_request(Oid database, PmhashJob job)
 	pmhash_wake_launcher();
 }
 
+/* The launcher's latch, or NULL: there is none just now.  Raises no error. */
+static Latch *
+launcher_latch(void)
+{
+	Latch	   *launcher;
+
+	SpinLockAcquire(&pmhash_shared->mutex);
+	launcher = pmhash_shared->launcher;
+	SpinLockRelease(&pmhash_shared->mutex);
+	return launcher;
+}
+
 /* Is there a launcher just now?  Raises no error. */
 bool
 pmhash_launcher_is_there(void)
 {
-	bool		there;
-
-	SpinLockAcquire(&pmhash_shared->mutex);
-	there = pmhash_shared->launcher != NULL;
-	SpinLockRelease(&pmhash_shared->mutex);
-	return there;
+	return launcher_latch() != NULL;
 }
 
 /*
@@ -83,11 +90,8 @@ pmhash_launcher_is_there(void)
 void
 pmhash_wake_launcher(void)
 {
-	Latch	   *launcher;
+	Latch	   *launcher = launcher_latch();
 
-	SpinLockAcquire(&pmhash_shared->mutex);
-	launcher = pmhash_shared->launcher;
-	SpinLockRelease(&pmhash_shared->mutex);
 	if (launcher != NULL)
 		SetLatch(launcher);
 }
@@ -134,11 +138,8 @@ pmhash_workers_can_be_had(void)
 
 /* ==== rebuilds ==== */
 
-/* Of this worker.  Others have no pass, and ask for all kinds. */
-static PmhashBuildKind own_kind = PMHASH_BUILD_PLAIN;
-
-/* The index that it is at, or InvalidOid. */
-static Oid	running = InvalidOid;
+/* Of this worker, if it is a rebuilder. */
+static PmhashJob own_job = PMHASH_JOB_PLAIN;
 
 /* The row of an index, or NULL. */
 static PmhashRebuild *
@@ -182,14 +183,14 @@ new_rebuild(Oid index)
 		memset(r, 0, sizeof(*r));
 		r->database = MyDatabaseId;
 		r->index = index;
-		r->kind = own_kind;
+		r->job = own_job;
 	}
 	return r;
 }
 
-/* Is a worker of the other kind at an index of this table? */
+/* Is the other rebuilder at an index of this table? */
 static bool
-is_other_kind_at(Oid heap)
+is_other_at(Oid heap)
 {
 	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_REBUILD_LOCK)));
 	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
@@ -197,7 +198,7 @@ is_other_kind_at(Oid heap)
 		PmhashRebuild *r = &pmhash_shared->rebuild[i];
 
 		if (r->database == MyDatabaseId && r->running && r->heap == heap &&
-			r->kind != own_kind)
+			r->job != own_job)
 			return true;
 	}
 	return false;
@@ -205,10 +206,10 @@ is_other_kind_at(Oid heap)
 
 /*
  * pmhash_rebuild_begins
- *		Note that a rebuild begins, of an index of this table (InvalidOid: not known).
+ *		Note that a rebuild begins, of an index of this table.
  *
- * False if the rebuilder of the other kind is at the same table: both would need a lock
- * that only one of them can have.
+ * False if the other rebuilder is at the same table: both would need a lock that only one of
+ * them can have.
  */
 bool
 pmhash_rebuild_begins(Oid index, Oid heap)
@@ -216,9 +217,9 @@ pmhash_rebuild_begins(Oid index, Oid heap)
 	PmhashRebuild *r;
 	bool		begins;
 
-	Assert(OidIsValid(index));
+	Assert(OidIsValid(index) && OidIsValid(heap));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	begins = !OidIsValid(heap) || !is_other_kind_at(heap);
+	begins = !is_other_at(heap);
 	r = find_rebuild(MyDatabaseId, index);
 	if (begins && r == NULL)
 		r = new_rebuild(index);
@@ -226,7 +227,6 @@ pmhash_rebuild_begins(Oid index, Oid heap)
 	{
 		r->running = true;
 		r->heap = heap;
-		running = index;
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	return begins;
@@ -251,7 +251,6 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 		pause = (int) (pmhash_pause(++r->failures, PMHASH_LONGEST_PAUSE) / 1000);
 		r->next_try = pmhash_clock_ms() + pause * INT64CONST(1000);
 		r->running = false;
-		running = InvalidOid;
 		r->sqlstate = sqlstate;
 		pmhash_keep_message(r->failure, sizeof(r->failure), message);
 	}
@@ -265,7 +264,6 @@ pmhash_rebuild_is_over(Oid index)
 {
 	PmhashRebuild *r;
 
-	running = InvalidOid;
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(MyDatabaseId, index);
 	if (r != NULL)
@@ -286,40 +284,23 @@ pmhash_rebuild_forget(Oid database)
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 }
 
-/* Forget those indexes of this database that are in neither list any more. */
-void
-pmhash_rebuild_forget_dropped(List *indexes, List *others)
-{
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
-	{
-		PmhashRebuild *r = &pmhash_shared->rebuild[i];
-
-		if (r->database == MyDatabaseId && OidIsValid(r->index) &&
-			!list_member_oid(indexes, r->index) && !list_member_oid(others, r->index))
-			memset(r, 0, sizeof(*r));
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-}
-
 /*
- * Databases with a failed rebuild of this kind that is to be tried again by now
+ * Databases with a failed rebuild for a worker with this job that is to be tried again by now
  * (pmhash_clock_ms).  *next is made earlier if another is due before it.
  */
 List *
-pmhash_rebuilds_due(PmhashBuildKind kind, int64 now, int64 *next)
+pmhash_rebuilds_due(PmhashJob job, int64 now, int64 *next)
 {
 	Oid			due[PMHASH_MAX_REBUILDS];
 	int			n = 0;
 	List	   *databases = NIL;
 
-	Assert(kind < PMHASH_BUILD_KINDS);
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
 	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
 	{
 		const PmhashRebuild *r = &pmhash_shared->rebuild[i];
 
-		if (r->database == InvalidOid || r->running || r->kind != kind)
+		if (r->database == InvalidOid || r->running || r->job != job)
 			continue;
 		if (r->next_try <= now)
 			due[n++] = r->database;
@@ -357,12 +338,25 @@ pmhash_rebuild_wanted(Oid index)
 	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 }
 
-/* This worker begins to go through the indexes of this kind of its database. */
+/*
+ * This worker begins to rebuild those of the indexes of its database.  What is known of any
+ * that is not in the list, of all there are, is forgotten: it has been dropped.
+ */
 void
-pmhash_rebuild_pass_begins(PmhashBuildKind kind)
+pmhash_rebuild_pass_begins(PmhashJob job, List *indexes)
 {
-	Assert(OidIsValid(MyDatabaseId) && kind < PMHASH_BUILD_KINDS);
-	own_kind = kind;
+	Assert(OidIsValid(MyDatabaseId) && job <= PMHASH_JOB_EXPRESSIONS);
+	own_job = job;
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
+	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
+	{
+		PmhashRebuild *r = &pmhash_shared->rebuild[i];
+
+		if (r->database == MyDatabaseId && OidIsValid(r->index) &&
+			!list_member_oid(indexes, r->index))
+			memset(r, 0, sizeof(*r));
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 }
 
 /* Is a new try of a failed rebuild not due yet? */
@@ -375,17 +369,10 @@ pmhash_rebuild_has_to_wait(Oid index)
 		state.next_try > pmhash_clock_ms();
 }
 
-/* The index of this database that is being rebuilt by this worker, or InvalidOid. */
-Oid
-pmhash_rebuild_running(void)
-{
-	return running;
-}
-
 /*
  * What to do about a rebuild that fails with this SQLSTATE, or NULL.  A worker has
  * an empty search_path, not that of the session that made the index (worker.c,
- * pmhash_worker_begin; from PostgreSQL 17 on, all builds have a fixed one: usercontext.c,
+ * begin; from PostgreSQL 17 on, all builds have a fixed one: usercontext.c,
  * RestrictSearchPath), so an expression that calls others by their bare names does not
  * find them.
  */

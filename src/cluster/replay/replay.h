@@ -74,7 +74,7 @@ extern void pmhash_set_filler(const PmhashFiller *filler);
 extern void pmhash_standby_redo_init(void);
 
 /* ---- standby_build.c ---- */
-extern PmhashWorkerResult pmhash_standby_build_database(PmhashBuildKind kind);
+extern PmhashWorkerResult pmhash_standby_build_database(PmhashJob job);
 
 /*
  * Is it still DELTA, and ours?  The startup process sends a file to NONE at any moment (a

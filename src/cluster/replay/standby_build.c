@@ -74,7 +74,7 @@ static const PmhashFiller *filler = NULL;
 /* What this worker is at. */
 typedef struct Builder
 {
-	PmhashBuildKind kind;		/* of indexes that it builds */
+	PmhashJob	job;			/* which indexes it builds */
 	bool		begun;
 	PmhashStandbyBuild build;
 	char		name[NAMEDATALEN];	/* of the index */
@@ -495,7 +495,7 @@ begin_of(Relation index, const PmhashStandbyIndex *of)
 }
 
 /*
- * False if the index should have no build now, or by a worker of the other kind.  Locked
+ * False if the index should have no build now, or by the other worker.  Locked
  * ones are not waited for: replay holds the locks of a transaction on the primary for as
  * long as that likes, and there are others.  ERROR if its stub can't be read, or the
  * catalogs don't hold together.
@@ -514,9 +514,9 @@ begin(Oid relid)
 		strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
 		if (!is_wanted(index, RelationGetRelid(heap), &of) || !wants(&of))
 			 /* nothing to be done */ ;
-		else if (pmhash_build_kind(index->rd_indextuple) == builder.kind)
+		else if (pmhash_build_job(index->rd_indextuple) == builder.job)
 			begin_of(index, &of);
-		else if (builder.kind == PMHASH_BUILD_PLAIN)
+		else if (builder.job == PMHASH_JOB_PLAIN)
 			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 		close_both(heap, index);
 	}
@@ -703,7 +703,7 @@ build_index(Oid relid, bool last)
 		return;
 
 	/* Another worker may come for the rest of this database. */
-	if (!last && builder.kind == PMHASH_BUILD_PLAIN)
+	if (!last && builder.job == PMHASH_JOB_PLAIN)
 		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 	PMH_STOP_POINT("standby_begun");
 	wait_for_transactions();
@@ -808,11 +808,11 @@ try_index(Oid relid, bool last)
 
 /*
  * Build the files that are missing in the database which this worker is connected
- * to, of indexes of this kind.  Not in a transaction.  If there are several plain ones,
+ * to, of indexes for this job.  Not in a transaction.  If there are several plain ones,
  * another worker may help: each takes those that no other one is at.
  */
 PmhashWorkerResult
-pmhash_standby_build_database(PmhashBuildKind kind)
+pmhash_standby_build_database(PmhashJob job)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "pmhash builder",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -820,7 +820,7 @@ pmhash_standby_build_database(PmhashBuildKind kind)
 	ListCell   *lc;
 
 	Assert(!IsTransactionState() && OidIsValid(MyDatabaseId));
-	builder.kind = kind;
+	builder.job = job;
 	before_shmem_exit(builder_exit, (Datum) 0);
 	pgstat_report_activity(STATE_RUNNING, "looking for pmhash index files that this standby lacks");
 	StartTransactionCommand();
@@ -841,7 +841,7 @@ pmhash_standby_build_database(PmhashBuildKind kind)
 		MemoryContextSwitchTo(context);
 		if (!try_index(lfirst_oid(lc), lnext(indexes, lc) == NULL))
 		{
-			pmhash_request(MyDatabaseId, (PmhashJob) kind);
+			pmhash_request(MyDatabaseId, job);
 			break;
 		}
 	}

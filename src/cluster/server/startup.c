@@ -96,7 +96,6 @@ init_shared_memory(void)
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
-	pg_atomic_init_u64(&pmhash_shared->files_removed, 1);
 	for (int i = 0; i < PMHASH_WORKERS; i++)
 		pg_atomic_init_u32(&pmhash_shared->worker_result[i], 0);
 	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);

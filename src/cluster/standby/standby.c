@@ -41,7 +41,7 @@
 #include "cluster/standby/standby_state.h"
 #include "engine/stop_point.h"
 
-#define MAKER_PAUSE		500		/* ms between looks for a commit (follow_makers) */
+#define MAKER_PAUSE		500		/* ms between looks for a commit (follow_maker) */
 
 /* ---- shared memory ---- */
 
@@ -204,7 +204,7 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 	row->restored = false;
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
 	pmhash_stub_changed();
-	pmhash_forget_plans(row->database, row->heap, true);
+	pmhash_forget_plans(row->database, row->heap);
 }
 
 /* Note a failure, for views and for the next try.  sqlstate 0: no fault. */
@@ -225,7 +225,7 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 }
 
 List *
-pmhash_standby_databases(bool to_sweep)
+pmhash_standby_databases(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	List	   *databases = NIL;
@@ -233,8 +233,7 @@ pmhash_standby_databases(bool to_sweep)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (standby->id[i] != 0 &&
-			(!to_sweep || pmhash_standby_is_to_be_swept(&standby->row[i])))
+		if (standby->id[i] != 0)
 			databases = list_append_unique_oid(databases, standby->row[i].database);
 	}
 	LWLockRelease(pmhash_standby_lock);
@@ -242,71 +241,71 @@ pmhash_standby_databases(bool to_sweep)
 }
 
 /*
- * WAL has said that there are new files: has the transaction committed that has made one, so
+ * WAL has said that there is a new file: has the transaction committed that has made it, so
  * that its index can be seen?  If it was aborted the row is free.  Without the lock, as
  * pg_xact may have to be read.
  */
 static void
-follow_makers(int64 *next)
+follow_maker(PmhashStandbyRow *row, TransactionId maker, int64 *next)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
 	int64		soon = pmhash_clock_ms() + MAKER_PAUSE;
+	bool		committed;
 
 	Assert(!LWLockHeldByMe(pmhash_standby_lock));
+	if (TransactionIdIsInProgress(maker))
+	{
+		*next = Min(*next, soon);
+		return;
+	}
+	committed = TransactionIdDidCommit(maker);
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	if (row->maker == maker)
+	{
+		row->maker = InvalidTransactionId;
+		row->next_try = 1;
+		if (!committed)
+			pmhash_standby_forget(row);
+	}
+	LWLockRelease(pmhash_standby_lock);
+}
+
+List *
+pmhash_standby_due_databases(List **to_sweep, int64 *next)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	int64		now = pmhash_clock_ms();
+	List	   *databases = NIL;
+
+	*to_sweep = NIL;
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		PmhashStandbyRow *row = &standby->row[i];
 		TransactionId maker = row->maker;
-		bool		committed;
+		Oid			due = InvalidOid;
 
-		if (!TransactionIdIsValid(maker))
+		if (standby->id[i] == 0)
 			continue;
-		if (TransactionIdIsInProgress(maker))
-		{
-			*next = Min(*next, soon);
+		if (TransactionIdIsValid(maker))
+			follow_maker(row, maker, next);
+		if (pmhash_standby_is_to_be_swept(row))
+			*to_sweep = list_append_unique_oid(*to_sweep, row->database);
+		if (row->next_try == 0)
 			continue;
-		}
-		committed = TransactionIdDidCommit(maker);
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-		if (row->maker == maker)
+		if (row->file_id != 0 && row->status == PMHASH_STANDBY_NONE)
 		{
-			row->maker = InvalidTransactionId;
-			row->next_try = 1;
-			if (!committed)
-				pmhash_standby_forget(row);
+			if (row->next_try > now)
+				*next = Min(*next, row->next_try);
+			else if (row->next_try != 0)
+			{
+				row->next_try = 0;
+				due = row->database;
+			}
 		}
 		LWLockRelease(pmhash_standby_lock);
+		if (OidIsValid(due))
+			databases = list_append_unique_oid(databases, due);
 	}
-}
-
-List *
-pmhash_standby_due_databases(int64 *next)
-{
-	static Oid	due[PMHASH_STANDBY_FILES];
-	PmhashStandby *standby = pmhash_shared->standby;
-	int64		now = pmhash_clock_ms();
-	List	   *databases = NIL;
-	int			n = 0;
-
-	follow_makers(next);
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (row->file_id == 0 || row->status != PMHASH_STANDBY_NONE || row->next_try == 0)
-			continue;
-		if (row->next_try > now)
-			*next = Min(*next, row->next_try);
-		else
-		{
-			row->next_try = 0;
-			due[n++] = row->database;
-		}
-	}
-	LWLockRelease(pmhash_standby_lock);
-	while (n > 0)
-		databases = list_append_unique_oid(databases, due[--n]);
 	return databases;
 }
 

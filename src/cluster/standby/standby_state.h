@@ -162,17 +162,14 @@ extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot
  */
 extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
 
-/*
- * The databases that files are of, or files to be swept (standby_sweep.c), in the current
- * memory context.
- */
-extern List *pmhash_standby_databases(bool to_sweep);
+/* The databases that files are of, in the current memory context. */
+extern List *pmhash_standby_databases(void);
 
 /*
- * Databases in which a build that has failed is to be tried again by now.  For the
- * launcher, which sees to it that this is done.  *next: when the next one is due.  The list
- * is of Oids, in CurrentMemoryContext.
+ * Databases in which a build that has failed is to be tried again by now, and those with
+ * files *to_sweep (standby_sweep.c).  For the launcher, which sees to it that this is done.
+ * *next: when the next one is due.  The lists are made in CurrentMemoryContext.
  */
-extern List *pmhash_standby_due_databases(int64 *next);
+extern List *pmhash_standby_due_databases(List **to_sweep, int64 *next);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

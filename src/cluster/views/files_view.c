@@ -80,14 +80,14 @@ failed_state(bool rebuild, const char *message, int sqlstate, int64 next_try,
 					"build failed: %s; next try at %s", message, timestamptz_to_str(next));
 }
 
-/* Which worker there is not, so that nothing can be built; or nothing to say. */
+/* Which worker there is not, so that nothing can be built or rebuilt; or nothing to say. */
 static const char *
-what_builds_lack(void)
+what_is_lacking(const char *build)
 {
-	if (!pmhash_has_launcher)
-		return "; no pmhash launcher is running (see max_worker_processes)";
+	if (!pmhash_launcher_is_there())
+		return psprintf("; no pmhash launcher is running to %s it (see max_worker_processes)", build);
 	if (pg_atomic_read_u64(&pmhash_shared->no_worker) != 0)
-		return "; no slot is free for a worker to build it (see max_worker_processes)";
+		return psprintf("; no slot is free for a worker to %s it (see max_worker_processes)", build);
 	return "";
 }
 
@@ -118,7 +118,7 @@ standby_index_state(const PmhashStub *stub, bool details)
 		return psprintf("no place: this standby has files of %d logged indexes, as many as it can have",
 						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
-		return psprintf("to be built%s", what_builds_lack());
+		return psprintf("to be built%s", what_is_lacking("build"));
 	return failed_state(false, state.message, state.sqlstate, state.next_try, details);
 }
 
@@ -181,21 +181,17 @@ why_not_rebuilt(Relation index)
 	if (!pmhash_rebuild || index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		RecoveryInProgress())
 		return "";
-	if (!pmhash_launcher_is_there())
-		return "; no pmhash launcher is running to rebuild it (see max_worker_processes)";
-	if (pg_atomic_read_u64(&pmhash_shared->no_worker) != 0)
-		return "; no slot is free for a worker to rebuild it (see max_worker_processes)";
-	return "";
+	return what_is_lacking("rebuild");
 }
 
 /*
  * "valid", or what is wrong with an index and what is done about it.  stub: NULL if
- * it has none.  pmem: as of pmhash_named_file_doubt.
+ * it has none.  pmem: as of pmhash_index_doubt.
  */
 static const char *
 index_state(Relation index, const PmhashStub *stub, bool details, bool *pmem)
 {
-	PmhashReason reason = pmhash_named_file_doubt(index, pmem);
+	PmhashReason reason = pmhash_index_doubt(index, pmem);
 	PmhashRebuild rebuild;
 	const char *state = NULL;
 
@@ -230,10 +226,10 @@ disabled_state(bool details)
 }
 
 /*
- * Fill in the columns after the first for an index we have locked.  Its stub is read
- * once, for the path and for what a standby says.
+ * Fill in the columns between the first and the state for an index we have locked; the state.
+ * Its stub is read once, for the path and for what a standby says.
  */
-static void
+static const char *
 describe(Relation index, Datum *values, bool *nulls)
 {
 	char		path[MAXPGPATH];
@@ -242,46 +238,41 @@ describe(Relation index, Datum *values, bool *nulls)
 	PmhInode	inode;
 	const char *state;
 	bool		details = pmhash_may_see_details(index);
+	bool		named;
+	bool		there;
+	bool		pmem = false;
 
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (!pmhash_service_available())
-		state = disabled_state(details);
-	else if ((look = pmhash_stub_look(index, &stub)) == PMHASH_LOOK_UNREADABLE &&
-			 errno != 0 && errno != ENOENT)
-		state = "unreadable";	/* no fork, and a damaged page, are no stub */
-	else if (look == PMHASH_LOOK_STUB && (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
-		state = "empty";
-	else
+		return disabled_state(details);
+	look = pmhash_stub_look(index, &stub);
+	if (look == PMHASH_LOOK_UNREADABLE && errno != 0 && errno != ENOENT)
+		return "unreadable";	/* no fork, and a damaged page, are no stub */
+	if (look == PMHASH_LOOK_STUB && (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
+		return "empty";
+	named = look == PMHASH_LOOK_STUB && stub.file_id != 0;
+	if (named)
+		pmhash_file_path(path, MyDatabaseId, stub.file_id);
+	there = named && pmh_look(path, &inode);
+	/* Mapping thousands of files to ask would take longer than all else. */
+	state = index_state(index, look == PMHASH_LOOK_STUB ? &stub : NULL, details,
+						there && !inode.never_pmem ? &pmem : NULL);
+	if (named && details)
 	{
-		bool		found = look == PMHASH_LOOK_STUB;
-		bool		named = found && stub.file_id != 0;
-		bool		pmem = false;
-		bool		there;
-
-		if (named)
-			pmhash_file_path(path, MyDatabaseId, stub.file_id);
-		there = named && pmh_look(path, &inode);
-		/* Mapping thousands of files to ask would take longer than all else. */
-		state = index_state(index, found ? &stub : NULL, details,
-							there && !inode.never_pmem ? &pmem : NULL);
-		if (named && details)
-		{
-			values[1] = CStringGetTextDatum(path);
-			nulls[1] = false;
-		}
-		if (there)
-		{
-			values[3] = Int64GetDatum(pmhash_inode_bytes(&inode));
-			nulls[3] = false;
-		}
-		if (strcmp(state, "valid") == 0)
-		{
-			values[2] = CStringGetTextDatum(pmem ? "dax" : "cache");
-			nulls[2] = false;
-		}
+		values[1] = CStringGetTextDatum(path);
+		nulls[1] = false;
 	}
-	values[4] = CStringGetTextDatum(state);
-	nulls[4] = false;
+	if (there)
+	{
+		values[3] = Int64GetDatum(pmhash_inode_bytes(&inode));
+		nulls[3] = false;
+	}
+	if (strcmp(state, "valid") == 0)
+	{
+		values[2] = CStringGetTextDatum(pmem ? "dax" : "cache");
+		nulls[2] = false;
+	}
+	return state;
 }
 
 /*
@@ -300,62 +291,44 @@ stays_so(const char *state, bool ready)
 }
 
 /*
- * The server itself does without an index until what makes it is complete, however good
- * its file is.  Says so in place of "valid", and where nothing else would come of it.
- */
-static void
-mind_incomplete(Oid relid, Datum *values)
-{
-	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(relid));
-	Form_pg_index form;
-
-	if (!HeapTupleIsValid(tuple))
-		return;
-	form = (Form_pg_index) GETSTRUCT(tuple);
-	if (!form->indisvalid &&
-		stays_so(TextDatumGetCString(values[4]), form->indisready))
-		values[4] = CStringGetTextDatum("not valid: its CREATE INDEX or REINDEX has not been completed");
-	ReleaseSysCache(tuple);
-}
-
-/*
- * One row.  False if the index has gone meanwhile, or its catalog rows are damaged:
- * pmhash.indexes, a join of catalogs, would not show it.
+ * One row; why: nothing can be done with indexes, or NULL.  False if the index has gone
+ * meanwhile, or its catalog rows are damaged: pmhash.indexes, a join of catalogs, would not
+ * show it.
  */
 static bool
-file_row(Oid relid, Datum *values, bool *nulls)
+file_row(Oid relid, const char *why, Datum *values, bool *nulls)
 {
+	const char *state;
 	Relation	index;
 
 	memset(nulls, true, FILES_COLUMNS);
 	values[0] = ObjectIdGetDatum(relid);
-	nulls[0] = false;
-
-	/* A monitoring query must not wait for a REINDEX. */
-	if (!ConditionalLockRelationOid(relid, AccessShareLock))
-	{
-		values[4] = CStringGetTextDatum("locked");
-		nulls[4] = false;
-		return true;
-	}
-	index = SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid)) ?
-		try_relation_open(relid, NoLock) : NULL;	/* the server can't open it without */
-	if (index == NULL)
-	{
-		UnlockRelationOid(relid, AccessShareLock);
-		return false;
-	}
-	if (RELATION_IS_OTHER_TEMP(index))
-	{
-		values[4] = CStringGetTextDatum("temporary");
-		nulls[4] = false;
-	}
+	if (why != NULL)
+		state = pmhash_may_see_details_of(relid) ? psprintf("disabled: %s", why) : "disabled";
+	else if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		state = "locked";		/* a monitoring query must not wait for a REINDEX */
 	else
 	{
-		describe(index, values, nulls);
-		mind_incomplete(relid, values);
+		index = SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid)) ?
+			try_relation_open(relid, NoLock) : NULL;	/* the server can't open it without */
+		if (index == NULL)
+		{
+			UnlockRelationOid(relid, AccessShareLock);
+			return false;
+		}
+		state = RELATION_IS_OTHER_TEMP(index) ? "temporary" : describe(index, values, nulls);
+
+		/*
+		 * The server itself does without an index until what makes it is complete, however
+		 * good its file is: in place of "valid", and where nothing else would come of it.
+		 */
+		if (!index->rd_index->indisvalid && !RELATION_IS_OTHER_TEMP(index) &&
+			stays_so(state, index->rd_index->indisready))
+			state = "not valid: its CREATE INDEX or REINDEX has not been completed";
+		relation_close(index, AccessShareLock);
 	}
-	relation_close(index, AccessShareLock);
+	values[4] = CStringGetTextDatum(state);
+	nulls[0] = nulls[4] = false;
 	return true;
 }
 
@@ -391,20 +364,6 @@ why_not_ready(void)
 	return NULL;
 }
 
-/* The row of an index, while that is so or not.  False as file_row. */
-static bool
-row_of_index(Oid relid, const char *why, Datum *values, bool *nulls)
-{
-	if (why == NULL)
-		return file_row(relid, values, nulls);
-	memset(nulls, true, FILES_COLUMNS);
-	values[0] = ObjectIdGetDatum(relid);
-	values[4] = CStringGetTextDatum(pmhash_may_see_details_of(relid) ?
-									psprintf("disabled: %s", why) : "disabled");
-	nulls[0] = nulls[4] = false;
-	return true;
-}
-
 /*
  * pmhash_shown_state
  *		The state of an index as pmhash.files shows it; NULL if it has been dropped.
@@ -415,7 +374,7 @@ pmhash_shown_state(Oid relid)
 	Datum		values[FILES_COLUMNS];
 	bool		nulls[FILES_COLUMNS];
 
-	return row_of_index(relid, why_not_ready(), values, nulls) ?
+	return file_row(relid, why_not_ready(), values, nulls) ?
 		TextDatumGetCString(values[4]) : NULL;
 }
 
@@ -440,7 +399,7 @@ pmhash_files(PG_FUNCTION_ARGS)
 		bool		nulls[FILES_COLUMNS];
 
 		CHECK_FOR_INTERRUPTS();
-		if (row_of_index(lfirst_oid(lc), why, values, nulls))
+		if (file_row(lfirst_oid(lc), why, values, nulls))
 			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -16,7 +16,7 @@
  *
  * FILE_NEW is no more than a call to look: what is to be built stands in stubs.  It is
  * logged when the stub names the file, and has the number of the transaction, as all WAL: a
- * standby looks when that has committed (standby.c, follow_makers).
+ * standby looks when that has committed (standby.c, follow_maker).
  *
  * Inserts: entry first, then its record (P1).  Removals: the record first, flushed,
  * then the entry (P3, P4).  So at every moment, and after every crash, a standby

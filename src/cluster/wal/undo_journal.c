@@ -380,20 +380,6 @@ pmhash_journal_try_note_flushed(XLogRecPtr lsn)
 }
 
 /*
- * Has WAL past lsn been noted in the header as flushed?  ERROR if the journal can't be
- * mapped, which it need not be before.
- */
-bool
-pmhash_journal_is_past(XLogRecPtr lsn)
-{
-	const PmhashJournalHeader *header;
-
-	map_journal();
-	header = (const PmhashJournalHeader *) journal.base;
-	return header->flushed > lsn;
-}
-
-/*
  * Note n entries about to be made in file.  See cluster.h.  Nothing between
  * reserving a record and releasing it can raise an error or be interrupted, so
  * a record stays busy only if its process is killed, and then shared memory is

@@ -68,7 +68,6 @@ extern void pmhash_journal_begin(uint64 instance, bool *pmem);
 extern PmhResult pmhash_journal_map(char *path, PmhError *error);
 extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
 extern void pmhash_journal_try_note_flushed(XLogRecPtr lsn);
-extern bool pmhash_journal_is_past(XLogRecPtr lsn);
 extern void pmhash_undo(PmhashControl *control);
 
 #endif							/* PMHASH_UNDO_JOURNAL_H */

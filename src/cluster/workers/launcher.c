@@ -27,7 +27,6 @@
 #include <signal.h>
 
 #include "access/xlog.h"
-#include "catalog/pg_control.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -72,8 +71,8 @@ typedef struct Task
 typedef struct Worker
 {
 	BackgroundWorkerHandle *handle; /* NULL: none */
-	PmhashAssignment assignment;
-	Task	   *task;
+	Oid			database;
+	PmhashJob	job;
 } Worker;
 
 /* In what order tasks have their turn, if not all can. */
@@ -243,8 +242,8 @@ at_work(PmhashJob job, Oid database)
 	for (int i = 0; i < PMHASH_WORKERS; i++)
 	{
 		if (workers[i].handle != NULL &&
-			(job == PMHASH_JOBS || workers[i].task->job == job) &&
-			(!OidIsValid(database) || workers[i].task->database == database))
+			(job == PMHASH_JOBS || workers[i].job == job) &&
+			(!OidIsValid(database) || workers[i].database == database))
 			n++;
 	}
 	return n;
@@ -258,6 +257,7 @@ note_ends(void)
 	{
 		Worker	   *worker = &workers[i];
 		PmhashWorkerResult result;
+		Task	   *task;
 		pid_t		pid;
 
 		if (worker->handle == NULL ||
@@ -267,12 +267,13 @@ note_ends(void)
 		worker->handle = NULL;
 		no_start_before = 0;	/* it leaves its slot */
 		result = (PmhashWorkerResult)
-			pg_atomic_read_u32(&pmhash_shared->worker_result[worker->assignment.place]);
-		worker->task->empty = result == PMHASH_WORKER_FOUND_NOTHING;
+			pg_atomic_read_u32(&pmhash_shared->worker_result[i]);
+		task = find_task(worker->database, worker->job);
+		task->empty = result == PMHASH_WORKER_FOUND_NOTHING;
 		if (result == PMHASH_WORKER_DONE || result == PMHASH_WORKER_FOUND_NOTHING)
-			worker->task->tries = 0;
+			task->tries = 0;
 		else
-			try_again(worker->task, result == PMHASH_WORKER_UNFINISHED);
+			try_again(task, result == PMHASH_WORKER_UNFINISHED);
 	}
 }
 
@@ -303,12 +304,17 @@ rank_of(const Task *task)
 		ONE_MORE_IN_DATABASE;
 }
 
-/* There is no such database any more: what it has left goes, and the task. */
+/*
+ * There is no such database any more: what it has left goes, and the task.  (If that fails
+ * on a standby, its directory is found again.)
+ */
 static void
 forget_database(Task *task)
 {
 	Assert(!list_member_oid(existing, task->database));
-	if (!RecoveryInProgress() && task->job == PMHASH_JOB_CLEAN)
+	if (task->job == PMHASH_JOB_CLEAN && RecoveryInProgress())
+		pmhash_standby_database_dropped(task->database);
+	else if (task->job == PMHASH_JOB_CLEAN)
 	{
 		PMH_STOP_POINT("launcher_before_dropped");
 		if (!pmhash_if_database_is_dropped(task->database, pmhash_remove_dropped))
@@ -318,28 +324,8 @@ forget_database(Task *task)
 		}
 	}
 	pmhash_rebuild_forget(task->database);
-	task->database = InvalidOid;
-	task->wanted_at = NEVER;
-}
-
-/* Free what is of no database any more, and of no worker. */
-static void
-free_forgotten(void)
-{
-	ListCell   *lc;
-
-	foreach(lc, tasks)
-	{
-		Task	   *task = lfirst(lc);
-		bool		used = OidIsValid(task->database);
-
-		for (int i = 0; i < PMHASH_WORKERS; i++)
-			used |= workers[i].handle != NULL && workers[i].task == task;
-		if (used)
-			continue;
-		tasks = foreach_delete_current(tasks, lc);
-		pfree(task);
-	}
+	tasks = list_delete_ptr(tasks, task);
+	pfree(task);
 }
 
 /*
@@ -366,10 +352,9 @@ start(Task *task, Worker *unused)
 		try_again(task, true);
 	else
 	{
-		unused->task = task;
-		unused->assignment.place = unused - workers;
-		unused->assignment.job = task->job;
-		has_slot = pmhash_start_worker(task->database, &unused->assignment,
+		unused->database = task->database;
+		unused->job = task->job;
+		has_slot = pmhash_start_worker(task->database, task->job, unused - workers,
 									   &unused->handle, tell);
 		if (has_slot)
 			task->not_before = pmhash_clock_ms() + START_PAUSE;
@@ -412,55 +397,35 @@ start_all(void)
 
 /* ---- when ---- */
 
-/* Has the interval of cleaner_naptime gone by?  *next is made earlier if not. */
-static bool
-is_regular_time(int64 *last, int64 *next)
-{
-	int64		naptime = pmhash_cleaner_naptime * INT64CONST(1000);
-	bool		now = pmhash_clock_past(*last, naptime);
-
-	if (now)
-		*last = pmhash_clock_ms();
-	*next = Min(*next, *last + naptime);
-	return now;
-}
-
-/* Tasks in databases that have been dropped are done: start sees to that. */
-static void
-want_dropped(void)
-{
-	ListCell   *lc;
-
-	read_catalog();
-	foreach(lc, tasks)
-	{
-		Task	   *task = lfirst(lc);
-
-		if (!list_member_oid(existing, task->database))
-			task->wanted_at = 0;
-	}
-}
-
 /*
- * Databases that have, or have had in the life of this launcher, a directory in the pool
- * are cleaned, unless there is nothing of ours.  Not while something else stands
- * where the pool was.
+ * Databases that have, or have had in the life of this launcher, files or a directory in the
+ * pool: those that have been dropped are forgotten (start sees to that), with what they have
+ * left; on a primary the others are cleaned, unless there is nothing of ours.  Not while
+ * something else stands where the pool was.  The directories are listed before the catalog
+ * is read: one is made when its database is there.
  */
 static void
 want_cleaning(void)
 {
+	bool		present = pmhash_pool_is_present();
 	ListCell   *lc;
 
-	if (!pmhash_pool_is_present())
-		return;
-	foreach(lc, pmhash_databases_in_pool())
-		(void) find_task(lfirst_oid(lc), PMHASH_JOB_CLEAN);
+	if (present)
+	{
+		foreach(lc, list_concat(pmhash_standby_databases(), pmhash_databases_in_pool()))
+			(void) find_task(lfirst_oid(lc), PMHASH_JOB_CLEAN);
+		is_read = false;
+	}
+	read_catalog();
 	foreach(lc, tasks)
 	{
 		Task	   *task = lfirst(lc);
+		bool		cleans = task->job == PMHASH_JOB_CLEAN;
 
-		if (task->job == PMHASH_JOB_CLEAN &&
-			(!task->empty || pmhash_database_has_files(task->database)))
+		if (!list_member_oid(existing, task->database))
+			task->wanted_at = !cleans || present ? 0 : NEVER;
+		else if (cleans && present && !RecoveryInProgress() &&
+				 (!task->empty || pmhash_database_has_files(task->database)))
 			want(task->database, PMHASH_JOB_CLEAN);
 	}
 }
@@ -497,7 +462,7 @@ take_requests(void)
 static void
 want_visits(void)
 {
-	List	   *with_files = pmhash_standby_databases(false);
+	List	   *with_files = pmhash_standby_databases();
 	ListCell   *lc;
 
 	read_catalog();
@@ -514,42 +479,22 @@ want_visits(void)
 	}
 }
 
-/* Files of a standby are swept, but by one worker, and not before its time if it failed. */
+/* What is due in databases of a standby. */
 static void
-want_sweeps(void)
+want_due(int64 *next)
 {
+	List	   *to_sweep;
 	ListCell   *lc;
 
-	foreach(lc, pmhash_standby_databases(true))
+	want_in(pmhash_standby_due_databases(&to_sweep, next), PMHASH_JOB_PLAIN);
+
+	/* Files are swept by one worker, and not before its time if it failed. */
+	foreach(lc, to_sweep)
 	{
 		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_SWEEP);
 
 		if (task->wanted_at == NEVER && at_work(task->job, task->database) == 0)
 			task->wanted_at = 0;
-	}
-}
-
-/*
- * What databases have left that have been dropped goes from a standby.  The list of
- * those that have files is made before the catalog is read: a file is made when its
- * database is there.
- */
-static void
-remove_dropped(void)
-{
-	List	   *databases;
-	ListCell   *lc;
-
-	if (!pmhash_pool_is_present())
-		return;
-	databases = list_concat_unique_oid(pmhash_standby_databases(false),
-									   pmhash_databases_in_pool());
-	is_read = false;
-	read_catalog();
-	foreach(lc, databases)
-	{
-		if (!list_member_oid(existing, lfirst_oid(lc)))
-			pmhash_standby_database_dropped(lfirst_oid(lc));
 	}
 }
 
@@ -573,71 +518,49 @@ next_due(void)
 	return next;
 }
 
-/* Which databases are to be looked at, on a primary?  Requests may come before all else. */
+/*
+ * Which databases are to be looked at?  Requests may come before all else; on a standby
+ * nothing but what is dropped before its files are used.
+ */
 static void
 collect(bool settled, int64 *next)
 {
 	static int64 last = 0;
-	static bool looked = false;
+	static int	looked = -1;	/* as a standby, or not */
+	bool		standby = RecoveryInProgress();
 	int64		now = pmhash_clock_ms();
+	int64		naptime = pmhash_cleaner_naptime * INT64CONST(1000);
+	bool		regular = settled && pmhash_clock_past(last, naptime);
 
-	Assert(!RecoveryInProgress());
-	take_requests();
-	for (PmhashBuildKind kind = 0; kind < PMHASH_BUILD_KINDS; kind++)
-	{
-		List	   *due = pmhash_rebuilds_due(kind, now, next);
-
-		if (at_work((PmhashJob) kind, InvalidOid) == 0)
-			want_in(due, (PmhashJob) kind);
-	}
-	if (!settled)
-		return;
-	if (!looked)
-	{
-		read_catalog();
-		want_in(connectable, PMHASH_JOB_PLAIN);
-	}
-	looked = true;
-	if (is_regular_time(&last, next))
-	{
-		want_cleaning();
-		want_dropped();
-	}
-}
-
-/* The same on a standby. */
-static void
-collect_on_standby(int64 *next)
-{
-	static int64 last = 0;
-	static bool looked = false;
-	bool		regular = is_regular_time(&last, next);
-
-	if (!pmhash_standby_reached())
-	{
-		int64		soon = pmhash_clock_ms() + START_PAUSE;
-
-		*next = Min(*next, soon);	/* nothing is wanted before that */
-	}
+	if (regular)
+		last = now;
+	if (settled)
+		*next = Min(*next, last + naptime);
+	if (standby && !pmhash_standby_reached())
+		*next = Min(*next, now + START_PAUSE);
 	else
 	{
 		take_requests();
-		want_in(pmhash_standby_due_databases(next), PMHASH_JOB_PLAIN);
-		want_sweeps();
-		if (!looked)
+		if (standby)
+			want_due(next);
+		for (PmhashJob job = 0; !standby && job <= PMHASH_JOB_EXPRESSIONS; job++)
+		{
+			List	   *due = pmhash_rebuilds_due(job, now, next);
+
+			if (at_work(job, InvalidOid) == 0)
+				want_in(due, job);
+		}
+		if (settled && looked != standby)
 		{
 			read_catalog();
 			want_in(connectable, PMHASH_JOB_PLAIN);
+			looked = standby;
 		}
-		else if (regular)
+		else if (regular && standby)
 			want_visits();
-		looked = true;
 	}
 	if (regular)
-	{
-		remove_dropped();
-		want_dropped();
-	}
+		want_cleaning();
 }
 
 /*
@@ -648,17 +571,12 @@ static int64
 see_to_databases(bool settled)
 {
 	int64		next = pmhash_clock_ms() + LONGEST_SLEEP;
-	bool		standby = RecoveryInProgress();
 	int64		due;
 	bool		build_waits;
 
 	is_read = false;
 	note_ends();
-	free_forgotten();
-	if (standby)
-		collect_on_standby(&next);
-	else
-		collect(settled, &next);
+	collect(settled, &next);
 	build_waits = pmhash_clock_ms() < no_start_before || !start_all();
 	/* ... sweepers are to leave then */
 	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, build_waits);
@@ -668,7 +586,7 @@ see_to_databases(bool settled)
 
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
-#define NOTE_CHECKPOINT		100 /* ms, while one is under way */
+#define NOTE_CHECKPOINT		100 /* ms, while one is under way that is not noted */
 #define LOOK_AROUND			100 /* ms, while scans want WAL to be flushed */
 #define LOOK_FOR_RECOVERY	5000	/* ms: its restartpoints, and its end */
 
@@ -688,88 +606,59 @@ PGDLLEXPORT void pmhash_launcher_main(Datum arg);
  * vacuum.  Where WAL ends now is the end of a record; by the next round it is
  * flushed.  Returns milliseconds until there may be something to note again: a
  * server that writes nothing is seldom woken.
+ *
+ * A crash within the first seconds after a checkpoint must not cost the indexes:
+ * the journal has to say that WAL past its redo pointer was flushed by this
+ * server life (pmhash_undo).  So when a checkpoint has begun, which shared memory shows,
+ * the first WAL that comes after that pointer, its own record at the latest, is flushed
+ * and noted soon.
  */
 static long
 note_flushed(void)
 {
 	static XLogRecPtr seen = InvalidXLogRecPtr;
 	static XLogRecPtr noted = InvalidXLogRecPtr;
+	XLogRecPtr	redo = GetRedoRecPtr();
 	XLogRecPtr	end = pmhash_insert_end();
 
 	Assert(!RecoveryInProgress());
+	if (seen <= noted)
+		seen = end;				/* else it is flushed some time, however often we look */
+	if (noted <= redo && end > redo)
+	{
+		seen = end;
+		XLogFlush(seen);
+	}
 	if (seen > noted && seen <= GetFlushRecPtr(NULL))
 	{
 		pmhash_journal_note_flushed(seen);
 		noted = seen;
 	}
-	if (seen <= noted)
-		seen = end;				/* else it is flushed some time, however often we look */
-	return noted == end ? NOTE_IDLE : NOTE_FLUSHED_EVERY;
-}
-
-/*
- * A crash within the first seconds after a checkpoint must not cost the indexes:
- * the journal has to say that WAL past its redo pointer was flushed by this
- * server life (pmhash_undo).  Once pg_control has the checkpoint, its
- * record is flushed (xlog.c, CreateCheckPoint), and every replay reads it: so
- * replay ends past where that begins, *reached.  False if pg_control has not got it yet.
- */
-static bool
-checkpoint_is_there(XLogRecPtr redo, XLogRecPtr *reached)
-{
-	ControlFileData server;
-	char		reason[PMHASH_REASON_SIZE];
-
-	if (!pmhash_read_pg_control(&server, reason) || server.checkPointCopy.redo != redo)
-		return false;
-	*reached = server.checkPoint + 1;
-	return true;
+	return noted <= redo ? NOTE_CHECKPOINT : noted == end ? NOTE_IDLE : NOTE_FLUSHED_EVERY;
 }
 
 /*
  * pmhash_checkpoint_made
  *		A session has executed CHECKPOINT: note it, before its user is told.
  *
- * What has been made by now is no reason to fail, so an error is left to those that
- * depend on the journal.  If there has been another checkpoint since, the launcher
- * notes that.
+ * Its record is past the redo pointer, and flushed.  What has been made by now is no reason
+ * to fail, so an error is left to those that depend on the journal.
  */
 void
 pmhash_checkpoint_made(void)
 {
-	XLogRecPtr	reached;
+	XLogRecPtr	end;
 
 	if (pmhash_shared == NULL)
 		return;
 	pmhash_ask_soon();
-	if (pmhash_shared->usable && pg_atomic_read_u32(&pmhash_shared->ready) != 0 &&
-		checkpoint_is_there(GetRedoRecPtr(), &reached))
-		pmhash_journal_try_note_flushed(reached);
+	if (pmhash_shared->usable && pg_atomic_read_u32(&pmhash_shared->ready) != 0)
+	{
+		end = pmhash_insert_end();
+		XLogFlush(end);
+		pmhash_journal_try_note_flushed(end);
+	}
 	pmhash_wake_launcher();
-}
-
-/*
- * The launcher's part: checkpoints are looked for only from when a checkpoint
- * begins, which shared memory shows, until it is in pg_control, or WAL past its
- * redo pointer has been noted anyway, as it is in one that takes long.  Returns
- * milliseconds until the next look.
- */
-static long
-note_checkpoint(void)
-{
-	static XLogRecPtr last = InvalidXLogRecPtr;
-	XLogRecPtr	redo = GetRedoRecPtr();
-	XLogRecPtr	reached;
-
-	Assert(!RecoveryInProgress());
-	if (redo == last)
-		return NOTE_IDLE;
-	if (checkpoint_is_there(redo, &reached))
-		pmhash_journal_note_flushed(reached);
-	else if (!pmhash_journal_is_past(redo))
-		return NOTE_CHECKPOINT;
-	last = redo;
-	return NOTE_IDLE;
 }
 
 /*
@@ -787,7 +676,6 @@ go_on_writing(void)
 		pmhash_clock_past(last, LOOK_AROUND))
 	{
 		(void) note_flushed();
-		(void) note_checkpoint();
 		(void) pmhash_flush_for_scans();
 		last = pmhash_clock_ms();
 	}
@@ -852,47 +740,29 @@ wait_for_another_life(void)
 	}
 }
 
-/* A round on a standby.  Returns milliseconds until the next one. */
+/*
+ * A round; settled: the server has been a primary for some time.  Returns milliseconds until
+ * the next one.
+ */
 static long
-standby_round(void)
+go_round(bool settled)
 {
+	bool		standby = RecoveryInProgress();
+	long		timeout = LOOK_FOR_RECOVERY;
 	int64		next;
 
-	if (!pmhash_standby_is_active())
-		return LOOK_FOR_RECOVERY;
+	if (standby && !pmhash_standby_is_active())
+		return timeout;
+	if (!standby)
+	{
+		timeout = note_flushed();
+		renew_nonce_now_and_then();
+	}
 	pmhash_notice_failed_writes(go_on_writing);
-	next = see_to_databases(true);
-	return pmhash_clock_until(next, LOOK_FOR_RECOVERY);
-}
-
-/* The same on a primary; settled: it has been one for some time. */
-static long
-primary_round(bool settled)
-{
-	long		timeout = note_flushed();
-	long		other = note_checkpoint();
-	int64		next;
-
-	timeout = Min(timeout, other);
-	renew_nonce_now_and_then();
-	pmhash_notice_failed_writes(go_on_writing);
-	next = see_to_databases(settled);
-	if (!settled)
+	next = see_to_databases(standby || settled);
+	if (!standby && !settled)
 		timeout = Min(timeout, SETTLE_TIME / 4);
 	return pmhash_clock_until(next, timeout);
-}
-
-/*
- * What a standby has left of its time as a primary is removed at once: files of past eras
- * are of no use.  No stub is looked at.
- */
-static void
-remove_distrusted(void)
-{
-	ListCell   *lc;
-
-	foreach(lc, pmhash_databases_in_pool())
-		pmhash_remove_distrusted(lfirst_oid(lc));
 }
 
 /*
@@ -922,26 +792,18 @@ pmhash_launcher_main(Datum arg)
 								  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(round);
 	if (RecoveryInProgress() && pmhash_standby_is_active())
-		remove_distrusted();
+		pmhash_remove_distrusted();
 	for (;;)
 	{
-		long		timeout;
-
 		if (!pmhash_shared->usable)
 			wait_for_another_life();	/* given up */
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
-		if (RecoveryInProgress())
-			timeout = standby_round();
-		else
+		if (primary_since == 0 && !RecoveryInProgress())
 		{
-			if (primary_since == 0)
-			{
-				pmhash_pool_ready();
-				primary_since = pmhash_clock_ms();
-			}
-			timeout = primary_round(pmhash_clock_past(primary_since, SETTLE_TIME));
+			pmhash_pool_ready();
+			primary_since = pmhash_clock_ms();
 		}
-		rest(timeout);
+		rest(go_round(primary_since != 0 && pmhash_clock_past(primary_since, SETTLE_TIME)));
 	}
 }

@@ -49,6 +49,7 @@
 #include "utils/syscache.h"
 
 #include "cluster/base/control_file.h"
+#include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/versions.h"
 #include "cluster/cluster.h"
@@ -259,12 +260,10 @@ note_owner(Oid relid, Owners *owners)
 		if (known->empty)
 			return;
 		note_named(owners, stub.file_id, (stub.flags & PMHASH_STUB_INVALID) != 0);
-		if (!pmhash_stub_lacks_file(&stub))
-			return;
-		if (pmhash_stub_serves(stub.flags, PMHASH_READ))
+		if (!pmhash_stub_serves(stub.flags, PMHASH_READ))
+			pmhash_rebuild_wanted(relid);	/* it may have been marked while that was off */
+		else if ((stub.flags & PMHASH_STUB_NEW_FILE) == 0 && pmhash_stub_lacks_file(&stub))
 			mark_lacking(relid);
-		else
-			pmhash_rebuild_wanted(relid);
 		return;
 	}
 	owners->unknown++;
@@ -272,20 +271,6 @@ note_owner(Oid relid, Owners *owners)
 		complain_once(relid, NameStr(name),
 					  look == PMHASH_LOOK_OTHER ? "its page is no stub page" :
 					  errno != 0 ? strerror(errno) : "its stub page is damaged");
-}
-
-/* Look at all stubs. */
-static void
-list_owned(Owners *owners)
-{
-	ListCell   *lc;
-
-	InvalidateCatalogSnapshot();
-	foreach(lc, pmhash_list_indexes(false))
-	{
-		CHECK_FOR_INTERRUPTS();
-		note_owner(lfirst_oid(lc), owners);
-	}
 }
 
 /* ---- (4) ---- */
@@ -297,15 +282,18 @@ list_owned(Owners *owners)
  * for is dropped (tablecmds.c, TryReuseIndex).
  */
 static bool
-may_be_owned(const Owners *owners, const char *path)
+may_be_owned(const Owners *owners, const char *path, Oid *made_for)
 {
 	PmhashIdentity id;
 	PmhError	error;
 	PmhResult	result = pmh_read_note(path, &id, NULL, &error);
 
+	*made_for = InvalidOid;
 	if (result == PMH_OK)
 	{
 		const KnownIndex *known = hash_search(owners->known, &id.index_oid, HASH_FIND, NULL);
+
+		*made_for = id.index_oid;
 
 		return known != NULL ? known->empty : owners->unknown > 0;
 	}
@@ -324,19 +312,22 @@ remove_orphans(const uint64 *files, int n, const Owners *owners)
 	for (int i = 0; i < n; i++)
 	{
 		const NamedFile *named = hash_search(owners->named, &files[i], HASH_FIND, NULL);
+		Oid			made_for;
 
 		if (named != NULL && !named->invalid)
 			continue;
 		pmhash_file_path(path, MyDatabaseId, files[i]);
-		if (may_be_owned(owners, path))
+		if (may_be_owned(owners, path, &made_for))
 		{
 			kept++;
 			continue;
 		}
 		if (named != NULL)
-			pmhash_unlink(path);	/* scans that began before the mark may be at work */
+			pmhash_unlink(MyDatabaseId, files[i]);	/* scans from before the mark go on */
 		else
-			pmhash_remove_file(path);
+			pmhash_remove_file(files[i]);
+		if (OidIsValid(made_for))
+			pmhash_forget_plans(MyDatabaseId, made_for);	/* who has it mapped lets it go */
 		removed++;
 	}
 	if (removed > 0)
@@ -355,6 +346,7 @@ pmhash_remove_orphans(void)
 	uint64	   *files;
 	int			n;
 	Owners		owners = {0};
+	ListCell   *lc;
 	int			kept;
 
 	Assert(IsTransactionState() && !RecoveryInProgress());
@@ -368,7 +360,12 @@ pmhash_remove_orphans(void)
 	PMH_STOP_POINT("cleaner_before_stubs");
 	owners.named = make_table_of("pmhash named files", sizeof(uint64), sizeof(NamedFile));
 	owners.known = make_table_of("pmhash known indexes", sizeof(Oid), sizeof(KnownIndex));
-	list_owned(&owners);
+	InvalidateCatalogSnapshot();
+	foreach(lc, pmhash_list_indexes(false))
+	{
+		CHECK_FOR_INTERRUPTS();
+		note_owner(lfirst_oid(lc), &owners);
+	}
 	PMH_STOP_POINT("cleaner_before_removal");
 	kept = remove_orphans(files, n, &owners);
 	pmhash_counters_forget_dropped(MyDatabaseId);
@@ -377,46 +374,40 @@ pmhash_remove_orphans(void)
 		PMHASH_WORKER_DONE;
 }
 
-/* Is this a file of past eras, or of a cluster whose pool this was? */
+/* Remove a file of past eras, or of a cluster whose pool this was. */
 static bool
-is_of_the_past(const char *path)
+remove_if_past(const char *path, Oid database, uint64 file_id, void *arg)
 {
 	const PmhashControl *control = &pmhash_shared->control;
 	PmhashIdentity id;
 	PmhError	error;
 
-	return pmh_read_note(path, &id, NULL, &error) == PMH_OK &&
+	CHECK_FOR_INTERRUPTS();
+	if (file_id == 0)
+		return true;
+
+	/* A build that is published comes under the same name, with this lock. */
+	LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
+	if (pmh_read_note(path, &id, NULL, &error) == PMH_OK &&
 		id.version == PMHASH_IDENTITY_VERSION &&
 		(id.dax_era != control->dax_era ||
-		 id.system_identifier != control->system_identifier);
+		 id.system_identifier != control->system_identifier))
+	{
+		PMH_STOP_POINT("distrusted_before_unlink");
+		pmhash_unlink(database, file_id);
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_STANDBY_LOCK));
+	return true;
 }
 
 /*
- * On a standby: remove the files of a database that were made before it became
- * one.  The eras were renewed when it started (trust.c, reason_for_doubt), so
- * they will never be opened, and there is no stub to look at.  What is made
- * after a promotion has the new eras and is left alone.
+ * On a standby: remove the files that were made before it became one.  The eras were renewed
+ * when it started (trust.c, reason_for_doubt), so they will never be opened, and there is no
+ * stub to look at.  What is made after a promotion has the new eras and is left alone.
  */
 void
-pmhash_remove_distrusted(Oid database)
+pmhash_remove_distrusted(void)
 {
-	int			n;
-	uint64	   *files = pmhash_list_files(database, &n);
-	char		path[MAXPGPATH];
-
 	Assert(!IsTransactionState());
-	for (int i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		pmhash_file_path(path, database, files[i]);
-
-		/* A build that is published comes under the same name, with this lock. */
-		LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
-		if (is_of_the_past(path))
-		{
-			PMH_STOP_POINT("distrusted_before_unlink");
-			pmhash_unlink(path);
-		}
-		LWLockRelease(pmhash_lwlock(PMHASH_STANDBY_LOCK));
-	}
+	(void) pmhash_visit_files(InvalidOid, remove_if_past, NULL);
 }

@@ -113,8 +113,11 @@ static Refill refill = {.old_file = -1};
  * cannot be opened is not worth an error.
  */
 static void
-hold_old_file(const char *path)
+hold_old_file(uint64 file_id)
 {
+	char		path[MAXPGPATH];
+
+	pmhash_file_path(path, MyDatabaseId, file_id);
 	refill.old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
 	if (refill.old_file >= 0)
 		ReserveExternalFD();
@@ -164,20 +167,22 @@ report_begin(Relation index)
 static void
 remove_old_file(Relation heap, Relation index)
 {
-	char		path[MAXPGPATH];
+	uint64		file_id;
 
 	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true));
 	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	(void) pmhash_stub_invalidate(index, 0, refill.reason);
-	if (pmhash_index_path(index, true, NULL, path))
+	file_id = pmhash_index_file(index, true);
+	if (file_id != 0)
 	{
-		hold_old_file(path);
-		pmhash_unlink(path);
+		hold_old_file(file_id);
+		pmhash_unlink(MyDatabaseId, file_id);
 	}
 	else
 		pmhash_request_cleaning_at_commit();	/* it may have had one all the same */
 	TransferPredicateLocksToHeapRelation(index);
 	CacheInvalidateRelcache(heap);
+	CacheInvalidateRelcache(index); /* who has the old file mapped lets it go */
 }
 
 /*
@@ -191,7 +196,7 @@ needs_new_file(Relation index, PmhashReason *reason)
 	*reason = PMHASH_REASON_NONE;
 	if (pmhash_is_index(index) && index->rd_index->indisready &&
 		index->rd_index->indislive)
-		*reason = pmhash_index_doubt(index);
+		*reason = pmhash_index_doubt(index, NULL);
 	return *reason != PMHASH_REASON_NONE;
 }
 
@@ -240,34 +245,15 @@ begin(Oid relid)
 }
 
 /*
- * Wait until one transaction is over, for lock_timeout at most.  We look again and
- * again, and do not queue up for it: it may come to wait for our lock on the
- * table (TRUNCATE or ALTER TABLE after an INSERT), and the deadlock detector would
- * take it, whose turn it is to look (proc.c, ProcSleep), for the one to be
- * cancelled.  As it is, it waits until we give up.
- */
-static void
-wait_for_writer(VirtualTransactionId writer)
-{
-	int64		begun = pmhash_clock_ms();
-
-	while (!VirtualXactLock(writer, false))
-	{
-		if (LockTimeout > 0 && pmhash_clock_past(begun, LockTimeout))
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("lock timeout while waiting for a transaction that writes to table \"%s\"",
-							get_rel_name(refill.heap))));
-		pmhash_sleep(WRITER_PAUSE, PG_WAIT_LOCK | LOCKTAG_VIRTUALTRANSACTION);
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
-/*
  * Step 2.  Each transaction is waited for as long as lock_timeout says, then
  * this is an ERROR: a new try has to wait for no more than are there then, and
  * meanwhile other indexes have their turn.  (Not all of them together: the next try begins
  * anew, and where many write at once none might ever come to its end.)
+ *
+ * We look again and again, and do not queue up for it: it may come to wait for our lock on
+ * the table (TRUNCATE or ALTER TABLE after an INSERT), and the deadlock detector would take
+ * it, whose turn it is to look (proc.c, ProcSleep), for the one to be cancelled.  As it is, it
+ * waits until we give up.
  */
 static void
 wait_for_writers(void)
@@ -283,23 +269,43 @@ wait_for_writers(void)
 	pgstat_progress_update_param(PROGRESS_WAITFOR_TOTAL, n);
 	for (int i = 0; i < n; i++)
 	{
-		wait_for_writer(writer[i]);
+		int64		begun = pmhash_clock_ms();
+
+		while (!VirtualXactLock(writer[i], false))
+		{
+			if (LockTimeout > 0 && pmhash_clock_past(begun, LockTimeout))
+				ereport(ERROR,
+						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						 errmsg("lock timeout while waiting for a transaction that writes to table \"%s\"",
+								get_rel_name(refill.heap))));
+			pmhash_sleep(WRITER_PAUSE, PG_WAIT_LOCK | LOCKTAG_VIRTUALTRANSACTION);
+			CHECK_FOR_INTERRUPTS();
+		}
 		pgstat_progress_update_param(PROGRESS_WAITFOR_DONE, i + 1);
 	}
 	CommitTransactionCommand();
 }
 
 /*
- * Step 3 in the rights of the table's owner, for what expressions of the index
- * call; see reindex_index (index.c).
+ * Step 3, in the rights of the table's owner, for what expressions of the index call; see
+ * reindex_index (index.c).  The snapshot is one that the scan takes.
  */
 static void
-fill(Relation heap, Relation index)
+fill_file(void)
 {
-	PmhashFile *file = pmhash_file_open_filling(index, refill.file_id);
+	Relation	heap;
+	Relation	index;
+	PmhashFile *file;
 	IndexInfo  *info;
 	PmhashCaller caller;
 
+	Assert(refill.file_id != 0);
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	heap = table_open(refill.heap, ShareUpdateExclusiveLock);
+	index = relation_open(refill.index, ShareUpdateExclusiveLock);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_BUILD);
+	file = pmhash_file_open_filling(index, refill.file_id);
 	pmhash_be_owner(heap, &caller);
 	info = BuildIndexInfo(index);
 	info->ii_Unique = false;
@@ -310,22 +316,6 @@ fill(Relation heap, Relation index)
 	pmhash_am_fill(heap, index, info, file);
 	PMH_STOP_POINT("rebuild_before_stub");
 	pmhash_be_caller(&caller);
-}
-
-/* Step 3.  The snapshot is one that the scan takes. */
-static void
-fill_file(void)
-{
-	Relation	heap;
-	Relation	index;
-
-	Assert(refill.file_id != 0);
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	heap = table_open(refill.heap, ShareUpdateExclusiveLock);
-	index = relation_open(refill.index, ShareUpdateExclusiveLock);
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_BUILD);
-	fill(heap, index);
 	PopActiveSnapshot();
 	refill.filled_by = GetTopFullTransactionId();
 	relation_close(index, NoLock);
@@ -350,8 +340,6 @@ make_valid(void)
 						RelationGetRelationName(index))));
 	pmhash_stub_changed();
 	CacheInvalidateRelcacheByRelid(refill.heap);
-	/* backends that have the old file mapped let it go */
-	CacheInvalidateRelcache(index);
 	ereport(LOG,
 			(errmsg("pmhash: index \"%s\" of table \"%s\" has been rebuilt",
 					RelationGetRelationName(index), get_rel_name(refill.heap)),
@@ -383,32 +371,16 @@ refill_index(Oid relid)
 	make_valid();
 }
 
-/* Nothing more is to be put into the file. */
-static void
-abandon(Relation index)
-{
-	PmhashStub	stub;
-	char		path[MAXPGPATH];
-
-	Assert(refill.file_id != 0);
-	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
-	if (!pmhash_stub_read(index, true, &stub) || stub.file_id != refill.file_id ||
-		(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) == 0)
-		return;					/* valid: it is good */
-	(void) pmhash_stub_invalidate(index, refill.file_id, refill.reason);
-	pmhash_file_path(path, MyDatabaseId, refill.file_id);
-	pmhash_unlink(path);
-}
-
 /*
- * After the abort of a failed try: give back the space of the old file and of one that
- * is not filled.  In no transaction.  ERROR if the stub can't be marked; the
- * file is then removed by the next try.
+ * After the abort of a failed try: give back the space of the old file and of one that is not
+ * filled, into which nothing more is to be put.  In no transaction.  ERROR if the stub can't
+ * be marked; the file is then removed by the next try.
  */
 static void
 refill_failed(void)
 {
 	Relation	index;
+	PmhashStub	stub;
 
 	Assert(!IsTransactionState());
 	pmhash_refill_scanned();
@@ -418,7 +390,12 @@ refill_failed(void)
 	if (ConditionalLockRelationOid(refill.index, ShareUpdateExclusiveLock) &&
 		(index = try_relation_open(refill.index, NoLock)) != NULL)
 	{
-		abandon(index);
+		if (pmhash_stub_read(index, true, &stub) && stub.file_id == refill.file_id &&
+			(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) != 0)
+		{
+			(void) pmhash_stub_invalidate(index, refill.file_id, refill.reason);
+			pmhash_unlink(MyDatabaseId, refill.file_id);
+		}
 		relation_close(index, NoLock);
 	}
 	CommitTransactionCommand();
@@ -428,6 +405,9 @@ refill_failed(void)
 
 /* Of this worker: has it left some that it was to rebuild, or failed with one unnoted? */
 static PmhashWorkerResult result_of_pass = PMHASH_WORKER_DONE;
+
+/* The index that it is at, which is noted, or InvalidOid. */
+static Oid	running = InvalidOid;
 
 /* ---- one index ---- */
 
@@ -504,13 +484,13 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 	FlushErrorState();
 	refill_failed();
 	MemoryContextSwitchTo(context);
-	(void) pmhash_rebuild_begins(relid, InvalidOid);
 	holder = error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || !OidIsValid(heap) ? 0 :
 		holder_of(heap);
 	if (holder != 0)
 		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
+	running = InvalidOid;
 	if (pause == 0)
 		result_of_pass = PMHASH_WORKER_UNFINISHED;
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
@@ -525,8 +505,8 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 }
 
 /*
- * Rebuild an index if it is invalid; not while the worker of the other kind is at its
- * table, until another worker comes.  Its name goes into name[NAMEDATALEN],
+ * Rebuild an index if it is invalid; not while the other rebuilder is at its table, until
+ * another worker comes.  Its name goes into name[NAMEDATALEN],
  * its table into *heap.
  */
 static void
@@ -546,7 +526,9 @@ rebuild_if_needed(Oid relid, char *name, volatile Oid *heap)
 			result_of_pass = Min(result_of_pass, PMHASH_WORKER_LEFT_SOME);
 			return;
 		}
+		running = relid;
 		refill_index(relid);
+		running = InvalidOid;
 		pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
 	}
 	pmhash_rebuild_is_over(relid);
@@ -579,104 +561,75 @@ rebuild_index(Oid relid)
 static void
 rebuilder_exit(int code, Datum arg)
 {
-	Oid			running = pmhash_rebuild_running();
-
 	if (OidIsValid(running))
 		(void) pmhash_rebuild_failed(running, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
 }
 
 /*
- * The indexes of this database, not temporary ones, that are of this kind: first those of
- * constraints, without which their tables cannot be written to.  In a transaction; lists
- * are made in 'context'.  *rest: those of the other kind.
+ * In what order the indexes of this database are seen to: first those of constraints, without
+ * which their tables cannot be written to; those that have functions of users come last.
+ * In a transaction.
  */
 static List *
-list_in_order(PmhashBuildKind kind, MemoryContext context, List **rest)
+in_order(const List *indexes, int *n_plain)
 {
-	List	   *all = pmhash_list_indexes(false);
-	MemoryContext old = MemoryContextSwitchTo(context);
-	List	   *first = NIL;
-	List	   *others = NIL;
+	List	   *order[4] = {NIL, NIL, NIL, NIL};
 	ListCell   *lc;
 
 	Assert(IsTransactionState());
-	*rest = NIL;
-
-	foreach(lc, all)
+	foreach(lc, indexes)
 	{
-		HeapTuple	tuple = SearchSysCache1(INDEXRELID,
-											ObjectIdGetDatum(lfirst_oid(lc)));
-		bool		constraint = false;
-		bool		ours = kind == PMHASH_BUILD_PLAIN;
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+		int			place = 1;
 
 		if (HeapTupleIsValid(tuple))
 		{
 			Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
 
-			constraint = form->indisexclusion || form->indisunique;
-			ours = pmhash_build_kind(tuple) == kind;
+			place = form->indisexclusion || form->indisunique ? 0 : 1;
+			if (pmhash_build_job(tuple) == PMHASH_JOB_EXPRESSIONS)
+				place += 2;
 			ReleaseSysCache(tuple);
 		}
-		if (!ours)
-			*rest = lappend_oid(*rest, lfirst_oid(lc));
-		else if (constraint)
-			first = lappend_oid(first, lfirst_oid(lc));
-		else
-			others = lappend_oid(others, lfirst_oid(lc));
+		order[place] = lappend_oid(order[place], lfirst_oid(lc));
 	}
-	first = list_concat(first, others);
-	MemoryContextSwitchTo(old);
-	return first;
+	*n_plain = list_length(order[0]) + list_length(order[1]);
+	return list_concat(list_concat(order[0], order[1]), list_concat(order[2], order[3]));
 }
 
 /*
- * Some of these, which a rebuilder of the other kind sees to, may be to be rebuilt.  Not
- * before the plain ones of the database have been: functions that take long hold up those
- * of the same table.
- */
-static void
-request_other_kind(const List *indexes)
-{
-	ListCell   *lc;
-
-	foreach(lc, indexes)
-	{
-		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
-		{
-			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
-			return;
-		}
-	}
-}
-
-/*
- * Rebuild the invalid indexes of this kind of the database this worker is connected to,
- * except temporary ones, which only their sessions can, and those that have
- * failed a short time ago.  Not in a transaction.
+ * Rebuild the invalid indexes of the database this worker is connected to that are of its
+ * job, except temporary ones, which only their sessions can, and those that have failed a
+ * short time ago.  Not in a transaction.
+ *
+ * When the plain ones have been rebuilt, and not before, the others are requested: functions
+ * that take long hold up those of the same table.
  */
 PmhashWorkerResult
-pmhash_rebuild_database(PmhashBuildKind kind)
+pmhash_rebuild_database(PmhashJob job)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
 												  "pmhash rebuild",
 												  ALLOCSET_DEFAULT_SIZES);
 	List	   *indexes;
-	List	   *rest;
 	ListCell   *lc;
+	int			n_plain;
 
 	Assert(!IsTransactionState() && !RecoveryInProgress());
-	pmhash_rebuild_pass_begins(kind);
 	before_shmem_exit(rebuilder_exit, (Datum) 0);
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
 	pgstat_report_activity(STATE_RUNNING, "looking for invalid pmhash indexes");
-	indexes = list_in_order(kind, context, &rest);
+	MemoryContextSwitchTo(context);
+	indexes = in_order(pmhash_list_indexes(false), &n_plain);
 	CommitTransactionCommand();
 
 	MemoryContextSwitchTo(context);
-	pmhash_rebuild_forget_dropped(indexes, rest);
+	pmhash_rebuild_pass_begins(job, indexes);
 	foreach(lc, indexes)
 	{
+		bool		plain = foreach_current_index(lc) < n_plain;
+
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{
@@ -685,11 +638,15 @@ pmhash_rebuild_database(PmhashBuildKind kind)
 		}
 		if (!pmhash_rebuild)
 			break;
-		if (!pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
-			rebuild_index(lfirst_oid(lc));
+		if ((plain && job != PMHASH_JOB_PLAIN) || pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
+			continue;
+		if (!plain && job == PMHASH_JOB_PLAIN)
+		{
+			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
+			break;
+		}
+		rebuild_index(lfirst_oid(lc));
 	}
-	if (kind == PMHASH_BUILD_PLAIN)
-		request_other_kind(rest);
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
 	return result_of_pass;

@@ -3,8 +3,8 @@
  * worker.c
  *	  The background workers: starting them, and their main functions.
  *
- * There is one launcher (launcher.c), and workers that it starts in databases
- * (launcher.c).  Each has a job (PmhashJob) and exits when it is done.
+ * There is one launcher (launcher.c), and workers that it starts in databases.  Each has a
+ * job (PmhashJob) and exits when it is done.
  *
  * A cleaner is connected to its database for the few milliseconds that its work
  * takes, so that DROP DATABASE and CREATE DATABASE TEMPLATE wait for it
@@ -35,9 +35,6 @@
 #include "cluster/replay/replay.h"
 #include "cluster/workers/workers.h"
 
-/* ms that a worker waits for a lock while it connects, if no longer later */
-#define CONNECT_TIMEOUT		"5000"
-
 PGDLLEXPORT void pmhash_worker_main(Datum arg);
 
 /* ---- starting ---- */
@@ -66,32 +63,29 @@ note_worker_slot(bool free)
 
 /* As pg_stat_activity shows it. */
 static const char *
-type_of_worker(const PmhashAssignment *assignment)
+type_of_worker(PmhashJob job)
 {
-	return assignment->job == PMHASH_JOB_CLEAN ? "pmhash cleaner" :
-		assignment->job == PMHASH_JOB_SWEEP ? "pmhash standby sweeper" :
+	return job == PMHASH_JOB_CLEAN ? "pmhash cleaner" :
+		job == PMHASH_JOB_SWEEP ? "pmhash standby sweeper" :
 		RecoveryInProgress() ? "pmhash standby builder" : "pmhash rebuilder";
 }
 
 /*
- * Start a worker in a database, with a job and a place that the caller has set.  False
- * if no slot is free for it; tell: and users are to know that.
+ * Start a worker in a database, with a job and a place for its result.  False if no slot is
+ * free for it; tell: and users are to know that.
  */
 bool
-pmhash_start_worker(Oid database, PmhashAssignment *assignment,
+pmhash_start_worker(Oid database, PmhashJob job, int place,
 					BackgroundWorkerHandle **handle, bool tell)
 {
 	BackgroundWorker worker;
-	const char *type;
+	const char *type = type_of_worker(job);
 	bool		started;
 
 	Assert(OidIsValid(database));
-	Assert(assignment->place >= 0 && assignment->place < PMHASH_WORKERS);
-	Assert(assignment->job < PMHASH_JOBS);
-	pg_atomic_write_u32(&pmhash_shared->worker_result[assignment->place],
-						PMHASH_WORKER_UNFINISHED);
-	StaticAssertStmt(sizeof(*assignment) <= BGW_EXTRALEN, "it is handed over in there");
-	type = type_of_worker(assignment);
+	Assert(place >= 0 && place < PMHASH_WORKERS);
+	Assert(job < PMHASH_JOBS);
+	pg_atomic_write_u32(&pmhash_shared->worker_result[place], PMHASH_WORKER_UNFINISHED);
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_ConsistentState;
@@ -101,7 +95,8 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %u", type, database);
 	strlcpy(worker.bgw_type, type, BGW_MAXLEN);
 	worker.bgw_main_arg = ObjectIdGetDatum(database);
-	memcpy(worker.bgw_extra, assignment, sizeof(*assignment));
+	worker.bgw_extra[0] = (char) job;
+	worker.bgw_extra[1] = (char) place;
 	worker.bgw_notify_pid = MyProcPid;
 
 	started = RegisterDynamicBackgroundWorker(&worker, handle);
@@ -113,14 +108,13 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 /* ---- main functions ---- */
 
 /*
- * How each worker with a database begins.  It waits for locks so long (ms; "0": for
- * as long as it takes).
+ * How each worker with a database begins.  It waits for locks so long (ms).
  *
  * search_path is empty, as in autovacuum.c, AutoVacWorkerMain.  Else functions of index
  * expressions, which run in the rights of the table's owner, would call what whoever
  * may ALTER DATABASE ... SET search_path, or CREATE in a schema of it, has put there.
  *
- * Never without an end while it connects: that takes a lock on the database, and some
+ * Never without an end, also while it connects: that takes a lock on the database, and some
  * on its catalogs (postinit.c, InitPostgres; relcache.c, load_critical_index).  ALTER
  * DATABASE, CREATE DATABASE TEMPLATE and VACUUM FULL of a catalog hold those for
  * as long as they like, and the other databases need the slot, or the launcher.
@@ -128,17 +122,13 @@ pmhash_start_worker(Oid database, PmhashAssignment *assignment,
 static void
 begin(Oid database, const char *lock_timeout)
 {
-	bool		endless = strcmp(lock_timeout, "0") == 0;
-
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
 	pmhash_no_transaction_timeout();
-	SetConfigOption("lock_timeout", endless ? CONNECT_TIMEOUT : lock_timeout,
-					PGC_SUSET, PGC_S_OVERRIDE);
-	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	SetConfigOption("lock_timeout", lock_timeout, PGC_SUSET, PGC_S_OVERRIDE);
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 }
 
 /*
@@ -177,7 +167,7 @@ function_worker_exit(int code, Datum arg)
 }
 
 /*
- * One that looks at all indexes of one database and builds the files of those of its kind
+ * One that looks at all indexes of one database and builds the files of those of its job
  * that have none: a rebuilder, or a standby's builder, which is subject to the conflicts
  * with replay that all sessions are.  Locks are waited for a while, since a try that is
  * given up is a longer wait for all; but not for ever, since writers queue after it, or
@@ -189,12 +179,10 @@ function_worker_exit(int code, Datum arg)
  * it has ended and another one starts the next.
  */
 static PmhashWorkerResult
-build(Oid database, const PmhashAssignment *assignment)
+build(Oid database, PmhashJob job)
 {
-	PmhashBuildKind kind = (PmhashBuildKind) assignment->job;
-
-	Assert(kind < PMHASH_BUILD_KINDS);
-	if (kind == PMHASH_BUILD_EXPRESSIONS)
+	Assert(job <= PMHASH_JOB_EXPRESSIONS);
+	if (job == PMHASH_JOB_EXPRESSIONS)
 	{
 		uint32		none = 0;
 
@@ -205,19 +193,19 @@ build(Oid database, const PmhashAssignment *assignment)
 	begin(database, "5000");
 	take_long();
 	pmhash_give_way_from_now_on();
-	if (kind == PMHASH_BUILD_PLAIN)
+	if (job == PMHASH_JOB_PLAIN)
 		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
 	if (RecoveryInProgress())
-		return pmhash_standby_build_database(kind);
+		return pmhash_standby_build_database(job);
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
-	return pmhash_rebuild_database(kind);
+	return pmhash_rebuild_database(job);
 }
 
 static PmhashWorkerResult
 sweep(Oid database)
 {
-	begin(database, "0");
+	begin(database, "5000");
 	take_long();
 	return pmhash_standby_sweep_database();
 }
@@ -227,15 +215,15 @@ void
 pmhash_worker_main(Datum arg)
 {
 	Oid			database = DatumGetObjectId(arg);
-	PmhashAssignment assignment;
+	PmhashJob	job = (PmhashJob) MyBgworkerEntry->bgw_extra[0];
+	int			place = MyBgworkerEntry->bgw_extra[1];
 	PmhashWorkerResult result;
 
-	memcpy(&assignment, MyBgworkerEntry->bgw_extra, sizeof(assignment));
-	result = assignment.job == PMHASH_JOB_CLEAN ? clean(database) :
-		assignment.job == PMHASH_JOB_SWEEP ? sweep(database) : build(database, &assignment);
+	result = job == PMHASH_JOB_CLEAN ? clean(database) :
+		job == PMHASH_JOB_SWEEP ? sweep(database) : build(database, job);
 	Assert(!IsTransactionState());
 	/* (Its place may be that of a worker of another launcher by now, which is no harm.) */
-	pg_atomic_write_u32(&pmhash_shared->worker_result[assignment.place], result);
+	pg_atomic_write_u32(&pmhash_shared->worker_result[place], result);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 

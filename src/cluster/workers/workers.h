@@ -16,15 +16,8 @@
 /* ---- worker.c ---- */
 #define PMHASH_WORKER_RESTART	10	/* seconds, if a launcher fails */
 
-/* What a worker in a database is to do; it gets it in bgw_extra. */
-typedef struct PmhashAssignment
-{
-	PmhashJob	job;
-	int			place;			/* of its result, in shared memory */
-} PmhashAssignment;
-
 extern void pmhash_worker_init(void);
-extern bool pmhash_start_worker(Oid database, PmhashAssignment *assignment,
+extern bool pmhash_start_worker(Oid database, PmhashJob job, int place,
 								BackgroundWorkerHandle **handle, bool tell);
 
 /* ---- launcher.c ---- */
@@ -32,10 +25,10 @@ extern void pmhash_checkpoint_made(void);
 
 /* ---- orphans.c ---- */
 extern PmhashWorkerResult pmhash_remove_orphans(void);
-extern void pmhash_remove_distrusted(Oid database);
+extern void pmhash_remove_distrusted(void);
 
 /* ---- rebuild.c ---- */
-extern PmhashWorkerResult pmhash_rebuild_database(PmhashBuildKind kind);
+extern PmhashWorkerResult pmhash_rebuild_database(PmhashJob job);
 extern void pmhash_refill_scanned(void);
 
 #endif							/* PMHASH_WORKERS_H */

@@ -271,7 +271,6 @@ errno_or(int usual)
 	HOOK(statx, "io", int, (int fd, const char *p, int f, unsigned m, struct statx *s), \
 		 (fd, p, f, m, s), -1, -1, EIO) \
 	HOOK(pread, "io", ssize_t, (int fd, void *b, size_t n, off_t o), (fd, b, n, o), -1, -1, EIO) \
-	HOOK(read, "io", ssize_t, (int fd, void *b, size_t n), (fd, b, n), -1, -1, EIO) \
 	HOOK(pwrite, "io", ssize_t, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o), -1, -1, ENOSPC) \
 	HOOK(ftruncate, "io", int, (int fd, off_t n), (fd, n), -1, 0, EIO) \
 	HOOK(fsync, "io", int, (int fd), (fd), -1, 0, EIO) \
