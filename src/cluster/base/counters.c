@@ -58,15 +58,7 @@ typedef struct Row
 	pg_atomic_uint64 n[PMHASH_NCOUNTERS];
 } Row;
 
-typedef struct Sums
-{
-	TimestampTz since;			/* COUNTERS_LOCK */
-	pg_atomic_uint64 n[PMHASH_NCOUNTERS];
-	pg_atomic_uint64 lock_waits;
-	pg_atomic_uint64 not_tracked;
-} Sums;
-
-static Sums *sums = NULL;		/* NULL unless preloaded */
+static Row *sums = NULL;		/* of the server, no index's; NULL unless preloaded */
 static HTAB *rows = NULL;		/* the same */
 
 /* ---- shared memory ---- */
@@ -75,8 +67,16 @@ static HTAB *rows = NULL;		/* the same */
 Size
 pmhash_counters_size(void)
 {
-	return add_size(MAXALIGN(sizeof(Sums)),
+	return add_size(MAXALIGN(sizeof(Row)),
 					hash_estimate_size(Max(pmhash_tracked_indexes, 1), sizeof(Row)));
+}
+
+static void
+init_row(Row *row)
+{
+	row->since = GetCurrentTimestamp();
+	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+		pg_atomic_init_u64(&row->n[i], 0);
 }
 
 /* As shared memory is made: all are zero. */
@@ -86,13 +86,8 @@ pmhash_counters_init(void)
 	HASHCTL		ctl;
 	bool		found;
 
-	sums = ShmemInitStruct("pmhash counters", sizeof(Sums), &found);
-	sums->since = GetCurrentTimestamp();
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
-		pg_atomic_init_u64(&sums->n[i], 0);
-	pg_atomic_init_u64(&sums->lock_waits, 0);
-	pg_atomic_init_u64(&sums->not_tracked, 0);
-
+	sums = ShmemInitStruct("pmhash counters", sizeof(Row), &found);
+	init_row(sums);
 	memset(&ctl, 0, sizeof(ctl));
 	ctl.keysize = sizeof(RowKey);
 	ctl.entrysize = sizeof(Row);
@@ -130,11 +125,8 @@ make_row(Oid database, Oid index)
 	if (row != NULL || rows_are_full())
 		return row;
 	row = hash_search(rows, &key, HASH_ENTER_NULL, &found);
-	if (row == NULL)
-		return NULL;
-	row->since = GetCurrentTimestamp();
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
-		pg_atomic_init_u64(&row->n[i], 0);
+	if (row != NULL)
+		init_row(row);
 	return row;
 }
 
@@ -170,7 +162,7 @@ add_counts(Oid index, const PmhashCounts *counts, uint32 bits)
 	if (row != NULL)
 		add_to(row->n, counts, bits);
 	else
-		pg_atomic_fetch_add_u64(&sums->not_tracked, 1);
+		pg_atomic_fetch_add_u64(&sums->n[PMHASH_NOT_TRACKED], 1);
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
 }
 
@@ -203,7 +195,7 @@ pmhash_counters_add(Oid index, PmhashCounter counter, uint64 n)
 {
 	PmhashCounts counts = {{0}};
 
-	Assert(counter < PMHASH_NCOUNTERS);
+	Assert(counter < PMHASH_INDEX_COUNTERS);
 	if (sums == NULL)
 		return;
 	counts.n[counter] = n;
@@ -215,16 +207,18 @@ void
 pmhash_counters_lock_wait(void)
 {
 	if (sums != NULL)
-		pg_atomic_fetch_add_u64(&sums->lock_waits, 1);
+		pg_atomic_fetch_add_u64(&sums->n[PMHASH_LOCK_WAITS], 1);
 }
 
 /* ---- reading ---- */
 
 static void
-read_counts(pg_atomic_uint64 *n, PmhashCounts *counts)
+read_row(Row *row, PmhashCountersRow *to)
 {
+	to->index = row->key.index;
+	to->since = row->since;
 	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
-		counts->n[i] = pg_atomic_read_u64(&n[i]);
+		to->counts.n[i] = pg_atomic_read_u64(&row->n[i]);
 }
 
 /* The rows of a database, palloc'd; *n: how many. */
@@ -244,64 +238,58 @@ pmhash_counters_rows(Oid database, int *n)
 	hash_seq_init(&status, rows);
 	while ((row = hash_seq_search(&status)) != NULL)
 	{
-		PmhashCountersRow *to = &result[*n];
-
-		if (row->key.database != database)
-			continue;
-		to->index = row->key.index;
-		to->since = row->since;
-		read_counts(row->n, &to->counts);
-		(*n)++;
+		if (row->key.database == database)
+			read_row(row, &result[(*n)++]);
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
 	return result;
 }
 
-/* The counters of the server, as one look at them finds them; all 0 if not preloaded. */
-void
-pmhash_counters_server(PmhashServerCounters *server)
+/* The sums of the server, as one look at them finds them; returns how many rows there are. */
+int64
+pmhash_counters_server(PmhashCountersRow *server)
 {
-	memset(server, 0, sizeof(*server));
-	if (sums == NULL)
-		return;
+	int64		n;
+
 	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_SHARED);
 	PMH_STOP_POINT("counters_read");
-	server->since = sums->since;
-	read_counts(sums->n, &server->counts);
-	server->lock_waits = pg_atomic_read_u64(&sums->lock_waits);
-	server->not_tracked = pg_atomic_read_u64(&sums->not_tracked);
-	server->rows = hash_get_num_entries(rows);
-	server->most_rows = pmhash_tracked_indexes;
+	read_row(sums, server);
+	n = hash_get_num_entries(rows);
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
+	return n;
 }
 
 /* ---- setting to zero, and forgetting ---- */
 
 static void
-clear_row(Row *row, TimestampTz now)
+clear_row(Row *row)
 {
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE));
-	row->since = now;
+	row->since = GetCurrentTimestamp();
 	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
 		pg_atomic_write_u64(&row->n[i], 0);
 }
 
-/* Set the counters of an index of a database to 0, or (InvalidOid) of all of its. */
+/*
+ * Set the counters of an index of a database to 0, or (index InvalidOid) of all of its, or
+ * (database InvalidOid) the sums of the server.
+ */
 void
 pmhash_counters_reset(Oid database, Oid index)
 {
-	TimestampTz now = GetCurrentTimestamp();
 	HASH_SEQ_STATUS status;
 	Row		   *row;
 
 	if (rows == NULL)
 		return;
 	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
-	if (OidIsValid(index))
+	if (!OidIsValid(database))
+		clear_row(sums);
+	else if (OidIsValid(index))
 	{
 		row = make_row(database, index);	/* to note when */
 		if (row != NULL)
-			clear_row(row, now);
+			clear_row(row);
 	}
 	else
 	{
@@ -309,24 +297,9 @@ pmhash_counters_reset(Oid database, Oid index)
 		while ((row = hash_seq_search(&status)) != NULL)
 		{
 			if (row->key.database == database)
-				clear_row(row, now);
+				clear_row(row);
 		}
 	}
-	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
-}
-
-/* Set the counters of the server to zero, as of now. */
-void
-pmhash_counters_reset_server(void)
-{
-	if (sums == NULL)
-		return;
-	LWLockAcquire(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE);
-	sums->since = GetCurrentTimestamp();
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
-		pg_atomic_write_u64(&sums->n[i], 0);
-	pg_atomic_write_u64(&sums->lock_waits, 0);
-	pg_atomic_write_u64(&sums->not_tracked, 0);
 	LWLockRelease(pmhash_lwlock(PMHASH_COUNTERS_LOCK));
 }
 

@@ -33,6 +33,9 @@ typedef enum PmhashCounter
 	PMHASH_INVALIDATIONS,		/* marked as invalid while in use */
 	PMHASH_REBUILDS,			/* in the background, complete */
 	PMHASH_REBUILD_FAILURES,
+	PMHASH_INDEX_COUNTERS,		/* those of an index; the others are sums alone */
+	PMHASH_LOCK_WAITS = PMHASH_INDEX_COUNTERS,	/* for one of the engine, past a spin */
+	PMHASH_NOT_TRACKED,			/* additions for an index that has found no row */
 	PMHASH_NCOUNTERS
 } PmhashCounter;
 
@@ -50,16 +53,6 @@ typedef struct PmhashCountersRow
 	PmhashCounts counts;
 } PmhashCountersRow;
 
-typedef struct PmhashServerCounters
-{
-	TimestampTz since;
-	PmhashCounts counts;		/* of all indexes, also of those that have gone */
-	uint64		lock_waits;		/* for a lock of the engine, past a spin */
-	uint64		not_tracked;	/* additions for an index that has found no row */
-	int64		rows;
-	int64		most_rows;
-} PmhashServerCounters;
-
 struct PmhashFile;
 
 extern Size pmhash_counters_size(void);
@@ -68,9 +61,8 @@ extern void pmhash_counters_flush(struct PmhashFile *file);
 extern void pmhash_counters_add(Oid index, PmhashCounter counter, uint64 n);
 extern void pmhash_counters_lock_wait(void);
 extern PmhashCountersRow *pmhash_counters_rows(Oid database, int *n);
-extern void pmhash_counters_server(PmhashServerCounters *server);
+extern int64 pmhash_counters_server(PmhashCountersRow *server);
 extern void pmhash_counters_reset(Oid database, Oid index);
-extern void pmhash_counters_reset_server(void);
 extern void pmhash_counters_forget_dropped(Oid database);
 
 #endif							/* PMHASH_COUNTERS_H */

@@ -30,8 +30,8 @@ PG_FUNCTION_INFO_V1(pmhash_stat_server);
 PG_FUNCTION_INFO_V1(pmhash_stat_reset);
 PG_FUNCTION_INFO_V1(pmhash_stat_reset_shared);
 
-#define INDEX_COLUMNS	(1 + PMHASH_NCOUNTERS + 1)
-#define SERVER_COLUMNS	(6 + PMHASH_NCOUNTERS + 4 + 1)
+#define INDEX_COLUMNS	(1 + PMHASH_INDEX_COUNTERS + 1)
+#define SERVER_COLUMNS	(6 + PMHASH_INDEX_COUNTERS + 4 + 1)
 
 /* What is too large for SQL's bigint is shown as its greatest value. */
 static Datum
@@ -44,7 +44,7 @@ counter_datum(uint64 n)
 static int
 fill_in_counts(const PmhashCounts *counts, Datum *value, int at)
 {
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+	for (int i = 0; i < PMHASH_INDEX_COUNTERS; i++)
 		value[at++] = counter_datum(counts->n[i]);
 	return at;
 }
@@ -124,7 +124,8 @@ pmhash_stat_server(PG_FUNCTION_ARGS)
 {
 	Datum		value[SERVER_COLUMNS];
 	bool		isnull[SERVER_COLUMNS] = {false};
-	PmhashServerCounters server;
+	PmhashCountersRow server;
+	int64		rows;
 	TupleDesc	tupdesc;
 	int			at = 6;
 
@@ -140,12 +141,12 @@ pmhash_stat_server(PG_FUNCTION_ARGS)
 		describe_pool(&value[1], &isnull[1]);
 		value[4] = BoolGetDatum(pmhash_launcher_is_there());
 		value[5] = Int64GetDatum((int64) pmhash_journal_size * 1024);
-		pmhash_counters_server(&server);
+		rows = pmhash_counters_server(&server);
 		at = fill_in_counts(&server.counts, value, at);
-		value[at++] = counter_datum(server.lock_waits);
-		value[at++] = Int64GetDatum(server.rows);
-		value[at++] = Int64GetDatum(server.most_rows);
-		value[at++] = counter_datum(server.not_tracked);
+		value[at++] = counter_datum(server.counts.n[PMHASH_LOCK_WAITS]);
+		value[at++] = Int64GetDatum(rows);
+		value[at++] = Int64GetDatum(pmhash_tracked_indexes);
+		value[at++] = counter_datum(server.counts.n[PMHASH_NOT_TRACKED]);
 		value[at++] = TimestampTzGetDatum(server.since);
 		Assert(at == SERVER_COLUMNS);
 	}
@@ -179,6 +180,6 @@ pmhash_stat_reset(PG_FUNCTION_ARGS)
 Datum
 pmhash_stat_reset_shared(PG_FUNCTION_ARGS)
 {
-	pmhash_counters_reset_server();
+	pmhash_counters_reset(InvalidOid, InvalidOid);
 	PG_RETURN_VOID();
 }
