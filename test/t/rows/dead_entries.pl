@@ -36,7 +36,7 @@ SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SQL
 
-	foreach my $round (1 .. 4)
+	foreach my $round (1 .. 2)
 	{
 		my ($low, $high) = ($round * 10, $round * 10 + 9);
 
