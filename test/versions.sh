@@ -7,7 +7,8 @@
 #		MAJOR				15, 16, 17, 18; none named: all of them.  Or 19, which
 #							is a release candidate
 #		--arch ARCH			of another architecture than the machine's, by qemu:
-#							arm64, ppc64el, riscv64; without first steps and demo
+#							arm64, ppc64el, riscv64; without first steps and demo, and with
+#							the stages regress isolation by default
 #		--stages LIST		stages of test/run.sh (default: "engine first_steps
 #							regress isolation tap")
 #		--one				only the first of them whose chroot can be made; the
@@ -50,13 +51,14 @@ within=1800
 first_steps=true
 keep=false
 architecture=
+stages_named=
 majors=
 arguments=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
 		--arch|--stages|--within) [ $# -ge 2 ] || usage ;;&
-		--arch) architecture=$2; first_steps=false; shift ;;
-		--stages) stages=$2; shift ;;
+		--arch) architecture=$2; first_steps=false; stages=${stages_named:-regress isolation}; shift ;;
+		--stages) stages=$2 stages_named=$2; shift ;;
 		--within) within=$2; shift ;;
 		--one) one=true ;;
 		--no-first-steps) first_steps=false ;;
