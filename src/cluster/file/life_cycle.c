@@ -113,12 +113,16 @@ forget_made(Made *file)
  * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
  */
 static void
-unlink_file(const char *path)
+unlink_file(Oid database, uint64 file_id)
 {
+	char		path[MAXPGPATH];
+
+	pmhash_file_path(path, database, file_id);
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
+	pmhash_entries_of_removed(file_id);
 }
 
 /* The same of one that may be on the list. */
@@ -126,11 +130,8 @@ void
 pmhash_unlink(Oid database, uint64 file_id)
 {
 	Made	   *file = find_made(file_id);
-	char		path[MAXPGPATH];
 
-	pmhash_file_path(path, database, file_id);
-	unlink_file(path);
-	pmhash_entries_of_removed(file_id);
+	unlink_file(database, file_id);
 	if (file != NULL)
 		forget_made(file);
 }
@@ -543,7 +544,6 @@ pmhash_files_before_commit(void)
 static void
 made_at_end(SubTransactionId subid, bool committed)
 {
-	char		path[MAXPGPATH];
 	ListCell   *lc;
 
 	foreach(lc, made)
@@ -559,9 +559,8 @@ made_at_end(SubTransactionId subid, bool committed)
 			continue;
 		}
 		made = foreach_delete_current(made, lc);
-		pmhash_file_path(path, MyDatabaseId, file->file_id);
 		if (!committed)
-			unlink_file(path);
+			unlink_file(MyDatabaseId, file->file_id);
 		pfree(file);
 	}
 }
