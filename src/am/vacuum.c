@@ -336,7 +336,7 @@ sweep_table(VacuumState *state, bool removes)
 	PmhResult	result;
 
 	check_result(state, pmh_sweep_begin(state->file->table, &sweep));
-	if (!removes && !pmh_sweep_reclaims(&sweep))
+	if (!removes && !sweep.reclaims)
 	{
 		pmh_sweep_end(&sweep);
 		return;

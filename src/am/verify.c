@@ -401,11 +401,11 @@ add_to_batch(CheckState *state, uint64 hash, uint64 value)
  * the middle of a key with very many of them.
  */
 static void
-look_up(CheckState *state, uint64 hash, const PmhPieces *pieces)
+look_up(CheckState *state, uint64 hash, PmhGive give, void *arg)
 {
 	PmhResult	result;
 
-	result = pmh_lookup_repeats(state->file->table, hash, pieces);
+	result = pmh_lookup_repeats(state->file->table, hash, give, arg);
 	if (result != PMH_OK)
 		pmhash_engine_error(state->index, state->file, result);
 }
@@ -416,12 +416,6 @@ typedef struct ValueCount
 	uint64		value;
 	uint64		n;
 } ValueCount;
-
-static void
-begin_to_count(void *arg)
-{
-	((ValueCount *) arg)->n = 0;
-}
 
 static void
 count_values(void *arg, const uint64_t *value, size_t n)
@@ -437,9 +431,8 @@ static uint64
 count_entry(CheckState *state, uint64 hash, uint64 value)
 {
 	ValueCount	count = {.value = value};
-	PmhPieces	pieces = {begin_to_count, count_values, &count};
 
-	look_up(state, hash, &pieces);
+	look_up(state, hash, count_values, &count);
 	return count.n;
 }
 
@@ -451,15 +444,6 @@ typedef struct KeyPairs
 	uint64		least;			/* value; most of those met are no row of this batch */
 	uint64		greatest;
 } KeyPairs;
-
-static void
-take_marks_off(void *arg)
-{
-	KeyPairs   *key = arg;
-
-	for (size_t i = 0; i < key->n; i++)
-		key->pair[i].value &= PMH_VALUE_MAX;
-}
 
 /* Mark those of the values of a key that are there. */
 static void
@@ -500,7 +484,6 @@ mark_batch(CheckState *state)
 	for (size_t first = 0; first < state->n; first = next)
 	{
 		KeyPairs	key = {.pair = state->batch + first};
-		PmhPieces	pieces = {take_marks_off, mark_values, &key};
 
 		CHECK_FOR_INTERRUPTS();
 		for (next = first + 1; next < state->n; next++)
@@ -513,7 +496,7 @@ mark_batch(CheckState *state)
 		Assert(state->batch[next - 1].value <= PMH_VALUE_MAX);
 		key.least = state->batch[first].value;
 		key.greatest = state->batch[next - 1].value;
-		look_up(state, state->batch[first].hash, &pieces);
+		look_up(state, state->batch[first].hash, mark_values, &key);
 	}
 }
 

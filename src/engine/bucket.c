@@ -10,15 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "bucket.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
 #include "list.h"
-#include "lock.h"
-#include "pm.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* A list that compaction makes has room for so many values: a cache line. */
 #define FIRST_VALUES	(2 * PMH_VALUES_PER_LINE)
@@ -144,31 +136,6 @@ pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 	pm_fence(&t->file);
 }
 
-void
-pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
-				 uint32_t mask, bool fence)
-{
-	PmhBucket  *b = pmh_bucket(t, place, bucket);
-	uint32_t	state = pmh_bucket_state(b);
-
-	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	PMH_ASSERT((mask & ~PMH_STATE_OCCUPIED) == 0);
-	/* And all entries that are shadowed by pointer slots among them. */
-	for (uint32_t m = (state & PMH_STATE_POINTERS) != 0 ? mask : 0; m != 0; m &= m - 1)
-	{
-		unsigned	slot = (unsigned) __builtin_ctz(m);
-		uint64_t	word = pmh_slot_load_word(b, slot);
-		uint32_t	now;
-		int			pointer;
-
-		if (pmh_word_is_pointer(word))
-			mask |= pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word), &now, &pointer);
-	}
-	pmh_bucket_take(&t->file, b, pmh_bucket_version(place, bucket), state, mask);
-	if (fence)
-		pm_fence(&t->file);
-}
-
 /* Store the word of an occupied slot and make it durable. */
 static void
 commit_word(PmhTable *t, PmhBucket *b, unsigned slot, uint64_t word)
@@ -197,10 +164,18 @@ void
 pmh_bucket_unpoint(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 				   unsigned slot)
 {
-	PMH_ASSERT(slot < PMH_SLOTS);
-	pmh_bucket_clear(t, place, bucket, UINT32_C(1) << slot, true);
+	PmhBucket  *b = pmh_bucket(t, place, bucket);
+	uint64_t	hash = pmh_slot_load_hash(b, slot, pmh_slot_load_word(b, slot));
+	uint64_t   *version = pmh_bucket_version(place, bucket);
+	uint32_t	state;
+	int			pointer;
+	uint32_t	mask = pmh_bucket_find(b, hash, &state, &pointer) | UINT32_C(1) << slot;
+
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && slot < PMH_SLOTS);
+	pmh_bucket_take(&t->file, b, version, state, mask);
+	pm_fence(&t->file);
 	PMH_STOP_POINT("unpoint_after_clear");
-	pmh_version_bump(pmh_bucket_version(place, bucket));
+	pmh_version_bump(version);
 }
 
 /*

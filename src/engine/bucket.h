@@ -12,13 +12,7 @@
 #ifndef PMH_BUCKET_H
 #define PMH_BUCKET_H
 
-#include "error.h"
 #include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "pm.h"
-#include "stop_point.h"
-#include "table.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -313,9 +307,9 @@ extern PmhResult pmh_bucket_compact(PmhTable *t, const PmhPlace *place,
 									uint32_t mask, const uint64_t *extra);
 
 /*
- * Take slots out of a bucket of a locked segment whose state is 'state', 'version'
- * its version: all of them plain, in a bucket without pointers, or all that go with
- * them.  Durable after the next pm_fence.
+ * Take slots out of a bucket of a locked segment whose state is 'state', 'version' its
+ * version, with one commit store: plain ones, or a pointer with those that it shadows.
+ * Durable after the next pm_fence.
  */
 static inline void
 pmh_bucket_take(const PmFile *f, PmhBucket *b, uint64_t *version, uint32_t state,
@@ -329,14 +323,6 @@ pmh_bucket_take(const PmFile *f, PmhBucket *b, uint64_t *version, uint32_t state
 }
 
 /*
- * Take slots out of a bucket with one commit store: mask.  Also clears
- * shadowed entries of any key whose pointer slot goes with it.  Durable on
- * return if fence, else after the next pm_fence.
- */
-extern void pmh_bucket_clear(PmhTable *t, const PmhPlace *place, uint32_t bucket,
-							 uint32_t mask, bool fence);
-
-/*
  * Store another payload in a pointer slot (one 8-byte commit store, durable on
  * return), and count the version up before and after, so that what it pointed
  * to may be freed.
@@ -345,8 +331,8 @@ extern void pmh_bucket_repoint(PmhTable *t, const PmhPlace *place,
 							   uint32_t bucket, unsigned slot, uint64_t payload);
 
 /*
- * Take a pointer slot out (as pmh_bucket_clear, durable on return), counting
- * the version up before and after, so that the list may be freed.
+ * Take a pointer slot out, durably, counting the version up before and after, so that the
+ * list may be freed; and what it shadows.
  */
 extern void pmh_bucket_unpoint(PmhTable *t, const PmhPlace *place,
 							   uint32_t bucket, unsigned slot);

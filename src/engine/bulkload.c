@@ -16,17 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bucket.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
 #include "sort.h"
-#include "space.h"
-#include "table.h"
 
 /*
  * A segment is as large as it takes to be loaded no more than this above the
@@ -67,8 +58,7 @@ struct PmhBulk
 	BulkSegment *segment;	/* the segments so far, in any order */
 	size_t		nsegments;
 	size_t		segment_room;
-	uint64_t   *values;			/* of one key */
-	size_t		values_room;
+	PmhValues	values;			/* room for those of one key */
 	uint32_t   *seen;			/* hash set of one range: position + 1 */
 	uint32_t	seen_size;		/* a power of two */
 	uint64_t	ext_next;		/* rest of the extent for extensions, in units */
@@ -90,26 +80,6 @@ no_memory(PmhTable *t)
 {
 	return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
 					"There is no memory for the bulk load.");
-}
-
-/* Room for n more things in an array that doubles. */
-static bool
-reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
-{
-	size_t		want = *room < 1024 ? 1024 : *room;
-	void	   *larger;
-
-	PMH_ASSERT(used <= *room);
-	if (used + n <= *room)
-		return true;
-	while (want < used + n)
-		want *= 2;
-	larger = realloc(*array, want * size);
-	if (larger == NULL)
-		return false;
-	*array = larger;
-	*room = want;
-	return true;
 }
 
 /* ---- segments ---- */
@@ -166,8 +136,8 @@ write_segment(PmhBulk *bulk, uint32_t depth, uint64_t prefix)
 	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(depth <= PMH_MAX_DEPTH && prefix >> depth == 0);
-	if (!reserve((void **) &bulk->segment, bulk->nsegments, 1,
-				 &bulk->segment_room, sizeof(BulkSegment)))
+	if (!pmh_reserve((void **) &bulk->segment, bulk->nsegments, 1,
+					 &bulk->segment_room, sizeof(BulkSegment)))
 		return no_memory(bulk->table);
 	if (build->size >= PMH_UNITS_PER_BLOCK)
 		result = pmh_provide_extent(t, 1, &main_offset);
@@ -251,17 +221,17 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 	PmhResult	result;
 
 	PMH_ASSERT(n >= LIST_MIN);
-	if (!reserve((void **) &bulk->values, 0, n, &bulk->values_room, sizeof(uint64_t)))
-		return no_memory(bulk->table);
+	result = pmh_values_reserve(t, &bulk->values, n);
+	if (result != PMH_OK)
+		return result;
 	for (size_t i = 0; i < n; i++)
 	{
 		if (i % AT_ONCE == AT_ONCE - 1 && pmh_wait_cancelled())
 			return pmh_fail_cancelled(t);
 		PMH_ASSERT(entry[i].hash == entry->hash);
-		bulk->values[i] = entry[i].value;
+		bulk->values.value[i] = entry[i].value;
 	}
-	while ((result = pmh_list_make(t, entry->hash, bulk->values, n, 0,
-								   &made)) == PMH_NEED)
+	while ((result = pmh_list_make(t, entry->hash, bulk->values.value, n, &made)) == PMH_NEED)
 	{
 		result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) : pmh_provide(t);
 		if (result != PMH_OK)
@@ -516,7 +486,7 @@ free_bulk(PmhBulk *bulk)
 {
 	pm_let_go(&bulk->table->file);
 	free(bulk->segment);
-	free(bulk->values);
+	pmh_values_free(&bulk->values);
 	free(bulk->seen);
 	free(bulk);
 }

@@ -14,17 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bucket.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* Elements of the directory looked at under its lock at a time. */
 #define DIRECTORY_PIECE		4096
@@ -637,24 +627,23 @@ pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop, void 
 
 /* Gives the plain entries, then the list, a buffer at a time. */
 PmhResult
-pmh_lookup_repeats(PmhTable *table, uint64_t hash, const PmhPieces *pieces)
+pmh_lookup_repeats(PmhTable *table, uint64_t hash, PmhGive give, void *arg)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition at = PMH_LIST_START;
 	PmhProbe	probe;
 	PmhResult	result;
 
-	pieces->begin(pieces->arg);
 	result = pmh_probe(table, hash, &probe);
 	if (result == PMH_OK && probe.n > 0)
-		pieces->give(pieces->arg, probe.value, probe.n);
+		give(arg, probe.value, probe.n);
 	while (result == PMH_OK && probe.list != 0 && at.below != 0)
 	{
 		uint32_t	n;
 
 		result = pmh_list_whole(table, hash, &at, value, &n);
 		if (result == PMH_OK)
-			pieces->give(pieces->arg, value, n);
+			give(arg, value, n);
 	}
 	return pmh_conclude(table, result);
 }

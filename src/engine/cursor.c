@@ -20,15 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
 #include "segment.h"
 #include "sort.h"
-#include "space.h"
-#include "table.h"
 
 /* So many steps may add nothing to a batch; then the caller may cancel. */
 #define FRUITLESS_STEPS		32

@@ -11,17 +11,7 @@
  */
 #include <string.h>
 
-#include "bucket.h"
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 #define COPY_ELEMENTS	512		/* elements doubled at a time */
 
@@ -267,7 +257,7 @@ store_elements(PmhTable *t, uint64_t dirword, uint64_t first,
 {
 	uint64_t   *dir = (uint64_t *) pmh_at(t, pmh_dirword_offset(dirword)) + first;
 
-	PMH_ASSERT(count > 0 &&
+	PMH_ASSERT(count > 0 && first % count == 0 &&
 			   first + count <= pmh_directory_elements(pmh_dirword_depth(dirword)));
 	PMH_ASSERT(pmh_elem_whole(low) && pmh_elem_whole(high));
 	for (uint64_t i = 0; i < count; i++)
@@ -280,36 +270,35 @@ store_elements(PmhTable *t, uint64_t dirword, uint64_t first,
 }
 
 /*
- * Lock the directory and tell where the elements of a place, whose segment is
- * locked, are in it: it may have been doubled meanwhile.  They are to be 'elem'.
- * PMH_NEED (not locked) if that has put it beyond our mapping.
+ * Store the elements of a place, whose segment is locked, under the directory lock: it may
+ * have been doubled meanwhile.  PMH_OK, or PMH_NEED if that has put it beyond our mapping.
  */
 static PmhResult
-directory_lock(PmhTable *t, const PmhPlace *place, uint64_t elem, uint64_t *dirword,
-			   uint64_t *first, uint64_t *count)
+change_elements(PmhTable *t, const PmhPlace *place, uint64_t low, uint64_t high)
 {
 	uint32_t	local = pmh_elem_depth(place->elem);
 	uint32_t	above;			/* by so many bits the directory is deeper */
+	uint64_t	dirword;
+	uint32_t	depth;
 	PmhResult	result;
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	PMH_ASSERT(local <= pmh_dirword_depth(place->dirword) && local <= pmh_elem_depth(elem));
+	PMH_ASSERT(local <= pmh_dirword_depth(place->dirword) && local <= pmh_elem_depth(low));
 	pmh_lock(&t->file_lock->directory);
-	*dirword = pm_load_acquire(&pmh_live(t)->dirword);
-	if (pmh_dirword_depth(*dirword) < pmh_elem_depth(elem))
-	{
-		/* It never becomes smaller, so the page has been lost. */
-		pmh_unlock(&t->file_lock->directory);
-		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-						"The directory is smaller than a segment of it needs.");
-	}
-	above = pmh_dirword_depth(*dirword) - local;
-	*first = place->index >> (pmh_dirword_depth(place->dirword) - local) << above;
-	*count = UINT64_C(1) << above;
-	result = pmh_check_span(t, pmh_dirword_offset(*dirword),
-							pmh_directory_size(pmh_dirword_depth(*dirword)));
-	if (result != PMH_OK)
-		pmh_unlock(&t->file_lock->directory);
+	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	depth = pmh_dirword_depth(dirword);
+	above = depth - local;
+	/* It never becomes smaller, so the page has been lost. */
+	if (depth < pmh_elem_depth(low))
+		result = pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						  "The directory is smaller than a segment of it needs.");
+	else
+		result = pmh_check_span(t, pmh_dirword_offset(dirword), pmh_directory_size(depth));
+	if (result == PMH_OK)
+		store_elements(t, dirword,
+					   place->index >> (pmh_dirword_depth(place->dirword) - local) << above,
+					   UINT64_C(1) << above, low, high);
+	pmh_unlock(&t->file_lock->directory);
 	return result;
 }
 
@@ -328,41 +317,23 @@ PmhResult
 pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
 					  uint64_t high)
 {
-	uint64_t	dirword;
-	uint64_t	count;
-	uint64_t	first;
-	PmhResult	result;
-
 	PMH_ASSERT(pmh_elem_depth(low) == pmh_elem_depth(high));
 	PMH_ASSERT(pmh_is_locked(&pmh_segment_stripe(t->locks, t->file_id,
 												 pmh_elem_main_block(low))->lock));
 	PMH_ASSERT(pmh_is_locked(&pmh_segment_stripe(t->locks, t->file_id,
 												 pmh_elem_main_block(high))->lock));
-	result = directory_lock(t, place, low, &dirword, &first, &count);
-	if (result != PMH_OK)
-		return result;
-	PMH_ASSERT(count > 0 && first % count == 0);
-	store_elements(t, dirword, first, count, low, high);
-	pmh_unlock(&t->file_lock->directory);
-	return PMH_OK;
+	return change_elements(t, place, low, high);
 }
 
 PmhResult
 pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 {
 	uint64_t	elem = pmh_elem_with_strategy(place->elem, strategy);
-	uint64_t	dirword;
-	uint64_t	count;
-	uint64_t	first;
-	PmhResult	result;
+	PmhResult	result = change_elements(t, place, elem, elem);
 
 	PMH_ASSERT(strategy > pmh_elem_strategy(place->elem));
-	result = directory_lock(t, place, elem, &dirword, &first, &count);
 	if (result != PMH_OK)
 		return result;
-	store_elements(t, dirword, first, count, elem, elem);
-	pmh_unlock(&t->file_lock->directory);
-
 	place->elem = elem;
 	pmh_count(&pmh_run(t)->strategy_changes, 1);
 	return PMH_OK;

@@ -11,18 +11,7 @@
  *-------------------------------------------------------------------------
  */
 
-#include "bucket.h"
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* ---- the short way ---- */
 
@@ -263,7 +252,7 @@ take_plain(const PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 	return PMH_NOT_FOUND;
 }
 
-/* As delete_long, if that finds a plain entry; false: nothing is done. */
+/* As pmh_segment_delete, if that finds a plain entry; false: nothing is done. */
 static inline bool
 delete_short(PmhTable *t, uint64_t hash, uint64_t value)
 {
@@ -284,26 +273,28 @@ delete_short(PmhTable *t, uint64_t hash, uint64_t value)
 
 /* ---- the long way ---- */
 
+/* Wait for the lock, get what is missing, and begin again until it is done. */
 static PmhResult
-insert_long(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
+go_long_way(PmhTable *t, uint64_t hash, uint64_t value, bool insert)
 {
-	pmh_touch_for_insert(t, hash);
-	for (;;)
+	PmhResult	result;
+
+	do
 	{
 		PmhPlace	place;
-		PmhResult	result = pmh_segment_lock(t, hash, &place);
 
+		result = pmh_segment_lock(t, hash, &place);
 		if (result != PMH_OK)
 			return result;
-		result = pmh_segment_insert(t, &place, hash, value, fence_first);
+		result = insert ? pmh_segment_insert(t, &place, hash, value) :
+			pmh_segment_delete(t, &place, hash, value, true);
+		/* Others may go on from it, or take a slot that is free, once it is unlocked. */
+		pm_fence(&t->file);
 		pmh_segment_unlock(&place);
-		if (result == PMH_NEED)
-			result = pmh_provide(t);
-		else if (result != PMH_RETRY)
-			return result;
-		if (result != PMH_OK && result != PMH_RETRY)
-			return result;
-	}
+		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+			result = PMH_RETRY;
+	} while (result == PMH_RETRY);
+	return result;
 }
 
 PmhResult
@@ -312,30 +303,10 @@ pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 	PMH_ASSERT(value <= PMH_VALUE_MAX && !t->space_held);
 	if (likely(insert_short(t, hash, value, fence_first)))
 		return PMH_OK;
-	return insert_long(t, hash, value, fence_first);
-}
-
-/* As pmh_segment_delete, but locks, and maps further, by itself. */
-static PmhResult
-delete_long(PmhTable *t, uint64_t hash, uint64_t value)
-{
-	for (;;)
-	{
-		PmhPlace	place;
-		PmhResult	result = pmh_segment_lock(t, hash, &place);
-
-		if (result != PMH_OK)
-			return result;
-		/* Fenced before the segment is unlocked: others may take the slot then. */
-		result = pmh_segment_delete(t, &place, hash, value,
-									PMH_DELETE_WAIT | PMH_DELETE_FENCE);
-		pmh_segment_unlock(&place);
-		if (result != PMH_NEED)
-			return result;
-		result = pmh_provide(t);
-		if (result != PMH_OK)
-			return result;
-	}
+	if (fence_first)
+		pm_fence(&t->file);
+	pmh_touch_for_insert(t, hash);
+	return go_long_way(t, hash, value, true);
 }
 
 PmhResult
@@ -351,7 +322,7 @@ pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
 
 	PMH_ASSERT(!table->space_held);
 	if (unlikely(!delete_short(table, hash, value)))
-		result = delete_long(table, hash, value);
+		result = go_long_way(table, hash, value, false);
 	if (result == PMH_FAR)
 		result = pmh_drain_one(table, hash, value);
 	return pmh_conclude(table, result);

@@ -5,24 +5,11 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "error.h"
 #include "handle.h"
-#include "pm.h"
-#include "table.h"
-
-static PmhResult __attribute__((format(printf, 5, 0)))
-set_error(PmhError *error, PmhResult code, int sys_errno, uint64_t offset,
-		  const char *detail, va_list args)
-{
-	error->code = code;
-	error->sys_errno = sys_errno;
-	error->offset = offset;
-	vsnprintf(error->detail, sizeof(error->detail), detail, args);
-	return code;
-}
 
 PmhResult
 pmh_fill_error(PmhError *error, PmhResult code, int sys_errno,
@@ -30,22 +17,36 @@ pmh_fill_error(PmhError *error, PmhResult code, int sys_errno,
 {
 	va_list		args;
 
+	error->code = code;
+	error->sys_errno = sys_errno;
+	error->offset = offset;
 	va_start(args, detail);
-	set_error(error, code, sys_errno, offset, detail, args);
+	vsnprintf(error->detail, sizeof(error->detail), detail, args);
 	va_end(args);
 	return code;
 }
 
 PmhResult
-pmh_fail(PmhTable *t, PmhResult code, int sys_errno, uint64_t offset,
-		 const char *detail, ...)
+pmh_result_of_errno(int err)
 {
-	va_list		args;
-
-	va_start(args, detail);
-	set_error(&t->error, code, sys_errno, offset, detail, args);
-	va_end(args);
-	return code;
+	switch (err)
+	{
+		case ENOSPC:
+		case EDQUOT:
+		case EFBIG:
+			return PMH_ERR_NO_SPACE;
+		case ENOMEM:
+			return PMH_ERR_NO_MEMORY;
+		case EMFILE:
+		case ENFILE:
+			return PMH_ERR_NO_DESCRIPTOR;
+		case ENOENT:
+			return PMH_ERR_NO_FILE;
+		case EEXIST:
+			return PMH_ERR_EXISTS;
+		default:
+			return PMH_ERR_IO;
+	}
 }
 
 /* Say that a file is lost, and where this process has noticed it, if it has. */

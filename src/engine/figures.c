@@ -9,16 +9,7 @@
  */
 #include <string.h>
 
-#include "bucket.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
-#include "table.h"
 
 /* A sample has segments at 2^SAMPLE_BITS points at equal distances in the space of hashes. */
 #define SAMPLE_BITS		6

@@ -16,15 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /*
  * A file begins with one block: the header, and the first segment in the last unit.  So
@@ -32,6 +24,57 @@
  */
 #define INITIAL_BLOCKS			1
 #define FIRST_SEGMENT_UNIT		(PMH_UNITS_PER_BLOCK - 1)
+
+/* ---- file descriptors: as few as can be, for as short as can be ---- */
+
+static bool (*reserve_descriptor) (void);
+static void (*release_descriptor) (void);
+
+void
+pmh_set_descriptor_callbacks(bool (*reserve) (void), void (*release) (void))
+{
+	reserve_descriptor = reserve;
+	release_descriptor = release;
+}
+
+bool
+pmh_descriptor_begin(void)
+{
+	if (reserve_descriptor == NULL || reserve_descriptor())
+		return true;
+	errno = EMFILE;
+	return false;
+}
+
+void
+pmh_descriptor_end(void)
+{
+	int			save_errno = errno;
+
+	if (release_descriptor != NULL)
+		release_descriptor();
+	errno = save_errno;
+}
+
+int
+pmh_descriptor_open(const char *path, int flags)
+{
+	int			fd;
+
+	if (!pmh_descriptor_begin())
+		return -1;
+	fd = open(path, flags | O_CLOEXEC, 0600);
+	if (fd < 0)
+		pmh_descriptor_end();
+	return fd;
+}
+
+void
+pmh_descriptor_close(int fd)
+{
+	(void) close(fd);
+	pmh_descriptor_end();
+}
 
 /* ---- handles ---- */
 

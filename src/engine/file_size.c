@@ -8,16 +8,7 @@
  */
 #include <string.h>
 
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /*
  * A file grows by a 32nd of its length ahead of use, but by no more than MAX_GROWTH; a

@@ -7,7 +7,8 @@
  * taking a lock needs.  So a group locks the segments of several entries first, does all its
  * stores and flushes, fences once before the commit stores and once after them, and then
  * unlocks.  No one else sees an entry that is not durable yet.  Cache lines are prefetched
- * well before.  See src/README, "Locks" and "Order of stores".
+ * well before.  See src/README, "Locks" and "Order of stores".  Pairs of one key that have a
+ * long list are taken out in one walk along it.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,20 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bucket.h"
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
 #include "sort.h"
-#include "space.h"
-#include "table.h"
 
 /* So many pairs of one hash are deleted in one walk along its list. */
 #define DRAIN_MIN	4
+
+/* A bit for each of the values wanted there, by a hash: most others are sorted out at once. */
+#define FILTER_BITS	12
 
 /* The entries at work: each in a segment that is locked. */
 typedef struct Group
@@ -146,9 +141,8 @@ find_locked(const Group *g, uint64_t hash)
 
 /*
  * Begin with the first of n entries and those after it, as far as their
- * segments can be locked at once; no process waits while it holds a lock.  If
- * not 'wait', not by others either: PMH_RETRY if the first one's is locked.
- * PMH_OK, PMH_NEED (nothing locked), or a real error.
+ * segments can be locked at once; no process waits while it holds a lock.  PMH_OK, else
+ * as pmh_segment_lock_or_leave (nothing locked).
  */
 static PmhResult
 lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
@@ -162,8 +156,8 @@ lock_group(PmhTable *t, Group *g, const PmhEntry *entries, size_t n, bool wait)
 
 		if (which == g->nlocked)
 		{
-			PmhResult	result = wait && which == 0 ?
-				pmh_segment_lock(t, hash, &g->locked[which]) :
+			PmhResult	result = which == 0 ?
+				pmh_segment_lock_or_leave(t, hash, wait, &g->locked[which]) :
 				pmh_segment_trylock(t, hash, &g->locked[which]);
 
 			/* What keeps a later one away is seen to when it is the first. */
@@ -190,18 +184,6 @@ unlock_group(PmhTable *t, const Group *g)
 
 /* ---- insert ---- */
 
-static void
-commit_pending(PmhTable *t, PmhPending *pending)
-{
-	PMH_ASSERT(pending->n <= PMH_GROUP_MAX);
-	if (pending->ordered)
-		pm_fence(&t->file);
-	for (unsigned i = 0; i < pending->n; i++)
-		pmh_bucket_commit(t, pending->bucket[i], pending->change[i]);
-	pending->n = 0;
-	pending->ordered = false;
-}
-
 /*
  * Insert the entries of a locked group, as far as that takes nothing but free
  * slots and lists; unlocks it.  *done: how many are in.  PMH_OK; or what
@@ -224,13 +206,13 @@ insert_locked(PmhTable *t, const Group *g, const PmhEntry *entries, unsigned *do
 		result = pmh_segment_prepare(t, place, e->hash, e->value, &pending);
 		if (result == PMH_RETRY)
 		{
-			commit_pending(t, &pending);
+			pmh_segment_commit(t, &pending);
 			result = pmh_segment_prepare(t, place, e->hash, e->value, &pending);
 		}
 		if (result != PMH_OK)
 			break;
 	}
-	commit_pending(t, &pending);
+	pmh_segment_commit(t, &pending);
 	unlock_group(t, g);
 	return result;
 }
@@ -288,6 +270,317 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 	return pmh_conclude(table, result);
 }
 
+/* ---- many values of one key, in one walk along its list ---- */
+
+/*
+ * To look for each value from the end of the list on would take time in proportion to the
+ * square of its length.  Here each buffer is compared with all wanted values at once.
+ *
+ * No process may have to wait for the length of a list.  So only the last buffers, where
+ * most changes are, are worked on while the segment is locked; another one is read without a
+ * lock, as a cursor reads it.  If there is a wanted value in it, the segment is locked, and
+ * it is read once more.
+ */
+
+/* What has become of a pair. */
+typedef enum PmhPairState
+{
+	PMH_PAIR_LEFT = 0,			/* not seen to, or only by waiting */
+	PMH_PAIR_REMOVED,
+	PMH_PAIR_ABSENT
+} PmhPairState;
+
+typedef struct Drain
+{
+	const PmhEntry *entry;		/* what is to go: of one hash, by value */
+	size_t		n;
+	uint8_t    *state;			/* PmhPairState of each */
+	size_t		left;			/* not claimed */
+	bool		wait;
+	bool		begun;
+	bool		passed_over;	/* something has stayed since a lock was held */
+	uint64_t	hash;
+	PmhListPosition at;
+	uint64_t	filter[(1 << FILTER_BITS) / 64];
+
+	/* the buffer at hand: */
+	uint16_t	mask[PMH_MAX_LINES];	/* cells that are to be cleared */
+	uint32_t	nclaimed;
+	size_t		claimed[PMH_STEP_MAX];
+} Drain;
+
+static inline uint32_t
+filter_bit(uint64_t value)
+{
+	return (uint32_t) (value * UINT64_C(0x9e3779b97f4a7c15) >> (64 - FILTER_BITS));
+}
+
+/* The first of the wanted pairs that is not seen to and has this value, or d->n. */
+static inline size_t
+find_wanted(const Drain *d, uint64_t value)
+{
+	uint32_t	bit = filter_bit(value);
+	size_t		low = 0;
+	size_t		high = d->n;
+
+	if ((d->filter[bit / 64] >> (bit % 64) & 1) == 0)
+		return d->n;
+	while (low < high)
+	{
+		size_t		middle = (low + high) / 2;
+
+		if (d->entry[middle].value < value)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	while (low < d->n && d->entry[low].value == value && d->state[low] != PMH_PAIR_LEFT)
+		low++;
+	return low < d->n && d->entry[low].value == value ? low : d->n;
+}
+
+/* If the value is (still) wanted, it is claimed for the buffer at hand. */
+static inline bool
+claim(Drain *d, uint64_t value)
+{
+	size_t		at = find_wanted(d, value);
+
+	if (at == d->n)
+		return false;
+	d->state[at] = PMH_PAIR_REMOVED;
+	d->left--;
+	d->claimed[d->nclaimed++] = at;
+	return true;
+}
+
+/*
+ * Take the plain entries that are wanted out of the buckets of a locked
+ * segment.  To be done before the list is looked at: an entry may come from a
+ * bucket into the list, but not the other way.
+ */
+static void
+drain_buckets(PmhTable *t, const PmhPlace *place, Drain *d)
+{
+	uint32_t	bucket[4];
+	unsigned	n = pmh_segment_buckets_of(t, place, d->hash, bucket);
+
+	PMH_ASSERT(!d->begun && pmh_is_locked(&place->stripe->lock));
+	d->nclaimed = 0;
+	for (unsigned i = 0; i < n; i++)
+	{
+		PmhBucket  *b = pmh_bucket(t, place, bucket[i]);
+		uint32_t	state;
+		int			pointer;
+		uint32_t	mask = pmh_bucket_find(b, d->hash, &state, &pointer);
+		uint32_t	out = 0;
+
+		for (; pointer < 0 && mask != 0; mask &= mask - 1)
+		{
+			unsigned	slot = (unsigned) __builtin_ctz(mask);
+
+			if (claim(d, pmh_word_payload(pmh_slot_load_word(b, slot))))
+				out |= UINT32_C(1) << slot;
+		}
+		if (out != 0)
+			pmh_bucket_take(&t->file, b, pmh_bucket_version(place, bucket[i]), state, out);
+	}
+}
+
+/* Take what is wanted out of the buffer of values that a path leads to. */
+static PmhResult
+drain_buffer(PmhTable *t, Drain *d, PmhListPath *path)
+{
+	uint64_t	payload = path->payload[0];
+	uint32_t	class = pmh_pointer_class(payload);
+	PmhResult	result = PMH_OK;
+
+	PMH_ASSERT(payload != 0 && pmh_is_locked(&path->place->stripe->lock));
+	d->nclaimed = 0;
+	memset(d->mask, 0, sizeof(d->mask));
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		const PmhValueLine *line = pmh_buffer_line(t, payload, i);
+
+		for (uint32_t m = pm_load(&line->state) & pmh_line_cells(payload, i); m != 0; m &= m - 1)
+		{
+			unsigned	k = (unsigned) __builtin_ctz(m);
+
+			if (claim(d, pmh_line_value(line, k)))
+				d->mask[i] |= (uint16_t) (1u << k);
+		}
+	}
+	if (d->nclaimed > 0)
+		result = pmh_list_take_out(t, path, d->wait, d->mask);
+	if (result != PMH_BUSY)
+		return result;
+	/* What was claimed stays for now. */
+	for (uint32_t i = 0; i < d->nclaimed; i++)
+		d->state[d->claimed[i]] = PMH_PAIR_LEFT;
+	d->left += d->nclaimed;
+	PMH_ASSERT(d->left <= d->n);
+	d->passed_over = true;
+	return PMH_OK;
+}
+
+/*
+ * With the segment locked: if it begins, the plain entries and the last buffers of the list;
+ * else the last one in a slot below 'below'.
+ */
+static PmhResult
+drain_locked(PmhTable *t, Drain *d, uint64_t *below)
+{
+	PmhPlace	place;
+	uint32_t	lines = 0;
+	PmhResult	result;
+
+	PMH_ASSERT(*below > 0 && !t->space_held);
+	PMH_STOP_POINT("drain_before_lock");
+	result = pmh_segment_lock_or_leave(t, d->hash, d->wait, &place);
+	if (result != PMH_OK)
+		return result;
+	if (!d->begun)
+		drain_buckets(t, &place, d);
+	do
+	{
+		PmhListPath path;
+
+		if (!pmh_segment_find_list(t, &place, d->hash, &path))
+		{
+			*below = 0;
+			break;
+		}
+		result = pmh_list_find_below(t, d->hash, &path, below);
+		lines += pmh_class_lines(pmh_pointer_class(path.payload[0]));
+		if (result == PMH_OK && path.payload[0] != 0)
+			result = drain_buffer(t, d, &path);
+		if (!d->wait)
+			pmh_space_release(t);
+	} while (result == PMH_OK && !d->begun && d->left > 0 && *below > 0 &&
+			 lines + PMH_MAX_LINES <= PMH_LOCKED_LINES);
+	pm_fence(&t->file);
+	PMH_STOP_POINT("drain_before_unlock");
+	pmh_segment_unlock(&place);
+	d->begun |= result == PMH_OK;
+	return result;
+}
+
+/*
+ * See to the next buffer of the list.  It is read without a lock; has it anything that is
+ * wanted?
+ */
+static PmhResult
+drain_next(PmhTable *t, Drain *d)
+{
+	uint64_t	value[PMH_STEP_MAX];
+	PmhListPosition at = d->at;
+	uint64_t	below = at.below;
+	uint32_t	n;
+	bool		found = false;
+	PmhResult	result;
+
+	PMH_ASSERT(d->begun && below > 0);
+	result = pmh_list_next(t, d->hash, &at, UINT32_MAX, value, &n);
+	for (uint32_t i = 0; d->n == 1 && i < n; i++)
+		found |= value[i] == d->entry->value;
+	for (uint32_t i = 0; d->n > 1 && i < n && !found; i++)
+		found = find_wanted(d, value[i]) < d->n;
+	/* A slot may have another buffer by now, but none that was there is in front of it. */
+	if (result == PMH_OK && found)
+	{
+		below = at.below + 1;
+		result = drain_locked(t, d, &below);
+	}
+	if (result == PMH_OK)
+		d->at = at;
+	/* The list does not stand still: who does not wait leaves the rest to others. */
+	return result == PMH_RETRY && !d->wait ? PMH_BUSY : result;
+}
+
+/* The walk is over: what was not met is not there, unless it was passed over. */
+static PmhResult
+finish_drain(Drain *d)
+{
+	for (size_t i = 0; i < d->n && !d->passed_over && d->left > 0; i++)
+	{
+		if (d->state[i] == PMH_PAIR_LEFT)
+		{
+			d->state[i] = PMH_PAIR_ABSENT;
+			d->left--;
+		}
+	}
+	PMH_ASSERT(d->passed_over || d->left == 0);
+	return PMH_DONE;
+}
+
+/* Begin with n pairs.  NULL for want of memory (t->error set).  Keeps entries and state. */
+static Drain *
+begin_drain(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
+				uint8_t *state)
+{
+	Drain	   *d = malloc(sizeof(*d));
+
+	PMH_ASSERT(n > 0 && entries[0].hash == entries[n - 1].hash);
+	PMH_ASSERT(entries[0].value <= entries[n - 1].value);
+	if (d == NULL)
+	{
+		(void) pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+						"There is no memory to delete %zu values of one key.", n);
+		return NULL;
+	}
+	memset(d, 0, offsetof(Drain, mask));
+	d->entry = entries;
+	d->n = d->left = n;
+	d->state = state;
+	d->wait = wait;
+	d->hash = entries[0].hash;
+	d->at = PMH_LIST_START;
+	for (size_t i = 0; i < n; i++)
+	{
+		uint32_t	bit = filter_bit(entries[i].value);
+
+		d->filter[bit / 64] |= UINT64_C(1) << (bit % 64);
+	}
+	return d;
+}
+
+/* A piece: begin, or see to a buffer.  PMH_OK: there is more; PMH_DONE; or a real error. */
+static PmhResult
+drain_step(PmhTable *t, Drain *d)
+{
+	PmhResult	result;
+
+	if (d->left == 0 || (d->begun && d->at.below == 0))
+		return finish_drain(d);
+	result = d->begun ? drain_next(t, d) : drain_locked(t, d, &d->at.below);
+	if (result == PMH_NEED)
+		return pmh_provide(t);
+	if (result == PMH_BUSY)
+	{
+		d->passed_over = true;
+		return finish_drain(d);
+	}
+	return result == PMH_RETRY ? PMH_OK : result;
+}
+
+PmhResult
+pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	const PmhEntry entry = {hash, value};
+	uint8_t		state = PMH_PAIR_LEFT;
+	Drain	   *d = begin_drain(t, &entry, 1, true, &state);
+	PmhResult	result = PMH_OK;
+
+	if (d == NULL)
+		return PMH_ERR_NO_MEMORY;
+	while (result == PMH_OK)
+		result = drain_step(t, d);
+	free(d);
+	if (result != PMH_DONE)
+		return result;
+	PMH_ASSERT(state != PMH_PAIR_LEFT);
+	return state == PMH_PAIR_REMOVED ? PMH_OK : PMH_NOT_FOUND;
+}
+
 /* ---- delete ---- */
 
 struct PmhRemovalPrivate
@@ -298,7 +591,7 @@ struct PmhRemovalPrivate
 	size_t		at;				/* those before it have been seen to */
 	bool		wait;
 	bool		far;			/* the next one is far down a long list */
-	PmhDrain   *drain;			/* at work on [at, drain_to), or NULL */
+	Drain	   *drain;			/* at work on [at, drain_to), or NULL */
 	size_t		drain_to;
 	size_t		counted;		/* of those before it ... */
 	size_t		counted_removed;	/* ... so many are gone ... */
@@ -317,7 +610,7 @@ same_hash(const PmhEntry *entries, size_t n)
 	return same;
 }
 
-/* The entries up to the next ones of one hash that pmh_drain is for. */
+/* The entries up to the next ones of one hash for a drain. */
 static size_t
 up_to_many(const PmhEntry *entries, size_t n)
 {
@@ -349,7 +642,7 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
 	for (*done = 0; *done < g->n; (*done)++)
 	{
 		result = pmh_segment_delete(t, &g->locked[g->which[*done]], entries[*done].hash,
-									entries[*done].value, wait ? PMH_DELETE_WAIT : 0);
+									entries[*done].value, wait);
 		if (!wait)
 			pmh_space_release(t);
 		if (result == PMH_OK)
@@ -376,12 +669,7 @@ delete_some(PmhTable *t, struct PmhRemovalPrivate *p, size_t n)
 	unsigned	done = 0;
 	PmhResult	result = lock_group(t, &g, entries, n, p->wait);
 
-	for (unsigned i = 0; result == PMH_RETRY && i < PMH_LOCK_TRIES; i++)
-	{
-		pmh_pause();
-		result = lock_group(t, &g, entries, n, p->wait);
-	}
-	if (result == PMH_RETRY)
+	if (result == PMH_BUSY)
 	{
 		p->at++;
 		return PMH_OK;
@@ -406,15 +694,15 @@ delete_in_list(PmhTable *t, struct PmhRemovalPrivate *p)
 	{
 		size_t		same = same_hash(p->entry + p->at, p->n - p->at);
 
-		p->drain = pmh_drain_begin(t, p->entry + p->at, same, p->wait, p->state + p->at);
+		p->drain = begin_drain(t, p->entry + p->at, same, p->wait, p->state + p->at);
 		if (p->drain == NULL)
 			return PMH_ERR_NO_MEMORY;
 		p->drain_to = p->at + same;
 	}
-	result = pmh_drain_step(t, p->drain);
+	result = drain_step(t, p->drain);
 	if (result != PMH_DONE)
 		return result;
-	pmh_drain_end(p->drain);
+	free(p->drain);
 	p->drain = NULL;
 	p->at = p->drain_to;
 	p->far = false;
@@ -505,8 +793,7 @@ pmh_removal_end(PmhRemoval *removal)
 
 	if (p != NULL)
 	{
-		if (p->drain != NULL)
-			pmh_drain_end(p->drain);
+		free(p->drain);
 		free(p->entry);
 		free(p->state);
 		free(p);

@@ -17,12 +17,9 @@
 
 #include <stdbool.h>
 
-#include "compiler.h"
-#include "error.h"
 #include "layout.h"
 #include "lock.h"
 #include "pm.h"
-#include "table.h"
 
 /* ---- fail.c: how functions of the engine report what went wrong ---- */
 
@@ -48,10 +45,8 @@
 extern PmhResult pmh_fail_lost(PmhTable *t);
 extern PmhResult pmh_fail_cancelled(PmhTable *t);
 
-/* Set t->error and return code.  detail: a printf format for a sentence. */
-extern PmhResult pmh_fail(PmhTable *t, PmhResult code, int sys_errno,
-						  uint64_t offset, const char *detail, ...)
-			__attribute__((format(printf, 5, 6)));
+/* Set *error, or t->error, and return code.  detail: a printf format for a sentence. */
+#define pmh_fail(t, ...)	pmh_fill_error(&(t)->error, __VA_ARGS__)
 extern PmhResult pmh_fill_error(PmhError *error, PmhResult code, int sys_errno,
 								uint64_t offset, const char *detail, ...)
 			__attribute__((format(printf, 5, 6)));

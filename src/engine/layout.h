@@ -173,20 +173,7 @@ static const uint16_t pmh_class_grains[1 << PMH_POINTER_CLASS_BITS] = {
 
 typedef union PmhValueLine
 {
-	struct
-	{
-		uint16_t	state;
-		uint16_t	high0;
-		uint32_t	low0;
-		uint32_t	low1;
-		uint16_t	high1;
-		uint16_t	high2;
-		uint32_t	low2;
-		uint32_t	low3;
-		uint16_t	high3;
-		uint16_t	high4;
-		uint32_t	low4;
-	};
+	uint16_t	state;
 	uint64_t	word[PMH_VALUE_LINE / sizeof(uint64_t)];
 	uint8_t		bytes[PMH_VALUE_LINE];
 } PmhValueLine;
@@ -199,8 +186,7 @@ typedef struct PmhBufferHeader
 	uint32_t	fill_hint;		/* volatile: the first line that may have room, or the slot
 								 * of an index below which values are added; from bit
 								 * PMH_HINT_KIND_SHIFT on, not volatile: level and class */
-	uint32_t	pad0;
-	uint64_t	pad1[2];
+	uint32_t	pad[5];
 } PmhBufferHeader;
 
 #define PMH_HINT_KIND_SHIFT		24
@@ -465,7 +451,7 @@ typedef struct PmhRun
 _Static_assert(PMH_MAX_CLASS < PMH_ROOM_SEEN, "a kind cannot tell every class");
 
 /*
- * ---- guards: every offset and size of the format ----
+ * ---- guards: offsets and sizes of what outlives a server life ----
  *
  * A change of one of them is another format: it takes another PMH_FORMAT_VERSION.
  */
@@ -474,23 +460,10 @@ _Static_assert(PMH_MAX_CLASS < PMH_ROOM_SEEN, "a kind cannot tell every class");
 #define PMH_SIZE(type, size) \
 	_Static_assert(sizeof(type) == (size), #type " has another size")
 
-PMH_AT(PmhValueLine, state, 0);
-PMH_AT(PmhValueLine, high0, 2);
-PMH_AT(PmhValueLine, low0, 4);
-PMH_AT(PmhValueLine, low1, 8);
-PMH_AT(PmhValueLine, high1, 12);
-PMH_AT(PmhValueLine, high2, 14);
-PMH_AT(PmhValueLine, low2, 16);
-PMH_AT(PmhValueLine, low3, 20);
-PMH_AT(PmhValueLine, high3, 24);
-PMH_AT(PmhValueLine, high4, 26);
-PMH_AT(PmhValueLine, low4, 28);
 PMH_SIZE(PmhValueLine, 32);
 
 PMH_AT(PmhBufferHeader, hash, 0);
 PMH_AT(PmhBufferHeader, fill_hint, 8);
-PMH_AT(PmhBufferHeader, pad0, 12);
-PMH_AT(PmhBufferHeader, pad1, 16);
 PMH_SIZE(PmhBufferHeader, 32);
 
 PMH_AT(PmhFormat, magic, 0);
@@ -506,31 +479,12 @@ PMH_AT(PmhFormat, identity, 48);
 PMH_SIZE(PmhFormat, 192);
 
 PMH_AT(PmhLive, dirword, 0);
-PMH_AT(PmhLive, pad0, 8);
 PMH_AT(PmhLive, blocks, 64);
-PMH_AT(PmhLive, pad1, 72);
 PMH_SIZE(PmhLive, 128);
 
+/* (The others are made anew in each server life.) */
 PMH_AT(PmhRun, instance, 0);
-PMH_AT(PmhRun, space_hint, 8);
-PMH_AT(PmhRun, unit_hint, 16);
-PMH_AT(PmhRun, free_units, 24);
 PMH_AT(PmhRun, shut, 32);
-PMH_AT(PmhRun, punched_blocks, 40);
-PMH_AT(PmhRun, pad0, 48);
-PMH_AT(PmhRun, value_blocks, 64);
-PMH_AT(PmhRun, old_blocks, 72);
-PMH_AT(PmhRun, values_lost, 80);
-PMH_AT(PmhRun, walk_serial, 88);
-PMH_AT(PmhRun, newest_block, 96);
-PMH_AT(PmhRun, value_hint, 104);
-PMH_AT(PmhRun, splits, 344);
-PMH_AT(PmhRun, grows, 352);
-PMH_AT(PmhRun, doublings, 360);
-PMH_AT(PmhRun, compactions, 368);
-PMH_AT(PmhRun, strategy_changes, 376);
-PMH_AT(PmhRun, merges, 384);
-PMH_AT(PmhRun, list_rewrites, 392);
 PMH_SIZE(PmhRun, 400);
 
 PMH_AT(PmhValueBlock, used, 0);

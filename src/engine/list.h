@@ -9,15 +9,7 @@
 #define PMH_LIST_H
 
 #include "bucket.h"
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "pm.h"
 #include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* ---- value buffers: pointers to them, their lines, their versions ---- */
 
@@ -250,14 +242,6 @@ pmh_line_value(const PmhValueLine *line, unsigned i)
 /* ---- list_read.c: value lists as a reader sees them ---- */
 
 /*
- * Reader: add all values of the list to *values (unsorted).  version: of the first
- * buffer, from when payload was current (PmhProbe).  PMH_OK, PMH_ERR_NO_MEMORY, else as
- * pmh_list_whole.
- */
-extern PmhResult pmh_list_read(PmhTable *t, uint64_t hash,
-							   uint64_t payload, uint64_t version, PmhValues *values);
-
-/*
  * Reader: the values of a line to value[] (room for PMH_VALUES_PER_LINE).  cells:
  * those that it has (pmh_line_cells).  Returns how many.  To be believed only after
  * validating the buffer: a cell may have been given to another value meanwhile.
@@ -272,6 +256,10 @@ extern PmhResult pmh_buffer_check_span(PmhTable *t, uint64_t payload);
 extern PmhResult pmh_list_check_child(PmhTable *t, uint64_t holder, uint64_t child);
 
 extern PmhResult pmh_list_fail_foreign(PmhTable *t, uint64_t payload);
+
+/* The last slot of an index up to 'from' that names something; its word, or 0. */
+extern uint64_t pmh_index_last(const PmhTable *t, uint64_t payload, uint64_t from,
+							   uint32_t *slot);
 
 /*
  * Positions in a list are numbers of slots: slot s of an index of level 1; of one of level
@@ -341,7 +329,10 @@ extern PmhResult pmh_list_next(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 extern PmhResult pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 								uint64_t *value, uint32_t *n);
 
-/* Room for n more; PMH_OK or PMH_ERR_NO_MEMORY (t->error set). */
+/* Room for n more things of 'size' bytes in an array that doubles; false: no memory. */
+extern bool pmh_reserve(void **array, size_t used, size_t n, size_t *room, size_t size);
+
+/* The same for values.  PMH_OK or PMH_ERR_NO_MEMORY (t->error set). */
 extern PmhResult pmh_values_reserve(PmhTable *t, PmhValues *values, size_t n);
 
 /* Sort ascending and drop repetitions. */
@@ -350,13 +341,11 @@ extern void pmh_values_finish(PmhValues *values);
 /* ---- list_write.c: value lists written to ---- */
 
 /*
- * Make a list of n values (n >= 1; order free) in buffers that fit, with room for so
- * many more; durable on return.  Nothing points to it yet.  PMH_OK or PMH_NEED (nothing
- * was kept then).  May be called under the stripe.
+ * Make a list of a few values in one buffer, with room for so many more; durable on return.
+ * Nothing points to it yet.  PMH_OK or PMH_NEED.
  */
-extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash,
-								 const uint64_t *values, size_t n,
-								 size_t room, uint64_t *payload);
+extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values,
+								 size_t n, size_t room, uint64_t *payload);
 
 /* A list that nothing points to yet, as far as it is made.  Zero-initialise. */
 typedef struct PmhListMade
@@ -366,12 +355,12 @@ typedef struct PmhListMade
 } PmhListMade;
 
 /*
- * The same for a caller that holds no lock, however many values there are: what was made
- * before PMH_NEED is kept, and the next call, with the same arguments, goes on with it.
- * pmh_list_unmake frees all of such a list instead.
+ * The same of any number of values (n >= 1; order free), in buffers that fit, for a caller
+ * that holds no lock: what was made before PMH_NEED is kept, and the next call, with the same
+ * arguments, goes on with it.  pmh_list_unmake frees all of such a list instead.
  */
 extern PmhResult pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values,
-							   size_t n, size_t room, PmhListMade *made);
+							   size_t n, PmhListMade *made);
 extern void pmh_list_unmake(PmhTable *t, uint64_t hash, uint64_t payload);
 
 /*
@@ -379,30 +368,23 @@ extern void pmh_list_unmake(PmhTable *t, uint64_t hash, uint64_t payload);
  * bucket_slot tell where the list hangs.
  */
 
-/* Fences of pmh_list_append: none, or any of these. */
-typedef enum PmhAppendFlags
-{
-	PMH_APPEND_FENCE_FIRST = 1 << 0,	/* before the entry can become visible */
-	PMH_APPEND_FENCE = 1 << 1	/* until it is durable */
-} PmhAppendFlags;
-
 /*
- * Add a value.  It is durable with PMH_APPEND_FENCE, else after the next pm_fence
- * (PMH_APPEND_FENCE_FIRST as fence_first of pmh_insert).  PMH_OK; PMH_NEED (nothing done),
+ * Add a value, durable after the next pm_fence.  PMH_OK; PMH_NEED (nothing done),
  * PMH_ERR_TOO_LARGE, PMH_ERR_CORRUPT.
  */
 extern PmhResult pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash,
-								 uint64_t value, unsigned how);
+								 uint64_t value);
 
 /*
  * Lines of one list that are searched while its segment is locked: some 5,000 values, less
- * than 100 us.  What lies further on is found without the lock (drain.c).
+ * than 100 us.  What lies further on is found without the lock (group.c).
  */
 #define PMH_LOCKED_LINES	1024
 
 /*
- * Take one value out.  PMH_OK: durably gone; PMH_NOT_FOUND; PMH_FAR: not in the last
- * buffers of a long list; PMH_BUSY as pmh_list_take_out; PMH_NEED, PMH_ERR_CORRUPT.
+ * Take one value out.  PMH_OK: gone, durably after the next pm_fence; PMH_NOT_FOUND;
+ * PMH_FAR: not in the last buffers of a long list; PMH_BUSY as pmh_list_take_out; PMH_NEED,
+ * PMH_ERR_CORRUPT.
  */
 extern PmhResult pmh_list_remove(PmhTable *t, PmhListPath *path, uint64_t hash,
 								 uint64_t value, bool wait);
@@ -430,9 +412,8 @@ extern PmhResult pmh_list_take_out(PmhTable *t, PmhListPath *path, bool wait,
 extern PmhResult pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level,
 								  uint64_t hash, uint32_t class);
 
-/* How many values a buffer holds, and the last slot of an index that is used. */
+/* How many values a buffer holds. */
 extern uint32_t pmh_buffer_count(const PmhTable *t, uint64_t payload);
-extern uint32_t pmh_index_last(const PmhTable *t, uint64_t payload);
 
 /*
  * Is a buffer of the list of hash where it can be, and does it say so itself?  PMH_OK,

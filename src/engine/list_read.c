@@ -10,18 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
 #include "sort.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* Attempts at one step, if the list changes all the while. */
 #define MOST_ATTEMPTS	100
@@ -116,9 +106,8 @@ pmh_line_read(const PmhValueLine *line, uint32_t cells, uint64_t *value)
 	return read_line(line, cells, value);
 }
 
-/* The last slot of an index up to 'from' that names something; its word, or 0. */
-static uint64_t
-last_used(const PmhTable *t, uint64_t payload, uint64_t from, uint32_t *slot)
+uint64_t
+pmh_index_last(const PmhTable *t, uint64_t payload, uint64_t from, uint32_t *slot)
 {
 	uint32_t	i = pmh_index_slots(payload) - 1;
 	uint64_t	word;
@@ -158,7 +147,7 @@ pmh_list_descend(PmhTable *t, uint64_t hash, PmhListPath *path, uint64_t below, 
 		PmhResult	result = PMH_OK;
 
 		path->payload[level] = payload;
-		path->word = last_used(t, payload, (below - 1 - path->number) / span,
+		path->word = pmh_index_last(t, payload, (below - 1 - path->number) / span,
 							   &path->slot[level]);
 		child = path->word & PMH_SLOT_POINTER;
 		if (child != 0)
@@ -269,7 +258,8 @@ pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
 
 			pmh_ask_for_buffer(t, path.payload[0]);
 			if (path.slot[1] > 0)
-				next = last_used(t, path.payload[1], path.slot[1] - 1, &slot) & PMH_SLOT_POINTER;
+				next = PMH_SLOT_POINTER &
+					pmh_index_last(t, path.payload[1], path.slot[1] - 1, &slot);
 			if (next != 0)
 				pmh_ask_for_buffer(t, next);
 		}
@@ -332,62 +322,34 @@ pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint64_t *value
 	return result;
 }
 
-PmhResult
-pmh_list_read(PmhTable *t, uint64_t hash, uint64_t payload, uint64_t version,
-			  PmhValues *values)
-{
-	bool		single = pmh_pointer_level(payload) == 0;
-	size_t		room = single ? pmh_class_capacity(pmh_pointer_class(payload)) : PMH_CHUNK_MOST;
-	size_t		before = values->n;
-	PmhListPosition pos = PMH_LIST_START;
-	PmhResult	result = PMH_OK;
-
-	PMH_ASSERT(payload != 0);
-	while (result == PMH_OK && pos.below != 0)
-	{
-		uint32_t	n = 0;
-
-		result = pmh_values_reserve(t, values, room);
-		if (result == PMH_OK)
-			result = pmh_list_step(t, hash, payload, version, &pos, UINT32_MAX,
-								   values->value + values->n, &n);
-		if (result == PMH_OK && pos.below != 0 && pmh_wait_cancelled())
-			result = pmh_fail_cancelled(t);
-		if (result == PMH_RETRY || result == PMH_NEED)
-		{
-			room = PMH_CHUNK_MOST;
-			result = pmh_values_reserve(t, values, room);
-			if (result == PMH_OK)
-				result = pmh_list_whole(t, hash, &pos, values->value + values->n, &n);
-		}
-		values->n += n;
-	}
-	if (result != PMH_OK)
-		values->n = before;
-	return result;
-}
-
 /* ---- arrays of values, as look-ups hand them out ---- */
+
+bool
+pmh_reserve(void **array, size_t used, size_t n, size_t *room, size_t size)
+{
+	size_t		want = *room != 0 ? *room : 64;
+	void	   *larger;
+
+	PMH_ASSERT(used <= *room);
+	if (used + n <= *room)
+		return true;
+	while (want < used + n)
+		want *= 2;
+	larger = realloc(*array, want * size);
+	if (larger == NULL)
+		return false;
+	*array = larger;
+	*room = want;
+	return true;
+}
 
 PmhResult
 pmh_values_reserve(PmhTable *t, PmhValues *values, size_t n)
 {
-	size_t		wanted = values->n + n;
-	size_t		capacity = values->capacity ? values->capacity : 64;
-	uint64_t   *value;
-
-	PMH_ASSERT(values->n <= values->capacity);
-	if (wanted <= values->capacity)
+	if (pmh_reserve((void **) &values->value, values->n, n, &values->capacity, sizeof(uint64_t)))
 		return PMH_OK;
-	while (capacity < wanted)
-		capacity *= 2;
-	value = realloc(values->value, capacity * sizeof(uint64_t));
-	if (value == NULL)
-		return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory for %zu values of one key.", wanted);
-	values->value = value;
-	values->capacity = capacity;
-	return PMH_OK;
+	return pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
+					"There is no memory for %zu values of one key.", values->n + n);
 }
 
 void

@@ -13,15 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bucket.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
 #include "list.h"
-#include "pm.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* Buffers are written in pieces of this size, put together on the stack. */
 #define PIECE_LINES		64
@@ -278,16 +270,6 @@ has_one_slot(const PmhTable *t, uint64_t payload)
 	return n == 1;
 }
 
-uint32_t
-pmh_index_last(const PmhTable *t, uint64_t payload)
-{
-	uint32_t	last = pmh_index_slots(payload) - 1;
-
-	while (last > 0 && pm_load(pmh_index_slot(t, payload, last)) == 0)
-		last--;
-	return last;
-}
-
 /* What a buffer grows into: at least a third more, so that a value is copied three times or so. */
 static uint32_t
 class_after(uint32_t class, uint32_t most)
@@ -406,14 +388,13 @@ find_end(PmhTable *t, uint64_t hash, PmhListPath *path)
 }
 
 PmhResult
-pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, size_t room,
-			  PmhListMade *made)
+pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, PmhListMade *made)
 {
 	PMH_ASSERT(n > 0 && made->values <= n);
 	while (made->values < n)
 	{
 		size_t		left = n - made->values;
-		uint32_t	class = choose_class(left + room, made->head == 0);
+		uint32_t	class = choose_class(left, made->head == 0);
 		size_t		k = pmh_class_capacity(class);
 		PmhListPath path = {.head = made->head};
 		uint64_t	payload;
@@ -468,13 +449,11 @@ PmhResult
 pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
 				size_t room, uint64_t *payload)
 {
-	PmhListMade made = {0};
-	PmhResult	result = pmh_list_make(t, hash, values, n, room, &made);
+	uint32_t	class = pmh_buffer_class_for(n + room);
+	PmhResult	result = make_values(t, hash, class, values, n, payload);
 
-	if (result == PMH_OK)
-		*payload = made.head;
-	else if (made.head != 0)
-		pmh_list_unmake(t, hash, made.head);
+	PMH_ASSERT(class < PMH_CHUNK_CLASS);
+	pm_fence(&t->file);
 	return result;
 }
 
@@ -569,7 +548,7 @@ pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level, uint64_t hash,
 	pmh_count(&pmh_run(t)->list_rewrites, 1);
 	if (level == 0)
 		return rewrite_values(t, path, hash, class, NULL);
-	last = pmh_index_last(t, old);
+	(void) pmh_index_last(t, old, UINT32_MAX, &last);
 	result = make_index(t, hash, level, class, pmh_index_slot(t, old, 0), last + 1, 0, &payload);
 	if (result != PMH_OK)
 		return result;
@@ -620,13 +599,12 @@ class_for_more(const PmhTable *t, const PmhListPath *path)
 }
 
 PmhResult
-pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, unsigned how)
+pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value)
 {
 	uint64_t	payload;
 	PmhResult	result;
 
 	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&path->place->stripe->lock));
-	PMH_ASSERT((how & ~(unsigned) (PMH_APPEND_FENCE_FIRST | PMH_APPEND_FENCE)) == 0);
 	do
 	{
 		uint32_t	class;
@@ -649,13 +627,9 @@ pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, u
 			/* Value, then line state, all in one line. */
 			pm_store32(pmh_cell_low(l, i), (uint32_t) value);
 			pm_store16(pmh_cell_high(l, i), (uint16_t) (value >> 32));
-			if ((how & PMH_APPEND_FENCE_FIRST) != 0)
-				pm_fence(&t->file);
 			PMH_STOP_POINT("append_before_state");
 			pm_commit16(&t->file, &l->state, (uint16_t) (state | 1u << i));
 			PMH_STOP_POINT("append_after_state");
-			if ((how & PMH_APPEND_FENCE) != 0)
-				pm_fence(&t->file);
 		}
 		set_fill_hint(t, payload, line);
 		if (line < pmh_class_lines(class))
@@ -801,8 +775,5 @@ pmh_list_remove(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, b
 	}
 	memset(mask, 0, pmh_class_lines(pmh_pointer_class(path->payload[0])) * sizeof(mask[0]));
 	mask[line] = (uint16_t) (1u << cell);
-	result = pmh_list_take_out(t, path, wait, mask);
-	if (result == PMH_OK)
-		pm_fence(&t->file);
-	return result;
+	return pmh_list_take_out(t, path, wait, mask);
 }

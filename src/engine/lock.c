@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "lock.h"
-#include "table.h"
 
 #define SPINS_BEFORE_SLEEP	200
 #define FIRST_SLEEP_NS		1000

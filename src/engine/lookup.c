@@ -8,17 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "bucket.h"
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
 #include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* So many keys of a group go through a stage of their look-up together. */
 #define BATCH					32
@@ -313,18 +303,18 @@ pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe)
 static PmhResult
 collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, bool brief, PmhValues *values)
 {
-	PmhListPosition pos = PMH_LIST_START;
+	PmhListPosition pos = probe->list != 0 ? PMH_LIST_START : PMH_LIST_END;
 	uint32_t	class = pmh_pointer_class(probe->list);
 	bool		many = pmh_pointer_level(probe->list) > 0 || class >= PMH_CHUNK_CLASS;
+	size_t		room = 1;
 	uint32_t	n = 0;
 	PmhResult	result;
 
 	PMH_ASSERT(probe->n <= PMH_PROBE_MAX);
-	brief = brief && probe->list != 0;
-	if (brief && !many)
-		n = pmh_class_capacity(class) + PMH_VALUES_PER_LINE;
+	if (pos.below != 0 && !(brief && many))
+		room = many ? PMH_STEP_MAX : pmh_class_capacity(class) + PMH_VALUES_PER_LINE;
 	values->n = 0;
-	result = pmh_values_reserve(t, values, probe->n + n + 1);
+	result = pmh_values_reserve(t, values, probe->n + room);
 	if (result != PMH_OK)
 		return result;
 	if (brief && many)
@@ -334,20 +324,28 @@ collect(PmhTable *t, uint64_t hash, const PmhProbe *probe, bool brief, PmhValues
 	}
 	memcpy(values->value, probe->value, probe->n * sizeof(uint64_t));
 	values->n = probe->n;
-	if (brief)
+	if (pos.below != 0)
 	{
 		result = pmh_list_step(t, hash, probe->list, probe->list_version, &pos, UINT32_MAX,
-							   values->value + probe->n, &n);
+							   values->value + values->n, &n);
 		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
 			result = PMH_RETRY;
+		if (result == PMH_RETRY && !brief)
+			result = PMH_OK;		/* read it as it is now */
+		else if (result == PMH_OK && pos.below != 0 && pmh_wait_cancelled())
+			result = pmh_fail_cancelled(t);
 		values->n += n;
 	}
-	else if (probe->list != 0)
-		result = pmh_list_read(t, hash, probe->list, probe->list_version, values);
-	if (result != PMH_OK)
-		return result;
-	pmh_values_finish(values);
-	return PMH_OK;
+	while (result == PMH_OK && pos.below != 0)
+	{
+		result = pmh_values_reserve(t, values, PMH_STEP_MAX);
+		if (result == PMH_OK)
+			result = pmh_list_whole(t, hash, &pos, values->value + values->n, &n);
+		values->n += n;
+	}
+	if (result == PMH_OK)
+		pmh_values_finish(values);
+	return result;
 }
 
 /* A look-up that goes on from a look at the home, or (h is NULL) from the start. */

@@ -42,7 +42,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "compiler.h"
 #include "layout.h"
 #include "lock.h"
 #include "pm.h"

@@ -33,12 +33,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "compiler.h"
-#include "error.h"
 #include "handle.h"
-#include "layout.h"
-#include "pm.h"
-#include "table.h"
 
 /*
  * After pmem_drain all that was flushed before has to be durable.  On x86-64 it is sfence

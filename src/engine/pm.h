@@ -296,7 +296,7 @@ pm_is_lost(const PmFile *f)
 	return __atomic_load_n(&f->lost, __ATOMIC_RELAXED) != 0;
 }
 
-/* ---- descriptor.c: file descriptors, announced to the caller of the engine ---- */
+/* ---- file_life.c: file descriptors, announced to the caller of the engine ---- */
 
 /* The result code for a system call that has failed with this errno. */
 extern PmhResult pmh_result_of_errno(int err);
@@ -304,7 +304,7 @@ extern PmhResult pmh_result_of_errno(int err);
 /*
  * Open a file (O_CLOEXEC, mode 0600), and close it, telling the caller of the
  * engine before and after; -1 with errno set.  The two first are for what opens
- * a descriptor of its own and closes it again.  (descriptor.c)
+ * a descriptor of its own and closes it again.
  */
 extern bool pmh_descriptor_begin(void);
 extern void pmh_descriptor_end(void);

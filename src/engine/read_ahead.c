@@ -15,13 +15,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "bucket.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
 
 /* Groups of fewer keys are not worth the look. */
 #define LEAST_KEYS		8

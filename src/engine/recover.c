@@ -10,14 +10,7 @@
  */
 #include <string.h>
 
-#include "bucket.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
-#include "table.h"
 
 /* ---- the directory ---- */
 
@@ -143,27 +136,6 @@ mark_units(PmhTable *t, uint64_t unit, uint64_t n)
 	return PMH_OK;
 }
 
-/*
- * Let this be all zeroes.  What is zero already is only read: a page that is stored to
- * for the first time costs a fault and has to be written back.
- */
-static void
-clear_pages(uint64_t *at, size_t bytes)
-{
-	size_t		words = PMH_HEADER_SIZE / sizeof(uint64_t);
-
-	PMH_ASSERT(bytes % PMH_HEADER_SIZE == 0);
-	for (size_t i = 0; i < bytes / sizeof(uint64_t); i += words)
-	{
-		size_t		k = i;
-
-		while (k < i + words && at[k] == 0)
-			k++;
-		if (k < i + words)
-			memset(at + k, 0, (i + words - k) * sizeof(uint64_t));
-	}
-}
-
 /* An empty map: only the header and the map blocks are in use. */
 static void
 clear_map(PmhTable *t)
@@ -177,7 +149,7 @@ clear_map(PmhTable *t)
 		uint8_t		reserved = pmh_space_reserved(block);
 
 		if (reserved == PMH_BLOCK_USED)
-			clear_pages(pmh_at(t, block << PMH_BLOCK_SHIFT), PMH_ZONE_BLOCKS);
+			memset(pmh_at(t, block << PMH_BLOCK_SHIFT), 0, PMH_ZONE_BLOCKS);
 		if (reserved != 0)
 			pm_store8(pmh_space_map(t, block), reserved);
 		free_units += PMH_UNITS_PER_BLOCK - pmh_mask_count(reserved);

@@ -13,16 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bucket.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* A hash and its buckets in a locked segment. */
 typedef struct Target
@@ -45,72 +36,46 @@ set_target(const PmhTable *t, const PmhPlace *place, uint64_t hash, Target *targ
 	target->alt_bucket = pmh_bucket(t, place, target->alt);
 }
 
-/*
- * The buckets that may hold entries of a hash by the filters of its home, home
- * first.  Returns how many.
- */
-static inline unsigned
-buckets_of(const PmhPlace *place, const Target *target, uint32_t list[4])
-{
-	uint32_t	state = pmh_bucket_state(target->home_bucket);
-	unsigned	n = 0;
-
-	list[n++] = target->home;
-	if ((state & pmh_filter_bit(target->hash)) != 0)
-		list[n++] = target->alt;
-	if ((state & PMH_STATE_STASHED) != 0)
-	{
-		for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
-			list[n++] = place->hashing + i;
-	}
-	PMH_ASSERT(n <= 4);
-	return n;
-}
-
 /* ---- lists ---- */
-
-static PmhListPath
-list_path(const PmhTable *t, const PmhPlace *place, uint32_t bucket, unsigned slot)
-{
-	const PmhBucket *b = pmh_bucket(t, place, bucket);
-
-	return (PmhListPath) {.head = pmh_word_payload(pmh_slot_load_word(b, slot)),
-		.place = place, .bucket = bucket, .bucket_slot = slot};
-}
 
 unsigned
 pmh_segment_buckets_of(const PmhTable *t, const PmhPlace *place, uint64_t hash,
 					   uint32_t bucket[4])
 {
-	Target		target;
+	uint32_t	home = pmh_home_bucket(hash, place->hashing);
+	uint32_t	state = pmh_bucket_state(pmh_bucket(t, place, home));
+	unsigned	n = 0;
 
-	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	set_target(t, place, hash, &target);
-	return buckets_of(place, &target, bucket);
+	bucket[n++] = home;
+	if ((state & pmh_filter_bit(hash)) != 0)
+		bucket[n++] = pmh_alt_bucket(hash, place->hashing, home);
+	for (uint32_t i = 0; (state & PMH_STATE_STASHED) != 0 && i < PMH_STASH_BUCKETS; i++)
+		bucket[n++] = place->hashing + i;
+	return n;
 }
 
 bool
 pmh_segment_find_list(const PmhTable *t, const PmhPlace *place, uint64_t hash,
-					  PmhListSlot *at)
+					  PmhListPath *path)
 {
-	Target		target;
-	uint32_t	list[4];
-	unsigned	n;
+	uint32_t	bucket[4];
+	unsigned	n = pmh_segment_buckets_of(t, place, hash, bucket);
 
-	set_target(t, place, hash, &target);
-	n = buckets_of(place, &target, list);
 	for (unsigned i = 0; i < n; i++)
 	{
-		PmhBucket  *b = pmh_bucket(t, place, list[i]);
-		uint32_t	state;
+		const PmhBucket *b = pmh_bucket(t, place, bucket[i]);
+		uint32_t	state = pmh_bucket_state(b);
 		int			pointer;
 
+		if ((state & PMH_STATE_POINTERS) == 0)
+			continue;
 		(void) pmh_bucket_find(b, hash, &state, &pointer);
 		if (pointer < 0)
 			continue;
-		at->bucket = list[i];
-		at->slot = (unsigned) pointer;
-		at->payload = pmh_word_payload(pmh_slot_load_word(b, at->slot));
+		*path = (PmhListPath) {
+			.head = pmh_word_payload(pmh_slot_load_word(b, (unsigned) pointer)),
+			.place = place, .bucket = bucket[i], .bucket_slot = (unsigned) pointer
+		};
 		return true;
 	}
 	return false;
@@ -126,45 +91,6 @@ is_pending(const PmhPending *pending, const PmhBucket *b)
 			return true;
 	}
 	return false;
-}
-
-/*
- * Append to the key's list, wherever its pointer is.  PMH_NOT_FOUND: none.  With
- * 'pending' the caller fences after it; PMH_RETRY: that bucket is pending.
- */
-static PmhResult
-append_if_list(PmhTable *t, const PmhPlace *place, const Target *target,
-			   uint64_t value, bool fence_first, const PmhPending *pending)
-{
-	uint32_t	list[4];
-	unsigned	n = buckets_of(place, target, list);
-
-	for (unsigned i = 0; i < n; i++)
-	{
-		PmhBucket  *b = pmh_bucket(t, place, list[i]);
-		uint32_t	state = pmh_bucket_state(b);
-		uint32_t	mask;
-		int			pointer;
-		PmhListPath path;
-
-		if ((state & PMH_STATE_POINTERS) == 0)
-			continue;
-		mask = pmh_bucket_find(b, target->hash, &state, &pointer);
-		if (pointer < 0)
-			continue;
-		if (pending != NULL && is_pending(pending, b))
-			return PMH_RETRY;
-		PMH_ASSERT((mask >> pointer & 1) != 0);
-		path = list_path(t, place, list[i], (unsigned) pointer);
-		mask &= ~(UINT32_C(1) << pointer);
-		/* Fenced: the segment may be unlocked without the list, or the slots filled. */
-		if (mask != 0)
-			pmh_bucket_clear(t, place, list[i], mask, true);
-		return pmh_list_append(t, &path, target->hash, value,
-							   (fence_first ? PMH_APPEND_FENCE_FIRST : 0) |
-							   (pending == NULL ? PMH_APPEND_FENCE : 0));
-	}
-	return PMH_NOT_FOUND;
 }
 
 /* ---- compaction ---- */
@@ -210,7 +136,7 @@ largest_group(const PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		uint32_t	state;
 		int			pointer;
 		uint32_t	mask;
-		PmhListSlot at;
+		PmhListPath path;
 
 		PMH_STOP_POINT("group_before_find");
 		mask = pmh_bucket_find(b, h, &state, &pointer);
@@ -220,7 +146,7 @@ largest_group(const PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		if (pointer < 0 &&
 			pmh_mask_count(mask) >= PMH_COMPACT_MIN &&
 			pmh_mask_count(mask) > pmh_mask_count(best) &&
-			!pmh_segment_find_list(t, place, h, &at))
+			!pmh_segment_find_list(t, place, h, &path))
 		{
 			best = mask;
 			*hash = h;
@@ -312,17 +238,28 @@ enough_for_list(const PmhTable *t, const PmhPlace *place, const Target *target,
 }
 
 /*
- * There is no room for an entry.  PMH_OK: try again, or *inserted; PMH_RETRY,
- * PMH_NEED, or a real error.
+ * There is no room for an entry, or it makes those of its key a list.  PMH_OK: try again, or
+ * *inserted; PMH_RETRY, PMH_NEED, or a real error.
  */
 static PmhResult
 make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 		  bool *inserted)
 {
 	PmhStrategy strategy = pmh_elem_strategy(place->elem);
+	int64_t		bucket = choose_bucket(t, place, target);
 	PmhResult	result;
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && !*inserted);
+	if (bucket >= 0)
+	{
+		uint32_t	mask = enough_for_list(t, place, target, (uint32_t) bucket);
+
+		if (mask == 0)
+			return PMH_OK;			/* its page has just been lost */
+		result = pmh_bucket_compact(t, place, (uint32_t) bucket, target->hash, mask, &value);
+		*inserted = result == PMH_OK;
+		return result;
+	}
 	result = compact_full(t, place, target->home, target, value, inserted);
 	if (result == PMH_NOT_FOUND && pmh_strategy_has_alternative(strategy))
 		result = compact_full(t, place, target->alt, target, value, inserted);
@@ -342,87 +279,82 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 }
 
 PmhResult
-pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value,
-				   bool fence_first)
-{
-	Target		target;
-	bool		inserted = false;
-	PmhResult	result;
-
-	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&place->stripe->lock));
-	set_target(t, place, hash, &target);
-	result = append_if_list(t, place, &target, value, fence_first, NULL);
-	if (result != PMH_NOT_FOUND)
-		return result;
-
-	do
-	{
-		int64_t		bucket = choose_bucket(t, place, &target);
-
-		if (bucket >= 0)
-		{
-			uint32_t	b = (uint32_t) bucket;
-			uint32_t	mask = enough_for_list(t, place, &target, b);
-
-			if (mask != 0)
-				return pmh_bucket_compact(t, place, b, hash, mask, &value);
-			pmh_bucket_put(t, pmh_bucket(t, place, b), pmh_bucket_version(place, b), hash,
-						   pmh_make_word(hash, value), target.home_bucket,
-						   announcement(place, &target, b), fence_first);
-			return PMH_OK;
-		}
-		result = make_room(t, place, &target, value, &inserted);
-	} while (result == PMH_OK && !inserted);
-	return result;
-}
-
-PmhResult
 pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 					uint64_t value, PmhPending *pending)
 {
 	Target		target;
-	int64_t		bucket;
-	uint32_t	announce;
-	PmhResult	result;
+	int64_t		chosen;
+	uint32_t	bucket;
+	PmhBucket  *b;
+	PmhListPath path;
 
 	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&place->stripe->lock));
+	if (pmh_segment_find_list(t, place, hash, &path))
+		return is_pending(pending, pmh_bucket(t, place, path.bucket)) ? PMH_RETRY :
+			pmh_list_append(t, &path, hash, value);
+
 	set_target(t, place, hash, &target);
-	result = append_if_list(t, place, &target, value, false, pending);
-	if (result != PMH_NOT_FOUND)
-		return result;
-
-	bucket = choose_bucket(t, place, &target);
-	if (bucket < 0)
+	chosen = choose_bucket(t, place, &target);
+	if (chosen < 0)
 		return PMH_NOT_FOUND;
-	if (is_pending(pending, pmh_bucket(t, place, (uint32_t) bucket)))
+	bucket = (uint32_t) chosen;
+	b = pmh_bucket(t, place, bucket);
+	if (is_pending(pending, b))
 		return PMH_RETRY;
-	if (enough_for_list(t, place, &target, (uint32_t) bucket) != 0)
+	if (enough_for_list(t, place, &target, bucket) != 0)
 		return PMH_NOT_FOUND;
-
-	announce = announcement(place, &target, (uint32_t) bucket);
-	pending->bucket[pending->n] = pmh_bucket(t, place, (uint32_t) bucket);
-	pending->change[pending->n] =
-		pmh_bucket_prepare(t, pending->bucket[pending->n],
-						   pmh_bucket_version(place, (uint32_t) bucket), hash,
-						   pmh_make_word(hash, value),
-						   target.home_bucket, announce, &pending->ordered);
-	pending->n++;
+	pending->bucket[pending->n] = b;
+	pending->change[pending->n++] =
+		pmh_bucket_prepare(t, b, pmh_bucket_version(place, bucket), hash,
+						   pmh_make_word(hash, value), target.home_bucket,
+						   announcement(place, &target, bucket), &pending->ordered);
 	return PMH_OK;
+}
+
+void
+pmh_segment_commit(PmhTable *t, PmhPending *pending)
+{
+	PMH_ASSERT(pending->n <= PMH_GROUP_MAX);
+	if (pending->ordered)
+		pm_fence(&t->file);
+	for (unsigned i = 0; i < pending->n; i++)
+		pmh_bucket_commit(t, pending->bucket[i], pending->change[i]);
+	pending->n = 0;
+	pending->ordered = false;
+}
+
+PmhResult
+pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value)
+{
+	PmhPending	pending;
+	Target		target;
+	bool		inserted = false;
+	PmhResult	result;
+
+	pending.n = 0;
+	pending.ordered = false;
+	do
+	{
+		result = pmh_segment_prepare(t, place, hash, value, &pending);
+		pmh_segment_commit(t, &pending);
+		if (result != PMH_NOT_FOUND)
+			return result;
+		set_target(t, place, hash, &target);
+		result = make_room(t, place, &target, value, &inserted);
+	} while (result == PMH_OK && !inserted);
+	return result;
 }
 
 /* ---- delete ---- */
 
 PmhResult
 pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
-				   uint64_t value, unsigned how)
+				   uint64_t value, bool wait)
 {
-	Target		target;
 	uint32_t	list[4];
-	unsigned	n;
+	unsigned	n = pmh_segment_buckets_of(t, place, hash, list);
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	set_target(t, place, hash, &target);
-	n = buckets_of(place, &target, list);
 	for (unsigned i = 0; i < n; i++)
 	{
 		PmhBucket  *b = pmh_bucket(t, place, list[i]);
@@ -432,9 +364,10 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 
 		if (pointer >= 0)
 		{
-			PmhListPath path = list_path(t, place, list[i], (unsigned) pointer);
-			PmhResult	result = pmh_list_remove(t, &path, hash, value,
-												 (how & PMH_DELETE_WAIT) != 0);
+			uint64_t	word = pmh_slot_load_word(b, (unsigned) pointer);
+			PmhListPath path = {.head = pmh_word_payload(word), .place = place,
+				.bucket = list[i], .bucket_slot = (unsigned) pointer};
+			PmhResult	result = pmh_list_remove(t, &path, hash, value, wait);
 
 			if (result != PMH_NOT_FOUND)
 				return result;
@@ -446,8 +379,8 @@ pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
 
 			if (pmh_word_payload(pmh_slot_load_word(b, slot)) != value)
 				continue;
-			pmh_bucket_clear(t, place, list[i], UINT32_C(1) << slot,
-							 (how & PMH_DELETE_FENCE) != 0);
+			pmh_bucket_take(&t->file, b, pmh_bucket_version(place, list[i]), state,
+							UINT32_C(1) << slot);
 			return PMH_OK;
 		}
 	}

@@ -8,14 +8,7 @@
 #ifndef PMH_SEGMENT_H
 #define PMH_SEGMENT_H
 
-#include "bucket.h"
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "stop_point.h"
-#include "table.h"
+#include "list.h"
 
 /* ---- directory.c: find, lock and publish segments; double the directory ---- */
 
@@ -64,10 +57,7 @@ pmh_snapshot_current(const PmhTable *t, const PmhSnapshot *snap, uint32_t bucket
 extern PmhResult pmh_segment_lock(PmhTable *t, uint64_t hash, PmhPlace *place);
 extern PmhResult pmh_segment_trylock(PmhTable *t, uint64_t hash, PmhPlace *place);
 
-/*
- * The same for one that may have to leave it: unless 'wait' it tries for a
- * moment, then PMH_BUSY.  Maps further.  No lock may be held.
- */
+/* As pmh_segment_lock, but unless 'wait' it tries for a moment, then PMH_BUSY. */
 extern PmhResult pmh_segment_lock_or_leave(PmhTable *t, uint64_t hash,
 										   bool wait, PmhPlace *place);
 
@@ -118,26 +108,17 @@ extern bool pmh_elem_sane(uint64_t elem, uint64_t index,
 /* A full bucket compacts the largest group of equal hashes of this size. */
 #define PMH_COMPACT_MIN		3
 
-/* How pmh_segment_delete goes about it: 0, or any of these. */
-typedef enum PmhDeleteFlags
-{
-	PMH_DELETE_WAIT = 1 << 0,	/* for locks */
-	PMH_DELETE_FENCE = 1 << 1	/* until it is durable */
-} PmhDeleteFlags;
-
 /*
  * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
  * been replaced, unlock and start again; PMH_NEED; PMH_FAR, PMH_BUSY (delete, as
- * pmh_list_remove); or a real error.  Inserts are durable on return, deletes with
- * PMH_DELETE_FENCE, else after the next pm_fence, which has to come before the segment is
- * unlocked.
- * PMH_DELETE_WAIT as 'wait' of pmh_list_remove; a caller that does without it calls
- * pmh_space_release afterwards.
+ * pmh_list_remove); or a real error.  Durable after the next pm_fence, which has to come
+ * before the segment is unlocked.  Unless 'wait' (as for pmh_list_remove) pmh_space_release
+ * is to be called afterwards.
  */
 extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
-									uint64_t value, bool fence_first);
+									uint64_t value);
 extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
-									uint64_t hash, uint64_t value, unsigned how);
+									uint64_t hash, uint64_t value, bool wait);
 
 /* Entries that a group works on together, each in a locked segment. */
 #define PMH_GROUP_MAX	16
@@ -164,6 +145,9 @@ extern PmhResult pmh_segment_prepare(PmhTable *t, const PmhPlace *place,
 									 uint64_t hash, uint64_t value,
 									 PmhPending *pending);
 
+/* Their commit stores; durable after the next pm_fence.  None is pending then. */
+extern void pmh_segment_commit(PmhTable *t, PmhPending *pending);
+
 /*
  * The buckets of a locked segment that may hold entries of a hash, home first;
  * returns how many.
@@ -171,17 +155,12 @@ extern PmhResult pmh_segment_prepare(PmhTable *t, const PmhPlace *place,
 extern unsigned pmh_segment_buckets_of(const PmhTable *t, const PmhPlace *place,
 									   uint64_t hash, uint32_t bucket[4]);
 
-/* Where the list of a key hangs in its locked segment. */
-typedef struct PmhListSlot
-{
-	uint32_t	bucket;
-	unsigned	slot;
-	uint64_t	payload;		/* of the pointer */
-} PmhListSlot;
-
-/* False if the key has no list. */
+/*
+ * Where the list of a key hangs in its locked segment: the beginning of the path.  False if it
+ * has none.
+ */
 extern bool pmh_segment_find_list(const PmhTable *t, const PmhPlace *place,
-								  uint64_t hash, PmhListSlot *at);
+								  uint64_t hash, PmhListPath *path);
 
 /* ---- a walk over all segments, of which it reads copies ---- */
 
@@ -437,35 +416,12 @@ typedef struct PmhProbe
 /* PMH_OK or a real error; the list's first buffer is within the bound. */
 extern PmhResult pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe);
 
-/* ---- drain.c: take many values out of a list ---- */
+/* ---- group.c: many entries at a time ---- */
 
 /*
- * Take n pairs of one hash, ascending by value, out in one walk along the key's
- * list.  No lock may be held.  Its buffers are read without a
- * lock, but for the first ones, and the segment is locked for the commit stores of
- * one buffer at a time.  state[] (n bytes, zeroes) tells what has become of each
- * pair.  Unless 'wait', it waits for no lock.
- *
- * pmh_drain_begin returns NULL for want of memory (t->error set), and keeps entries and
- * state.  pmh_drain_step does a piece: begins, or sees to a buffer.  PMH_OK: there is
- * more; PMH_DONE; or a real error.  Durable on return.  Memory beyond the Drain is
- * freed by pmh_drain_end, always.  (drain.c)
+ * Take one pair out of a long list, waiting.  No lock may be held.  PMH_OK (durably gone),
+ * PMH_NOT_FOUND or a real error.
  */
-typedef enum PmhPairState
-{
-	PMH_PAIR_LEFT = 0,			/* not seen to, or only by waiting */
-	PMH_PAIR_REMOVED,
-	PMH_PAIR_ABSENT
-} PmhPairState;
-
-typedef struct PmhDrain PmhDrain;
-
-extern PmhDrain *pmh_drain_begin(PmhTable *t, const PmhEntry *entries, size_t n,
-								 bool wait, uint8_t *state);
-extern PmhResult pmh_drain_step(PmhTable *t, PmhDrain *drain);
-extern void pmh_drain_end(PmhDrain *drain);
-
-/* All of it, waiting, for one pair.  PMH_OK, PMH_NOT_FOUND or a real error. */
 extern PmhResult pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value);
 
 /* ---- figures.c: figures about a table ---- */

@@ -17,12 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bucket.h"
-#include "handle.h"
-#include "layout.h"
-#include "pm.h"
 #include "segment.h"
-#include "table.h"
 
 /* ---- memory ---- */
 

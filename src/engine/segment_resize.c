@@ -10,17 +10,7 @@
  */
 #include <string.h>
 
-#include "bucket.h"
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* A half of a split that is fuller than this gets a larger segment. */
 #define SPLIT_LOAD_PERCENT	85
@@ -44,13 +34,13 @@ deal_entry(PmhTable *t, const PmhPlace *place, uint32_t i, unsigned slot, PmhBui
 	uint64_t	word = pmh_slot_load_word(b, slot);
 	uint64_t	hash = pmh_slot_load_hash(b, slot, word);
 	uint64_t	payload = word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER);
-	PmhListSlot at;
+	PmhListPath path;
 
 	if (how == UNCHANGED)
 		pmh_build_write(&build->bucket[i], pmh_build_slot(build, i), hash, payload);
 	/* Its own bucket has no pointer of this hash: it is not shadowed. */
 	else if (how == BY_ENTRIES && !pmh_word_is_pointer(word) &&
-			 pmh_segment_find_list(t, place, hash, &at))
+			 pmh_segment_find_list(t, place, hash, &path))
 		pmh_build_keep(build, hash, payload | PMH_ITEM_BESIDE_LIST);
 	else
 		pmh_build_add(build, hash, payload);

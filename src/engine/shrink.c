@@ -20,16 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bucket.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "pm.h"
 #include "segment.h"
-#include "space.h"
-#include "table.h"
 
 #define MERGED_PERCENT		70
 
@@ -221,20 +212,22 @@ class_needed(const PmhTable *t, const PmhListPath *path, uint32_t level)
 {
 	uint64_t	payload = path->payload[level];
 	uint32_t	class = PMH_INDEX_CLASS;
+	uint32_t	last = 0;
 	size_t		values;
 
 	PMH_ASSERT(payload != 0);
 	if (level > 0)
 	{
-		uint32_t	last = pmh_index_last(t, payload);
-
+		(void) pmh_index_last(t, payload, UINT32_MAX, &last);
 		while (last >= pmh_index_slots(pmh_make_pointer(0, class)))
 			class++;
 		return class;
 	}
 	values = pmh_buffer_count(t, payload);
 	/* In the last slot values are added, as a rule. */
-	if (path->payload[1] == 0 || path->slot[1] == pmh_index_last(t, path->payload[1]))
+	if (path->payload[1] != 0)
+		(void) pmh_index_last(t, path->payload[1], UINT32_MAX, &last);
+	if (path->payload[1] == 0 || path->slot[1] == last)
 		class = pmh_buffer_class_for(values + values / HEAD_ROOM);
 	else
 		class = pmh_buffer_class_for(values);
@@ -265,19 +258,15 @@ static PmhResult
 tidy_list(PmhTable *t, struct PmhShrinkPrivate *p, const PmhPlace *place)
 {
 	uint64_t	hash = p->walk.key[p->key];
-	PmhListSlot at;
-	PmhListPath path = {.place = place};
+	PmhListPath path;
 	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && p->below > 0);
-	if (!pmh_segment_find_list(t, place, hash, &at))
+	if (!pmh_segment_find_list(t, place, hash, &path))
 	{
 		p->below = 0;
 		return PMH_OK;
 	}
-	path.head = at.payload;
-	path.bucket = at.bucket;
-	path.bucket_slot = at.slot;
 	for (unsigned i = 0; i < STEP_BUFFERS && result == PMH_OK && p->below > 0; i++)
 	{
 		uint64_t	below = p->below;

@@ -13,14 +13,7 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "pm.h"
 #include "space.h"
-#include "table.h"
 
 /* How far the search for a partly used block goes before a whole one is taken. */
 #define UNIT_SEARCH			4096

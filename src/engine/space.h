@@ -8,10 +8,7 @@
 #ifndef PMH_SPACE_H
 #define PMH_SPACE_H
 
-#include "error.h"
 #include "handle.h"
-#include "lock.h"
-#include "table.h"
 
 /*
  * Take the space lock, for what frees space further on (and takes none), if it is

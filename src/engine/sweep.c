@@ -15,16 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bucket.h"
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
 #include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /*
  * Lists found in a segment after its step has this many entries are streamed,
@@ -57,21 +48,8 @@ no_memory(PmhTable *t)
 static PmhResult
 reserve_entries(PmhTable *t, PmhSweep *sweep, size_t n)
 {
-	struct PmhSweepPrivate *p = sweep->priv;
-	size_t		capacity = p->capacity ? p->capacity : 2048;
-	PmhEntry   *entries;
-
-	PMH_ASSERT(sweep->n <= p->capacity);
-	if (sweep->n + n <= p->capacity)
-		return PMH_OK;
-	while (capacity < sweep->n + n)
-		capacity *= 2;
-	entries = realloc(sweep->entries, capacity * sizeof(PmhEntry));
-	if (entries == NULL)
-		return no_memory(t);
-	sweep->entries = entries;
-	p->capacity = capacity;
-	return PMH_OK;
+	return pmh_reserve((void **) &sweep->entries, sweep->n, n, &sweep->priv->capacity,
+					   sizeof(PmhEntry)) ? PMH_OK : no_memory(t);
 }
 
 static void
@@ -236,15 +214,10 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 	if (result != PMH_OK)
 		return result;
 	result = pmh_conclude(table, pmh_value_walk_begin(table, &sweep->priv->values));
+	sweep->reclaims = sweep->priv->values.marks;
 	if (result != PMH_OK)
 		pmh_sweep_end(sweep);
 	return result;
-}
-
-bool
-pmh_sweep_reclaims(const PmhSweep *sweep)
-{
-	return sweep->priv->values.marks;
 }
 
 /* Steps until one has entries, some have had none, or the sweep is complete: PMH_DONE. */

@@ -84,7 +84,7 @@ typedef struct PmhEnv
 	uint64_t	shut_begun;
 } PmhEnv;
 
-/* ---- file descriptors (descriptor.c) ---- */
+/* ---- file descriptors (file_life.c) ---- */
 
 /*
  * A handle keeps no file descriptor.  Each function here that needs one opens
@@ -427,13 +427,11 @@ typedef struct PmhSweep
 	size_t		n;
 	uint64_t	segments_done;
 	uint64_t	segments_total; /* an estimate: splits go on */
+	bool		reclaims;		/* it will find out what is free */
 	struct PmhSweepPrivate *priv;
 } PmhSweep;
 
 extern PmhResult pmh_sweep_begin(PmhTable *table, PmhSweep *sweep);
-
-/* After that: will it find out what is free? */
-extern bool pmh_sweep_reclaims(const PmhSweep *sweep);
 extern PmhResult pmh_sweep_begin_reading(PmhTable *table, PmhSweep *sweep);
 extern PmhResult pmh_sweep_next(PmhTable *table, PmhSweep *sweep);
 extern void pmh_sweep_end(PmhSweep *sweep);
@@ -556,20 +554,10 @@ extern PmhResult pmh_check(PmhTable *table, bool exclusive, PmhReport report, Pm
  * memory that grows with them; and a value that stands in the table several times is
  * given as often.  One may also come twice because it has been taken out and put in
  * again, or has been moved into a value list, while we read: then it does not when read
- * again.
- *
- * begin() is called first, and again whenever the reading has to begin anew: what has
- * been given until then does not count.  give() gets each piece.  Both are called with no
- * lock held, and must not longjmp and not call the engine.
+ * again.  give() gets each piece, with no lock held; it must not longjmp and not call the
+ * engine.
  */
-typedef struct PmhPieces
-{
-	void		(*begin) (void *arg);
-	void		(*give) (void *arg, const uint64_t *value, size_t n);
-	void	   *arg;
-} PmhPieces;
-
-extern PmhResult pmh_lookup_repeats(PmhTable *table, uint64_t hash,
-									const PmhPieces *pieces);
+typedef void (*PmhGive) (void *arg, const uint64_t *value, size_t n);
+extern PmhResult pmh_lookup_repeats(PmhTable *table, uint64_t hash, PmhGive give, void *arg);
 
 #endif							/* PMH_TABLE_H */

@@ -27,16 +27,7 @@
  */
 #include <string.h>
 
-#include "compiler.h"
-#include "error.h"
-#include "handle.h"
-#include "layout.h"
 #include "list.h"
-#include "lock.h"
-#include "pm.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
 
 /* How far the search for a block with room goes before a new one is taken. */
 #define ROOM_SEARCH			512

@@ -708,8 +708,8 @@ home_of(uint64_t hash)
 
 /*
  * A full bucket, as a crash in compaction has left it: the list is there, and the
- * entries that were to go into it still are in their slots.  The next value clears
- * them; others of its group take the slots.
+ * entries that were to go into it still are in their slots.  The next value goes into the
+ * list, others of its group elsewhere.
  */
 static void
 run_shadowed(void)

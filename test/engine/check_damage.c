@@ -284,7 +284,7 @@ damage_lists(PmhTable *t)
 			/* (Of another kind, or impossible if that reaches past its block.) */
 			DAMAGE(*word_of(&s), *word_of(&s) ^ UINT64_C(1) << bit, "value buffer");
 	}
-	DAMAGE(line->high0, 0x8001, "too large");
+	DAMAGE(*pmh_cell_high(line, 0), 0x8001, "too large");
 
 	memcpy(saved, line, (lines - 1) * sizeof(PmhValueLine));
 	for (uint32_t i = 0; i + 1 < lines; i++)

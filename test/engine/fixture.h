@@ -148,12 +148,6 @@ fixture_file_size(const char *path)
 }
 
 static inline void
-fixture_no_pieces(void *arg)
-{
-	((PmhValues *) arg)->n = 0;
-}
-
-static inline void
 fixture_add_piece(void *arg, const uint64_t *value, size_t n)
 {
 	PmhValues  *values = arg;
@@ -173,9 +167,8 @@ fixture_add_piece(void *arg, const uint64_t *value, size_t n)
 static inline PmhResult
 fixture_lookup_repeats(PmhTable *t, uint64_t hash, PmhValues *values)
 {
-	PmhPieces	pieces = {fixture_no_pieces, fixture_add_piece, values};
-
-	return pmh_lookup_repeats(t, hash, &pieces);
+	values->n = 0;
+	return pmh_lookup_repeats(t, hash, fixture_add_piece, values);
 }
 
 /* What a group look-up has found, to be handed on afterwards. */

@@ -120,13 +120,6 @@ typedef struct Reading
 } Reading;
 
 static void
-begin_reading(void *arg)
-{
-	((Reading *) arg)->pieces = 0;
-	memset(times, 0, VALUES);
-}
-
-static void
 note_piece(void *arg, const uint64_t *value, size_t n)
 {
 	Reading    *reading = arg;
@@ -143,9 +136,9 @@ test_repeats(void)
 {
 	PmhTable   *t = make_list(VALUES);
 	Reading		reading = {.before = bytes_taken()};
-	PmhPieces	pieces = {begin_reading, note_piece, &reading};
 
-	CHECK(pmh_lookup_repeats(t, hash, &pieces) == PMH_OK);
+	memset(times, 0, VALUES);
+	CHECK(pmh_lookup_repeats(t, hash, note_piece, &reading) == PMH_OK);
 	CHECK(not_so_often(0, VALUES, 1) == 0);
 	CHECK(reading.pieces > VALUES / PMH_STEP_MAX);
 	if (!CHECK(reading.most <= MOST_BYTES))

@@ -26,7 +26,6 @@ static inline PmhListPath
 slot_below(PmhTable *t, uint64_t hash, uint64_t below, uint32_t level, int class)
 {
 	PmhListPath path = {0};
-	PmhListSlot at;
 	PmhPlace	place;
 	PmhResult	result;
 
@@ -37,12 +36,8 @@ slot_below(PmhTable *t, uint64_t hash, uint64_t below, uint32_t level, int class
 		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
 		memset(&path, 0, sizeof(path));
 		result = PMH_OK;
-		if (pmh_segment_find_list(t, &place, hash, &at))
+		if (pmh_segment_find_list(t, &place, hash, &path))
 		{
-			path.head = at.payload;
-			path.place = &place;
-			path.bucket = at.bucket;
-			path.bucket_slot = at.slot;
 			result = pmh_list_find_below(t, hash, &path, &number);
 			if (result == PMH_OK && class != 0 && path.payload[level] != 0)
 				result = pmh_list_rewrite(t, &path, level, hash,

@@ -130,7 +130,7 @@ test_sweep_and_rewrite(void)
 	PmhTable   *t = create();
 	uint64_t	hash = fixture_hash(1);
 	uint64_t	n = 500;
-	PmhListSlot at;
+	PmhListPath at;
 	PmhPlace	place;
 	PmhSweep	sweep;
 	PmhValues	values = {0};
@@ -146,10 +146,10 @@ test_sweep_and_rewrite(void)
 	REQUIRE(pmh_segment_find_list(t, &place, hash, &at));
 	pmh_segment_unlock(&place);
 
-	CHECK(rewrite_slot(t, hash, 1) != at.payload);
+	CHECK(rewrite_slot(t, hash, 1) != at.head);
 	for (uint64_t i = 0; i < 7; i++)
 		REQUIRE(pmh_delete(t, hash, i) == PMH_OK);
-	REQUIRE(rewrite_slot(t, hash, 1) == at.payload);
+	REQUIRE(rewrite_slot(t, hash, 1) == at.head);
 
 	dead = calloc(n, 1);
 	REQUIRE(dead != NULL);

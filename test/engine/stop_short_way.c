@@ -295,7 +295,7 @@ list_in_stash(void)
 	uint64_t	key;
 	unsigned	told = 0;
 	PmhPlace	place;
-	PmhListSlot at;
+	PmhListPath at;
 	PmhProbe	probe;
 
 	begin();

@@ -336,7 +336,7 @@ make_long_list(PmhTable *t, uint64_t hash)
 	REQUIRE(n <= PMH_BLOCK_SIZE);
 	for (size_t i = 0; i < n; i++)
 		values[i] = i + 1;
-	while ((result = pmh_list_make(t, hash, values, n, 0, &made)) == PMH_NEED)
+	while ((result = pmh_list_make(t, hash, values, n, &made)) == PMH_NEED)
 		REQUIRE(pmh_provide(t) == PMH_OK);
 	REQUIRE(result == PMH_OK);
 	return made;
@@ -349,7 +349,7 @@ reclaim(PmhTable *t)
 	PmhSweep	sweep;
 	PmhResult	result = pmh_sweep_begin(t, &sweep);
 
-	CHECK(result == PMH_OK && pmh_sweep_reclaims(&sweep));
+	CHECK(result == PMH_OK && sweep.reclaims);
 	CHECK(sweep_to_end(t, &sweep, result) == PMH_OK);
 }
 

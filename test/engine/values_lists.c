@@ -213,7 +213,10 @@ from_array(PmhTable *t, size_t n)
 {
 	uint64_t	hash = fixture_hash(n);
 	uint64_t   *value = malloc(n * sizeof(uint64_t));
+	PmhListMade made = {0};
+	PmhListPosition at = PMH_LIST_START;
 	uint64_t	payload;
+	uint64_t	version;
 	uint64_t	bytes;
 	PmhValues	values = {0};
 	PmhResult	result;
@@ -223,12 +226,20 @@ from_array(PmhTable *t, size_t n)
 	for (size_t i = 0; i < n; i++)
 		value[i] = fixture_random(&hash) & PMH_VALUE_MAX & ~UINT64_C(0xff);
 	hash = fixture_hash(n);
-	while ((result = pmh_list_create(t, hash, value, n, 0, &payload)) == PMH_NEED)
+	while ((result = pmh_list_make(t, hash, value, n, &made)) == PMH_NEED)
 		REQUIRE(pmh_provide(t) == PMH_OK);
 	REQUIRE(result == PMH_OK);
-	REQUIRE(pmh_list_read(t, hash, payload,
-						  pmh_buffer_version(t, pmh_pointer_offset(payload)),
-						  &values) == PMH_OK);
+	payload = made.head;
+	version = pmh_buffer_version(t, pmh_pointer_offset(payload));
+	while (at.below != 0)
+	{
+		uint32_t	k;
+
+		REQUIRE(pmh_values_reserve(t, &values, PMH_STEP_MAX) == PMH_OK);
+		REQUIRE(pmh_list_step(t, hash, payload, version, &at, UINT32_MAX,
+							  values.value + values.n, &k) == PMH_OK);
+		values.n += k;
+	}
 	CHECK(values.n == n);
 	pmh_values_finish(&values);
 	for (size_t i = 0; i < n; i++)

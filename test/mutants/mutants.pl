@@ -166,10 +166,9 @@ sub check_table
 my %likely = (
 	'bulkload.c' => 'bulk',
 	'directory.c' => 'strategies,split_deep,merge',
-	'drain.c' => 'list_drain,chain_delete',
 	'file_life.c' => 'create',
 	'file_size.c' => 'file_growth,block_return',
-	'group.c' => 'group_insert,group_delete',
+	'group.c' => 'group_insert,group_delete,list_drain,chain_delete',
 	'list_write.c' => 'compaction,list_growth,list_index,list_loaded,list_drain,list_shrink,relocate',
 	'recover.c' => 'recovery,redo',
 	'segment.c' => 'strategies,merge,reduce,relocate',
