@@ -224,6 +224,7 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 	}
 }
 
+/* The databases that files are of, or files to be swept (standby_sweep.c). */
 List *
 pmhash_standby_databases(bool to_sweep)
 {
@@ -279,6 +280,7 @@ follow_makers(int64 *next)
 	}
 }
 
+/* Databases in which a build is to be tried by now.  *next: when the next one is due. */
 List *
 pmhash_standby_due_databases(int64 *next)
 {
@@ -404,6 +406,11 @@ file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 		(snapshot == NULL || !pmhash_snapshot_may_be_older());
 }
 
+/*
+ * May a scan with this snapshot use the file, which the index's stub names, on a
+ * server in recovery?  NULL: any snapshot that is taken from now on.  life: of the file
+ * that the process has mapped; 0: it has none yet.
+ */
 bool
 pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 {

@@ -252,7 +252,7 @@ CONF
 			is(-e token() ? 1 : 0, $has_token, "$name, $end: token, when all could be written again");
 			$end eq 'crash' ? $node->stop('immediate') : $node->stop;
 			$node->start;
-			stays_invalid($node, $apart, "$name, $end");
+			stays_invalid($node, $has_token ? $failed_write : $apart, "$name, $end");
 			rebuild_on($node);
 			all_come_back($node, "$name, $end");
 		}
@@ -276,16 +276,15 @@ CONF
 		open(my $lock, '<', pool($node) . '/lock') or die $!;
 		fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";
 		close($lock);
-		is(unpack('Q', $hint), 2, "revoked, $end: hint");
+		is(unpack('Q', $hint), 4, "withdrawn, $end: hint");
 		no_faults();
 		$node->stop($end);
 		$from = -s $node->logfile;
 		$node->start;
-		# trust: revoked
-		like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up/, "revoked, $end: log");
-		stays_invalid($node, $apart, "revoked, $end");
+		like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up/, "withdrawn, $end: log");
+		stays_invalid($node, $failed_write, "withdrawn, $end");
 		rebuild_on($node);
-		all_come_back($node, "revoked, $end");
+		all_come_back($node, "withdrawn, $end");
 	}
 
 	# ---- given up, and an orderly end ----
@@ -298,7 +297,7 @@ CONF
 		$node->stop;
 		$node->start;
 		# trust: given-up-at-end
-		stays_invalid($node, $apart, $name);
+		stays_invalid($node, $without_hints ? $apart : $failed_write, $name);
 		rebuild_on($node);
 		all_come_back($node, $name);
 	}
@@ -332,11 +331,11 @@ CONF
 		open(my $lock, '<', pool($node) . '/lock') or die $!;
 		fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";
 		close($lock);
-		is(unpack('Q', $hint), 2, 'given up at the end: hint');
+		is(unpack('Q', $hint), 4, 'given up at the end: hint');
 		no_faults();
 		$node->append_conf('postgresql.conf', "pmhash_faults.after = ''");
 		$node->start;
-		stays_invalid($node, $apart, 'given up at the end');
+		stays_invalid($node, $failed_write, 'given up at the end');
 		rebuild_on($node);
 		all_come_back($node, 'given up at the end');
 	}
