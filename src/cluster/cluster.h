@@ -295,34 +295,12 @@ extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
 
 /* ---- removal.c ---- */
 
-/*
- * Make sure that all WAL which made tuples dead so far is on disk: flush up to
- * the end of what has been inserted.  Call once per bulk delete before the first
- * removal (design rule: removal waits for WAL).
- */
 extern void pmhash_removal_barrier(Relation index);
-
-/*
- * The removal epoch of an index: as long as it is the one that was there
- * before an entry was read, the entry's TID has not been given to another
- * row.  Orders reads before and after the call.
- */
 extern uint64 pmhash_removal_epoch(const PmhashFile *file);
-
-/* Is it the one that was there, and the file still the index's? */
 extern bool pmhash_removal_none_since(const PmhashFile *file, uint64 epoch);
-
-/*
- * Advance it: the last thing that any bulk delete does, and on a standby what WAL says.
- * file_id 0: all of them, for an invalid index, of whose file nothing is known.
- */
 extern void pmhash_removal_finished(uint64 file_id);
-
-/* Entries of a file begin to wait in a queue of this session; none of them does. */
 extern void pmhash_queue_opened(uint64 file_id);
 extern void pmhash_queue_closed(uint64 file_id);
-
-/* May entries of a file wait in a queue of any session? */
 extern bool pmhash_any_queue(const PmhashFile *file);
 
 /* ---- dead_entries.c ---- */

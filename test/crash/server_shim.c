@@ -126,7 +126,7 @@ pmhash_remove_token(char *reason)
 }
 
 void
-pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason reason)
+pmhash_trust_none(PmhashControl *control, PmhashReason reason, const char *why)
 {
 	shim_complaint = "the undo journal is not believed";
 }

@@ -409,7 +409,7 @@ ProcessInterrupts(void)
 XLogRecPtr
 GetRedoRecPtr(void)
 {
-	return InvalidXLogRecPtr;
+	return world->control.checkPointCopy.redo;
 }
 
 void
@@ -1054,23 +1054,14 @@ work(PmhTable *table, bool may_leave_out)
 	}
 }
 
-static char failed[PMHASH_REASON_SIZE];
-
-static bool
-ask_file(int fd, const char *path)
-{
-	return pmhash_ask_for_failed_file(fd, path, failed);
-}
-
-/* What failed_writes.c does. */
+/* False: it was not asked, and is to be asked again. */
 static bool
 ask_kernel_once(void)
 {
-	uint64		device = pmhash_device_of_syncfs();
-
-	return pmhash_pool_write_back(device, NULL) &&
-		(pmhash_pool_ask_files(device, ask_file, NULL) || failed[0] != '\0') &&
-		pmhash_ask_for_failed_writes(failed);
+	pg_atomic_write_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
+	pmhash_ask_soon();
+	pmhash_notice_failed_writes(NULL);
+	return pg_atomic_read_u64(&pmhash_shared->asked_redo) != InvalidXLogRecPtr;
 }
 
 /* The launcher asks whether all has been written back.  Calls may fail for it, too. */
@@ -1082,7 +1073,6 @@ ask_kernel(void)
 	fail_at = -1;
 	if (!asked)
 		(void) ask_kernel_once();
-	failed[0] = '\0';
 }
 
 /*

@@ -17,6 +17,7 @@
 #include "postgres.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "miscadmin.h"
 #include "storage/fd.h"
@@ -39,14 +40,13 @@ pmhash_pool_path(void)
 	return pool_path;
 }
 
-/* path must have room for MAXPGPATH bytes, in all of these. */
+/* Paths in the pool: path must have room for MAXPGPATH bytes. */
 void
 pmhash_database_path(char *path, Oid database)
 {
 	snprintf(path, MAXPGPATH, "%s/%u", pool_path, database);
 }
 
-/* The path of an index file; MAXPGPATH bytes, as all of these. */
 void
 pmhash_file_path(char *path, Oid database, uint64 file_id)
 {
@@ -55,7 +55,6 @@ pmhash_file_path(char *path, Oid database, uint64 file_id)
 			 pool_path, database, file_id);
 }
 
-/* The path of the undo journal. */
 void
 pmhash_journal_path(char *path)
 {
@@ -141,6 +140,17 @@ pmhash_renew_eras(PmhashControl *control, PmhashFileClass which, PmhashReason re
 		return;
 	control->ended_reason = reason;
 	control->dax_era = pmhash_random_id();
+}
+
+/* No file that there is now is trusted, and the log says why. */
+void
+pmhash_trust_none(PmhashControl *control, PmhashReason reason, const char *why)
+{
+	pmhash_renew_eras(control, PMHASH_ALL_FILES, reason);
+	ereport(LOG,
+			(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
+					pmhash_pool_path(), why),
+			 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
 }
 
 static uint32
@@ -380,20 +390,18 @@ pmhash_read_token(PmhashToken *token)
 		token->crc == pmhash_crc(token, offsetof(PmhashToken, crc));
 }
 
-/* Remove the token durably, or spoil it.  False with a reason if it is still good. */
+/*
+ * Remove the token durably.  False with a reason if it may still be there, or be there
+ * again after a crash of the operating system.
+ */
 bool
 pmhash_remove_token(char *reason)
 {
-	return pmhash_remove_durably(DataDir, TOKEN_FILE, sizeof(PmhashToken), reason);
-}
+	char		path[MAXPGPATH];
 
-/* Is a standby being started?  For the postmaster. */
-bool
-pmhash_starts_standby(void)
-{
-	bool		unknown = false;
-
-	return exists_in_data_directory("standby.signal", &unknown);
+	snprintf(path, MAXPGPATH, "%s/" TOKEN_FILE, DataDir);
+	return ((unlink(path) == 0 || errno == ENOENT) && pmhash_fsync_directory(DataDir)) ||
+		pmhash_fail(reason, "could not remove file \"%s\": %s", path, strerror(errno));
 }
 
 /*

@@ -43,8 +43,6 @@ extern bool pmhash_fsync_directory(const char *path);
 extern uint32 pmhash_crc(const void *data, size_t size);
 extern bool pmhash_replace_durably(const char *directory, const char *name,
 								   const void *data, size_t size, char *reason);
-extern bool pmhash_remove_durably(const char *directory, const char *name,
-								  size_t size, char *reason);
 
 /* ---- kept messages ---- */
 
@@ -105,7 +103,6 @@ typedef struct PmhashServerState
 extern bool pmhash_read_pg_control(ControlFileData *data, char *reason);
 extern int64 pmhash_postmaster_opts_mtime(void);
 extern bool pmhash_start_calls_syncfs(void);
-extern bool pmhash_starts_standby(void);
 extern bool pmhash_read_server_state(PmhashServerState *server, char *reason);
 extern bool pmhash_read_token(PmhashToken *token);
 extern bool pmhash_remove_token(char *reason);
@@ -113,7 +110,7 @@ extern bool pmhash_remove_token(char *reason);
 /* ---- the control file ---- */
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
-#define PMHASH_POOL_VERSION		5
+#define PMHASH_POOL_VERSION		6
 
 typedef enum PmhashPoolState
 {
@@ -167,7 +164,6 @@ typedef struct PmhashControl
 	uint32		state;			/* PmhashPoolState */
 	uint32		pmem;			/* the journal was on persistent memory */
 	uint32		timeline;		/* of the last server life with the pool, or 0 */
-	uint64		start_checkpoint;	/* pg_control's checkpoint at start */
 	uint64		clean_checkpoint;	/* the shutdown checkpoint, or 0 */
 	uint64		dax_era;
 	uint64		cache_era;
@@ -182,10 +178,8 @@ typedef struct PmhashControl
 	uint64		shut_begun;		/* of one that was not completed, or 0 */
 	uint32		all_shut;		/* that was the end of the last life */
 	uint64		life_instance;	/* the server life that has, or had, the pool */
-	uint64		seen_redo;		/* pg_control's redo pointer, seen in that life; of a
+	uint64		seen_redo;		/* pg_control's redo pointer when that began; of a
 								 * standby that of the last checkpoint replayed */
-	uint64		undo_redo;		/* the one found after the life whose journal is
-								 * kept, if it is later than that; or 0 */
 	uint32		role;			/* PmhashRole of that life */
 } PmhashControl;
 
@@ -204,24 +198,22 @@ PMHASH_AT(PmhashControl, nonce_pending, 64);
 PMHASH_AT(PmhashControl, state, 68);
 PMHASH_AT(PmhashControl, pmem, 72);
 PMHASH_AT(PmhashControl, timeline, 76);
-PMHASH_AT(PmhashControl, start_checkpoint, 80);
-PMHASH_AT(PmhashControl, clean_checkpoint, 88);
-PMHASH_AT(PmhashControl, dax_era, 96);
-PMHASH_AT(PmhashControl, cache_era, 104);
-PMHASH_AT(PmhashControl, journal_instance, 112);
-PMHASH_AT(PmhashControl, opts_mtime, 120);
-PMHASH_AT(PmhashControl, ended_reason, 128);
-PMHASH_AT(PmhashControl, lock_inode, 136);
-PMHASH_AT(PmhashControl, lock_birth, 144);
-PMHASH_AT(PmhashControl, shut, 152);
-PMHASH_AT(PmhashControl, next_shut, 160);
-PMHASH_AT(PmhashControl, shut_begun, 168);
-PMHASH_AT(PmhashControl, all_shut, 176);
-PMHASH_AT(PmhashControl, life_instance, 184);
-PMHASH_AT(PmhashControl, seen_redo, 192);
-PMHASH_AT(PmhashControl, undo_redo, 200);
-PMHASH_AT(PmhashControl, role, 208);
-PMHASH_SIZE(PmhashControl, 216);
+PMHASH_AT(PmhashControl, clean_checkpoint, 80);
+PMHASH_AT(PmhashControl, dax_era, 88);
+PMHASH_AT(PmhashControl, cache_era, 96);
+PMHASH_AT(PmhashControl, journal_instance, 104);
+PMHASH_AT(PmhashControl, opts_mtime, 112);
+PMHASH_AT(PmhashControl, ended_reason, 120);
+PMHASH_AT(PmhashControl, lock_inode, 128);
+PMHASH_AT(PmhashControl, lock_birth, 136);
+PMHASH_AT(PmhashControl, shut, 144);
+PMHASH_AT(PmhashControl, next_shut, 152);
+PMHASH_AT(PmhashControl, shut_begun, 160);
+PMHASH_AT(PmhashControl, all_shut, 168);
+PMHASH_AT(PmhashControl, life_instance, 176);
+PMHASH_AT(PmhashControl, seen_redo, 184);
+PMHASH_AT(PmhashControl, role, 192);
+PMHASH_SIZE(PmhashControl, 200);
 
 typedef enum PmhashControlRead
 {
@@ -241,5 +233,6 @@ extern bool pmhash_pool_renew_nonce(PmhashControl *control, char *reason);
 extern uint64 pmhash_random_id(void);
 extern void pmhash_renew_eras(PmhashControl *control, PmhashFileClass which,
 							  PmhashReason reason);
+extern void pmhash_trust_none(PmhashControl *control, PmhashReason reason, const char *why);
 
 #endif							/* PMHASH_CONTROL_FILE_H */

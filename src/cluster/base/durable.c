@@ -125,25 +125,6 @@ pmhash_fsync_directory(const char *path)
 	return ok;
 }
 
-/* Write the first bytes of a file in place, and sync it.  flags: of open.  False with errno. */
-static bool
-write_in_place(const char *path, int flags, const void *data, size_t size)
-{
-	int			fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | flags, pg_file_create_mode);
-	bool		ok;
-	int			save_errno;
-
-	Assert(size <= PMHASH_SMALL_FILE);
-	if (fd < 0)
-		return false;
-	errno = ENOSPC;				/* what a short write means */
-	ok = pwrite(fd, data, size, 0) == (ssize_t) size && fsync(fd) == 0;
-	save_errno = errno;
-	close(fd);
-	errno = save_errno;
-	return ok;
-}
-
 /*
  * Replace what directory/name says by data: all or nothing, and durable.  False with a
  * reason if that fails; then the file has its old or its new contents.
@@ -153,36 +134,26 @@ pmhash_replace_durably(const char *directory, const char *name, const void *data
 					   size_t size, char *reason)
 {
 	char		path[MAXPGPATH];
+	int			fd;
+	bool		ok = false;
 
+	Assert(size <= PMHASH_SMALL_FILE);
 	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
-	if (!write_in_place(path, O_CREAT, data, size) || !pmhash_fsync_directory(directory))
+	fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, pg_file_create_mode);
+	if (fd >= 0)
+	{
+		int			save_errno;
+
+		errno = ENOSPC;			/* what a short write means */
+		ok = pwrite(fd, data, size, 0) == (ssize_t) size && fsync(fd) == 0;
+		save_errno = errno;
+		close(fd);
+		errno = save_errno;
+	}
+	if (!ok || !pmhash_fsync_directory(directory))
 		return pmhash_fail(reason, "could not write file \"%s\": %s", path,
 						   strerror(errno));
 	return true;
-}
-
-/*
- * Make away with directory/name, a file of that size (PMHASH_SMALL_FILE at the
- * most), durably: what it said is said no more.  It becomes all zeros where it stands,
- * which needs the file only, and is removed, which needs the directory only; one of
- * both is enough, and neither needs space.  False with a reason if it may still
- * be there, or be there again after a crash of the operating system.
- */
-bool
-pmhash_remove_durably(const char *directory, const char *name, size_t size,
-					  char *reason)
-{
-	const char	zeros[PMHASH_SMALL_FILE] = {0};
-	char		path[MAXPGPATH];
-	bool		spoiled;
-
-	snprintf(path, MAXPGPATH, "%s/%s", directory, name);
-	spoiled = write_in_place(path, 0, zeros, size);
-	if (((unlink(path) == 0 || errno == ENOENT) && pmhash_fsync_directory(directory)) ||
-		spoiled)
-		return true;
-	return pmhash_fail(reason, "could not remove file \"%s\": %s", path,
-					   strerror(errno));
 }
 
 /* ==== kept messages ==== */

@@ -36,18 +36,6 @@ bool		pmhash_wal = true;
 int			pmhash_mapped_files = 16000;
 int			pmhash_tracked_indexes = 10000;
 
-/* The engine wants a power of two. */
-static bool
-check_lock_stripes(int *newval, void **extra, GucSource source)
-{
-	if ((*newval & (*newval - 1)) != 0)
-	{
-		GUC_check_errdetail("\"pmhash.lock_stripes\" must be a power of two.");
-		return false;
-	}
-	return true;
-}
-
 /*
  * pmhash_directory_allowed
  *		May the pool be where pmhash.directory says, whatever is there?
@@ -98,11 +86,11 @@ pmhash_define_gucs(void)
 							   PGC_POSTMASTER, GUC_SUPERUSER_ONLY,
 							   NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.lock_stripes",
-							"Sets the number of segment locks shared by all pmhash indexes (a power of two).",
-							NULL,
+							"Sets the number of segment locks shared by all pmhash indexes.",
+							"It is rounded up to a power of two.",
 							&pmhash_lock_stripes, 4096, 64, 1 << 20,
 							PGC_POSTMASTER, 0,
-							check_lock_stripes, NULL, NULL);
+							NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.journal_size",
 							"Sets the size of the undo journal of entries whose WAL is not flushed yet.",
 							NULL,

@@ -8,9 +8,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
@@ -93,13 +91,8 @@ pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
 	id->instance = pmhash_shared->instance;
 	if (transactional)
 		id->creator_xid = U64FromFullTransactionId(GetTopFullTransactionId());
-	id->created_at = GetCurrentTimestamp();
-	id->created_lsn = GetXLogInsertRecPtr();
-	id->database = MyDatabaseId;
-	id->tablespace = pmhash_node_tablespace(&pmhash_node(index));
-	id->index_oid = RelationGetRelid(index);
-	id->relfilenode = pmhash_node_number(&pmhash_node(index));
-	id->owner_pid = MyProcPid;
-	id->timeline = control->timeline;
 	id->owner_start = MyStartTimestamp;
+	id->owner_pid = MyProcPid;
+	id->database = MyDatabaseId;
+	id->index_oid = RelationGetRelid(index);
 }

@@ -66,19 +66,6 @@ pmhash_snapshot_is_imported(void)
 		GET_VXID_FROM_PGPROC(importer[number], *MyProc);
 }
 
-/* Has the transaction of this process taken its snapshot over? */
-static bool
-has_imported(const PGPROC *proc)
-{
-	ptrdiff_t	number = proc - ProcGlobal->allProcs;
-	VirtualTransactionId own;
-
-	GET_VXID_FROM_PGPROC(own, *proc);
-	return importer != NULL && number < MaxBackends &&
-		VirtualTransactionIdIsValid(own) &&
-		VirtualTransactionIdEquals(own, importer[number]);
-}
-
 /* Does the leader of our parallel workers, or of us, send WAL? */
 static bool
 is_walsender(const PGPROC *leader)
@@ -104,10 +91,19 @@ bool
 pmhash_snapshot_may_be_older(void)
 {
 	const PGPROC *leader;
+	ptrdiff_t	number;
+	VirtualTransactionId own;
 
 	if (MyProc == NULL)
 		return false;
 	leader = MyProc->lockGroupLeader ? MyProc->lockGroupLeader : MyProc;
-	return (leader->statusFlags & NOT_WAITED_FOR) != 0 || is_walsender(leader) ||
-		has_imported(leader);
+	if ((leader->statusFlags & NOT_WAITED_FOR) != 0 || is_walsender(leader))
+		return true;
+
+	/* has it taken its snapshot over? */
+	number = leader - ProcGlobal->allProcs;
+	GET_VXID_FROM_PGPROC(own, *leader);
+	return importer != NULL && number < MaxBackends &&
+		VirtualTransactionIdIsValid(own) &&
+		VirtualTransactionIdEquals(own, importer[number]);
 }

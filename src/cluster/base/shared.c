@@ -21,14 +21,6 @@ pmhash_stub_changed(void)
 	pg_atomic_fetch_add_u64(&pmhash_shared->stub_generation, 1);
 }
 
-/* What a disabled pmhash means to others. */
-const char *
-pmhash_disabled_detail(bool standby)
-{
-	return standby ? "This standby does without index files until the server is restarted." :
-		"Rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.";
-}
-
 /*
  * Do without pmhash for the rest of this server life.  Index files are left
  * alone; indexes that miss rows because of it are marked and rebuilt in the
@@ -54,5 +46,5 @@ pmhash_disable(const char *reason)
 	if (!said)
 		ereport(LOG,
 				(errmsg("pmhash is disabled: %s", reason),
-				 errdetail("%s", pmhash_disabled_detail(false))));
+				 errdetail(PMHASH_DISABLED_DETAIL)));
 }

@@ -149,7 +149,11 @@ extern PmhashShared *pmhash_shared; /* NULL unless preloaded */
 
 extern void pmhash_stub_changed(void);
 extern void pmhash_disable(const char *reason);
-extern const char *pmhash_disabled_detail(bool standby);
+
+/* what that means to others */
+#define PMHASH_DISABLED_DETAIL \
+	"Until the server is restarted queries do without index files, rows are written without index entries, and constraints that need an index refuse them."
+
 
 #define pmhash_lwlock(id)	(&pmhash_shared->lwlocks[id].lock)
 
@@ -185,7 +189,7 @@ extern bool pmhash_snapshot_may_be_older(void);
 
 /* ---- identity.c ---- */
 
-#define PMHASH_IDENTITY_VERSION		3
+#define PMHASH_IDENTITY_VERSION		4
 #define PMHASH_IDENTITY_TEMP		0x0001	/* goes with its backend */
 #define PMHASH_IDENTITY_UNLOGGED	0x0002	/* of an unlogged table */
 #define PMHASH_IDENTITY_LOGGED		0x0004	/* all changes are in WAL, for standbys */
@@ -201,16 +205,13 @@ typedef struct PmhashIdentity
 	uint64		cache_era;
 	uint64		instance;		/* server life of its creation */
 	uint64		creator_xid;	/* full transaction id, 0 if not tied to one */
-	int64		created_at;		/* TimestampTz */
-	uint64		created_lsn;	/* insert position then */
+	int64		owner_start;	/* of the creating backend: TimestampTz */
+	uint32		owner_pid;		/* the same */
 	Oid			database;
-	Oid			tablespace;		/* informational from here on: REINDEX, */
-	Oid			index_oid;		/* SET TABLESPACE and ALTER TYPE keep the */
-	Oid			relfilenode;	/* file and change these */
-	uint32		owner_pid;		/* the creating backend */
-	uint32		timeline;
-	int64		owner_start;	/* TimestampTz */
+	Oid			index_oid;		/* it may be another one's by now */
+	uint32		reserved;
 	uint64		predicate_key[2];	/* secret, and independent of the seed */
+	uint64		spare[3];
 } PmhashIdentity;
 
 StaticAssertDecl(sizeof(PmhashIdentity) == PMH_IDENTITY_SIZE,
@@ -225,16 +226,11 @@ PMHASH_AT(PmhashIdentity, dax_era, 48);
 PMHASH_AT(PmhashIdentity, cache_era, 56);
 PMHASH_AT(PmhashIdentity, instance, 64);
 PMHASH_AT(PmhashIdentity, creator_xid, 72);
-PMHASH_AT(PmhashIdentity, created_at, 80);
-PMHASH_AT(PmhashIdentity, created_lsn, 88);
-PMHASH_AT(PmhashIdentity, database, 96);
-PMHASH_AT(PmhashIdentity, tablespace, 100);
-PMHASH_AT(PmhashIdentity, index_oid, 104);
-PMHASH_AT(PmhashIdentity, relfilenode, 108);
-PMHASH_AT(PmhashIdentity, owner_pid, 112);
-PMHASH_AT(PmhashIdentity, timeline, 116);
-PMHASH_AT(PmhashIdentity, owner_start, 120);
-PMHASH_AT(PmhashIdentity, predicate_key, 128);
+PMHASH_AT(PmhashIdentity, owner_start, 80);
+PMHASH_AT(PmhashIdentity, owner_pid, 88);
+PMHASH_AT(PmhashIdentity, database, 92);
+PMHASH_AT(PmhashIdentity, index_oid, 96);
+PMHASH_AT(PmhashIdentity, predicate_key, 104);
 
 extern PmhEnv pmhash_engine_env(void);
 extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);

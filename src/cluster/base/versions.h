@@ -40,9 +40,6 @@
 typedef RelFileLocator PmhashNode;
 
 #define pmhash_node(rel)				((rel)->rd_locator)
-#define pmhash_node_tablespace(node)	((node)->spcOid)
-#define pmhash_node_number(node)		((node)->relNumber)
-#define pmhash_node_of_smgr(smgr)		((smgr)->smgr_rlocator.locator)
 
 #define pmhash_make_node(tablespace, database, number) \
 	((RelFileLocator) {(tablespace), (database), (number)})
@@ -64,9 +61,6 @@ typedef RelFileLocator PmhashNode;
 typedef RelFileNode PmhashNode;
 
 #define pmhash_node(rel)				((rel)->rd_node)
-#define pmhash_node_tablespace(node)	((node)->spcNode)
-#define pmhash_node_number(node)		((node)->relNode)
-#define pmhash_node_of_smgr(smgr)		((smgr)->smgr_rnode.node)
 #define pmhash_make_node(tablespace, database, number) \
 	((RelFileNode) {(tablespace), (database), (number)})
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilenodeSubid)
@@ -121,8 +115,7 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 #endif
 
 /*
- * PostgreSQL 19: further parameters, set to what earlier versions do.  Of a WAL reader
- * that finds nothing it tells the reason.
+ * PostgreSQL 19: further parameters, set to what earlier versions do.
  */
 #if PG_VERSION_NUM >= 190000
 #define pmhash_set_checksum(page, block) \
@@ -131,8 +124,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	table_beginscan_parallel(heap, scan, SO_NONE)
 #define pmhash_index_fetch_begin(heap) \
 	table_index_fetch_begin(heap, SO_NONE)
-#define pmhash_find_next_record(reader, start, reason) \
-	XLogFindNextRecord(reader, start, reason)
 #define pmhash_shared_hash(name, rows, info, flags) \
 	ShmemInitHash(name, rows, info, flags)
 #define pmhash_plan_query(query, text) \
@@ -144,8 +135,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 #define NodeInstrumentation				Instrumentation
 #define pmhash_index_fetch_begin(heap) \
 	table_index_fetch_begin(heap)
-#define pmhash_find_next_record(reader, start, reason) \
-	((void) (reason), XLogFindNextRecord(reader, start))
 #define pmhash_shared_hash(name, rows, info, flags) \
 	ShmemInitHash(name, rows, rows, info, flags)
 #define pmhash_set_checksum(page, block) \

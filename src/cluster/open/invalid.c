@@ -381,7 +381,9 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 	if (RecoveryInProgress())
 	{
 		/* A standby's stub is the primary's; the file is our own. */
-		(void) pmhash_standby_lost(file_id, standby_life, pmhash_reason_text(reason));
+		if (standby_life != 0)
+			pmhash_standby_lost(file_id, standby_life, ERRCODE_INDEX_CORRUPTED,
+								pmhash_reason_text(reason));
 		return;
 	}
 	if (standby_life != 0 && standby_life != pmhash_standby_life(file_id))

@@ -134,99 +134,75 @@ pmhash_visit_files(Oid database, PmhashVisit visit, void *arg)
 /* ---- writing back ---- */
 
 /*
- * A file of another device is asked by its inode, whose note stays for that.  What
- * it grows by meanwhile is left to syncfs().  False: not to be gone on with.
+ * Write an index file back that syncfs() speaks for; have any other file asked.  What it
+ * grows by meanwhile is left to syncfs().  One that cannot be opened is left out.  A process
+ * that opens it to use it meets the same, and what the kernel has not said of it, it says
+ * when it can be opened again.  Where that will be soon, this is tried again.
  */
 static bool
-write_back_file(const char *path, Oid database, uint64 file_id, void *arg)
+treat_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
 	FileWalk   *walk = arg;
 	struct stat st;
+	bool		spoken_for;
 	int			fd;
 
-	if (file_id == 0)
+	if ((OidIsValid(database) && file_id == 0) || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
 		return true;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	spoken_for = st.st_dev == walk->device;
+	if (spoken_for ? file_id == 0 : walk->ask == NULL)
+		return true;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return true;
-	if (fstat(fd, &st) != 0 || st.st_dev != walk->device)
-		st.st_size = 0;
-	for (off_t at = 0; walk->going && at < st.st_size; at += PIECE)
+		walk->going = spoken_for || !is_passing(errno);
+	else if (spoken_for)
 	{
-		(void) sync_file_range(fd, at, PIECE, SYNC_FILE_RANGE_WAIT_BEFORE |
-							   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-		walk->going = goes_on(walk);
+		for (off_t at = 0; walk->going && at < st.st_size; at += PIECE)
+		{
+			(void) sync_file_range(fd, at, PIECE, SYNC_FILE_RANGE_WAIT_BEFORE |
+								   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+			walk->going = goes_on(walk);
+		}
+		close(fd);
 	}
-	close(fd);
+	else
+	{
+		walk->going = walk->ask(fd, path);
+		close(fd);
+		walk->going = walk->going && goes_on(walk);
+	}
 	return walk->going;
 }
 
 /*
  * Write all index files back that a syncfs() on the pool is going to (its device, 0:
  * none), and wait for that.  What fails, or is left out, that syncfs() does and tells
- * of.  Raises no error; holds up to three descriptors.  For the postmaster at its
- * end too.
+ * of.  Each other file of the pool is asked: ask, unless NULL, does it, by a descriptor that
+ * is closed after it.  Raises no error, nor may ask; holds up to three descriptors.  For the
+ * postmaster too.
  *
- * go_on is called after each piece of a file, of 64 MB at the most, so that a process
- * can do meanwhile what others wait for; false has the rest left out, and this returns
- * false.  NULL: nothing is done.  An error that it raises must be the end of the process.
+ * go_on is called after each file that was asked, and each piece of one that was written, of
+ * 64 MB at the most, so that a process can do meanwhile what others wait for; false has the
+ * rest left out.  NULL: nothing is done.  An error that it raises must be the end of the
+ * process.
+ *
+ * False if go_on or ask says so; if descriptors or memory were wanting for files to be asked;
+ * if all files are to be asked, and the pool is not where it was.
  */
 bool
-pmhash_pool_write_back(uint64 device, PmhashGoOn go_on)
-{
-	FileWalk	walk = {.device = device, .go_on = go_on, .going = true};
-
-	if (device != 0)
-		(void) pmhash_visit_files(InvalidOid, write_back_file, &walk);
-	return walk.going;
-}
-
-/* ---- asking ---- */
-
-/*
- * One that cannot be opened is left out.  A process that opens it to use it meets the
- * same, and what the kernel has not said of it, it says when it can be opened again.
- * Where that will be soon, this is tried again.
- */
-static bool
-ask_file(const char *path, Oid database, uint64 file_id, void *arg)
-{
-	FileWalk   *walk = arg;
-	struct stat st;
-	int			fd;
-
-	if ((OidIsValid(database) && file_id == 0) || stat(path, &st) != 0 ||
-		!S_ISREG(st.st_mode) || st.st_dev == walk->device)
-		return true;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd >= 0)
-	{
-		walk->going = walk->ask(fd, path);
-		close(fd);
-		walk->going = walk->going && goes_on(walk);
-	}
-	else
-		walk->going = !is_passing(errno);
-	return walk->going;
-}
-
-/*
- * Have each file of the pool asked that is not on the device whose files syncfs() speaks
- * for (0: all files), one after the other.  ask does it, by a descriptor that is closed
- * after it.  False if ask or go_on says so, which is called after each file as in
- * pmhash_pool_write_back; if descriptors or memory were wanting; if all files are to be
- * asked, and the pool is not where it was.  Raises no error, nor may ask; holds up to
- * three descriptors.  For the postmaster too.
- */
-bool
-pmhash_pool_ask_files(uint64 device, PmhashAskFile ask, PmhashGoOn go_on)
+pmhash_pool_write_back(uint64 device, PmhashAskFile ask, PmhashGoOn go_on)
 {
 	FileWalk	walk = {.device = device, .ask = ask, .go_on = go_on, .going = true};
+	bool		complete;
 
 	/* What stands there instead is not ours to ask: its owner would ask in vain. */
-	if (!pmhash_pool_is_present())
+	if (ask != NULL && !pmhash_pool_is_present())
 		return device != 0;
-	return pmhash_visit_files(InvalidOid, ask_file, &walk) || (walk.going && !is_passing(errno));
+	if (device == 0 && ask == NULL)
+		return true;
+	complete = pmhash_visit_files(InvalidOid, treat_file, &walk) ||
+		ask == NULL || !is_passing(errno);
+	return complete && walk.going;
 }
 
 /* ==== syncfs ==== */

@@ -114,55 +114,42 @@ open_patiently(const char *path, int flags)
 }
 
 /*
- * Open the lock file.  It is written before all else is known of the pool, so not
- * through a link, and what stands in its place must not hold the postmaster up, as the
- * reading end of a fifo would.
- */
-static bool
-open_lock(const char *path, char *reason)
-{
-	int			flags = O_NOFOLLOW | O_NONBLOCK;
-	struct stat st;
-
-	lock_fd = open_patiently(path, O_RDWR | O_CREAT | flags);
-	if (lock_fd < 0)
-		return pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(errno));
-	if (fstat(lock_fd, &st) != 0 || !S_ISREG(st.st_mode))
-		return pmhash_fail(reason, "\"%s\" is not a file", path);
-	return true;
-}
-
-static bool
-lock_open_file(const char *path, char *reason)
-{
-	for (int waited = 0; flock(lock_fd, LOCK_EX | LOCK_NB) != 0; waited += LOCK_STEP_MS)
-	{
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return pmhash_fail(reason, "could not lock file \"%s\": %s", path, strerror(errno));
-		if (waited >= LOCK_WAIT_MS)
-			return pmhash_fail(reason, "directory \"%s\" is in use by another server",
-							   pmhash_pool_path());
-		pg_usleep(LOCK_STEP_MS * 1000L);
-	}
-	return true;
-}
-
-/*
  * Lock the pool against other servers.  flock belongs to the open file, so
  * children keep it after the postmaster is killed, as long as one of them
  * writes.  A new postmaster on this data directory may meet the last of them
  * (syslogger), and waits for those.  A lock that we have is given up first.
+ *
+ * The lock file is written before all else is known of the pool, so not through a link, and
+ * what stands in its place must not hold the postmaster up, as the reading end of a fifo
+ * would.
  */
 bool
 pmhash_pool_lock(char *reason)
 {
+	int			flags = O_NOFOLLOW | O_NONBLOCK;
 	char		path[MAXPGPATH];
+	struct stat st;
+	bool		locked = true;
 
 	Assert(!IsUnderPostmaster);
 	pmhash_pool_unlock();
 	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());
-	if (open_lock(path, reason) && lock_open_file(path, reason))
-		return true;
-	pmhash_pool_unlock();
-	return false;
+	lock_fd = open_patiently(path, O_RDWR | O_CREAT | flags);
+	if (lock_fd < 0)
+		return pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(errno));
+	if (fstat(lock_fd, &st) != 0 || !S_ISREG(st.st_mode))
+		locked = pmhash_fail(reason, "\"%s\" is not a file", path);
+	for (int waited = 0; locked && flock(lock_fd, LOCK_EX | LOCK_NB) != 0; waited += LOCK_STEP_MS)
+	{
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			locked = pmhash_fail(reason, "could not lock file \"%s\": %s", path, strerror(errno));
+		else if (waited >= LOCK_WAIT_MS)
+			locked = pmhash_fail(reason, "directory \"%s\" is in use by another server",
+								 pmhash_pool_path());
+		else
+			pg_usleep(LOCK_STEP_MS * 1000L);
+	}
+	if (!locked)
+		pmhash_pool_unlock();
+	return locked;
 }

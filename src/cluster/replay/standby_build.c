@@ -166,35 +166,6 @@ primary_of_build(void)
 	return Max(replayed, pmhash_shared->standby->replay_timeline);
 }
 
-/* NONE becomes DELTA.  False if that cannot be, or a file can't be made. */
-static bool
-begin_locked(PmhashStandbyBuild *build)
-{
-	PmhashStandbyRow *row;
-	char		reason[PMHASH_REASON_SIZE];
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	if (!is_due(&build->of))
-		return false;
-	row = pmhash_standby_enter(build->of.file_id, build->of.database);
-	if (!prepare_files(build, reason))
-	{
-		pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
-		return false;
-	}
-	row->heap = build->of.heap;
-	row->timeline = primary_of_build();
-	pg_atomic_write_u64(&row->delta_ops, 0);
-	row->delta_horizon = InvalidTransactionId;
-	row->phase = PMHASH_PHASE_WAITING;
-	row->done = row->total = 0;
-	row->xid = InvalidTransactionId;
-	pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);
-	build->row = row;
-	build->life = row->life;
-	return true;
-}
-
 /* The row of a build that is not over; NULL if it is.  Under the lock. */
 static PmhashStandbyRow *
 row_of(const PmhashStandbyBuild *build)
@@ -469,11 +440,16 @@ require_building(void)
 		is_over("the file is not wanted any more");
 }
 
-/* The file of an index that is to be built begins to be. */
+/*
+ * The file of an index that is to be built begins to be: NONE becomes DELTA, unless that
+ * cannot be, or a file can't be made.
+ */
 static void
 begin_of(Relation index, const PmhashStandbyIndex *of)
 {
 	PmhashStandbyBuild *build = &builder.build;
+	PmhashStandbyRow *row;
+	char		reason[PMHASH_REASON_SIZE];
 
 	PMH_STOP_POINT("standby_begins");
 	pmhash_identity_make(index, of->file_id, of->seed, false, &builder.identity);
@@ -483,7 +459,24 @@ begin_of(Relation index, const PmhashStandbyIndex *of)
 	pmhash_standby_paths(of->database, of->file_id, build->path, build->new_path,
 						 build->delta_path);
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	builder.begun = begin_locked(build);
+	if (is_due(of))
+	{
+		row = pmhash_standby_enter(of->file_id, of->database);
+		if (!prepare_files(build, reason))
+			pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
+		else
+		{
+			row->heap = of->heap;
+			row->timeline = primary_of_build();
+			pg_atomic_write_u64(&row->delta_ops, 0);
+			row->delta_horizon = InvalidTransactionId;
+			pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);
+			build->row = row;
+			build->life = row->life;
+			pmhash_standby_progress(build, PMHASH_PHASE_WAITING, 0, 0, InvalidTransactionId);
+			builder.begun = true;
+		}
+	}
 	LWLockRelease(pmhash_standby_lock);
 
 	/* Only now (B1): each transaction from N0 on has all its records in the delta. */

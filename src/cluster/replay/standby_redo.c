@@ -256,30 +256,6 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	return true;
 }
 
-/* Leave out what is in the file already: for the record of S2 that ends at `begun`. */
-static PmhResult
-drop_present(PmhTable *table)
-{
-	PmhValues	values = {0};
-	PmhResult	result = PMH_OK;
-	size_t		kept = 0;
-
-	for (size_t i = 0; i < work.n && result == PMH_OK; i++)
-	{
-		bool		present = false;
-
-		result = pmh_lookup(table, work.entries[i].hash, &values);
-		for (size_t j = 0; result == PMH_OK && j < values.n; j++)
-			present |= values.value[j] == work.entries[i].value;
-		if (!present)
-			work.entries[kept++] = work.entries[i];
-	}
-	pmh_values_free(&values);
-	if (result == PMH_OK)
-		work.n = kept;
-	return result;
-}
-
 /* Has the file this record already (S2)? */
 static bool
 is_past(const PmhashStandbyRow *row)
@@ -299,41 +275,21 @@ apply_live(PmhashStandbyRow *row, char *reason)
 	if (table == NULL)
 		return false;
 	result = pmhash_standby_note_begun(table, row, work.end, work.timeline);
-	if (result == PMH_OK && work.record.type == PMHASH_WAL_DELETE)
+
+	/*
+	 * The server was killed in the record that ends at `begun`, or the file was published in
+	 * it: what of it is there comes out before it is inserted.  No scan uses the file yet.
+	 */
+	if (result == PMH_OK && (work.record.type == PMHASH_WAL_DELETE ||
+							 (row->restored && work.end == row->begun)))
 		result = pmh_delete_group(table, work.entries, work.n, &done);
-	else if (result == PMH_OK)
-	{
-		/* The server was killed in this record, or the file was published in it. */
-		if (row->restored && work.end == row->begun)
-			result = drop_present(table);
-		if (result == PMH_OK && work.n > 0)
-			result = pmh_insert_group(table, work.entries, work.n, false, &done);
-	}
+	if (result == PMH_OK && work.record.type == PMHASH_WAL_INSERT)
+		result = pmh_insert_group(table, work.entries, work.n, false, &done);
 	PMH_STOP_POINT("redo_before_applied");
 	if (result == PMH_OK)
 		result = pmhash_standby_note_applied(table, work.end);
 	return result == PMH_OK ||
 		pmhash_fail(reason, "could not use the file: %s", pmh_error(table)->detail);
-}
-
-/* A file is not to be used here any more. */
-static void
-lose(uint64 file_id, int sqlstate, const char *why)
-{
-	PmhashStandbyRow *row;
-
-	Assert(!LWLockHeldByMe(pmhash_standby_lock));
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = pmhash_standby_find(file_id);
-	if (row != NULL && row->status != PMHASH_STANDBY_NONE)
-	{
-		ereport(LOG,
-				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
-						file_id, why),
-				 errdetail("It is built again in the background.")));
-		pmhash_standby_lose(row, true, sqlstate, why);
-	}
-	LWLockRelease(pmhash_standby_lock);
 }
 
 /*
@@ -402,7 +358,7 @@ change_entries(void)
 	}
 	LWLockRelease(pmhash_standby_lock);
 	if (!done)
-		lose(work.record.file_id, ERRCODE_IO_ERROR, reason);
+		pmhash_standby_lost(work.record.file_id, 0, ERRCODE_IO_ERROR, reason);
 	if (work.record.type == PMHASH_WAL_DELETE)
 		pmhash_removal_finished(work.record.file_id);
 }
@@ -444,68 +400,47 @@ end_inherited(void)
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(work.record.file_id);
-	ends = row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row) &&
-		row->timeline != work.timeline;
+	ends = row != NULL && !is_past(row) && row->timeline != work.timeline;
 	LWLockRelease(pmhash_standby_lock);
 	if (ends)
-		lose(work.record.file_id, 0,
-			 "it was made under another primary, and this one has vacuumed the table");
-}
-
-/* Is this a file of the record's database that has not had the record (S2)? */
-static bool
-is_meant(const PmhashStandbyRow *row)
-{
-	return row != NULL && row->file_id != 0 && row->database == work.record.database &&
-		!is_past(row);
+		pmhash_standby_lost(work.record.file_id, 0, 0,
+							"it was made under another primary, and this one has vacuumed the table");
 }
 
 /*
- * The primary has marked a page that it could not read (stub.c, pmhash_stub_invalidate): it
- * may have named any file of the database.  Those that are still named are built again.
+ * FILE_GONE.  Without an id: the primary has marked a page that it could not read (stub.c,
+ * pmhash_stub_invalidate).  That may have named any file of the database: those that are
+ * still named are built again.
  */
 static void
-lose_database(void)
+file_gone(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	bool		any = work.record.file_id == 0;
 	int			n = 0;
 
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		PmhashStandbyRow *row = &standby->row[i];
 
-		if (is_meant(row) && row->status != PMHASH_STANDBY_NONE)
+		if (standby->id[i] == 0 || (!any && standby->id[i] != work.record.file_id) ||
+			row->database != work.record.database || is_past(row))
+			continue;
+		if (row->status != PMHASH_STANDBY_NONE)
 		{
-			pmhash_standby_lose(row, true, 0, NULL);
+			pmhash_standby_lose(row, any, 0, NULL);
 			n++;
 		}
+		if (!any)
+			pmhash_standby_forget(row);
 	}
-	if (n == 0)
-		return;					/* as when the record is replayed again */
-	ereport(LOG,
-			(errmsg("pmhash: all index files of database %u are given up on this server",
-					work.record.database),
-			 errdetail("The primary has marked an index whose page it could not read, and it is not known which file that had. They are built again in the background.")));
-}
-
-/* FILE_GONE. */
-static void
-file_gone(void)
-{
-	PmhashStandbyRow *row;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = pmhash_standby_find(work.record.file_id);
-	if (is_meant(row))
-	{
-		if (row->status != PMHASH_STANDBY_NONE)
-			pmhash_standby_lose(row, false, 0, NULL);
-		pmhash_standby_forget(row);
-	}
-	else if (work.record.file_id == 0)
-		lose_database();
 	LWLockRelease(pmhash_standby_lock);
+	if (any && n > 0)			/* not if the record is replayed again */
+		ereport(LOG,
+				(errmsg("pmhash: all index files of database %u are given up on this server",
+						work.record.database),
+				 errdetail("The primary has marked an index whose page it could not read, and it is not known which file that had. They are built again in the background.")));
 }
 
 static void

@@ -3,16 +3,13 @@
  * standby_sweep.c
  *	  A standby finds out again what is free in its files.
  *
- * When a file is opened first in a server life, all buffers of its value lists count
- * as used, until a complete sweep has found those that nothing points to (src/README,
- * "Space").  On a primary that is VACUUM's.  A standby has no sweep that removes
- * entries, so without this it would lose what is free with each restart, until it is
- * promoted.  Hence the files that were LIVE before the restart are swept (S7), by a
- * worker in their database, the sweeper.  There is one at a time, which the launcher
- * starts when it has a slot to spare, and it leaves as soon as a build waits for one:
- * what is free can wait, an index that is not there can't.  A file that has not been
- * swept to its end is swept again, from its begin; so are those of a sweeper that dies.
- * Two at a time, as when a launcher was ended and has left one, do no harm.
+ * src/README, "Space", says when that is not known.  On a primary the sweep is VACUUM's; a
+ * standby has none that removes entries, and would lose what is free with each restart.  So
+ * the files that were LIVE before the restart are swept (S7), by a worker in their database.
+ * There is one at a time, which leaves as soon as a build waits for its slot: what is free
+ * can wait, an index that is not there can't.  A file that has not been swept to its end is
+ * swept again, from its begin.  Two sweepers at a time, as when a launcher was ended and has
+ * left one, do no harm.
  *
  * It changes no entry: that is the startup process's alone.  Nothing is locked between
  * the steps; in a step it is the stripe of a segment, for a moment.
@@ -137,12 +134,9 @@ sweep_file(const PmhashStandbyRow *target)
 	if (!pmh_value_space_is_known(table))
 		result = sweep_table(table);	/* (a mapping that is left goes with the worker) */
 	known = pmh_value_space_is_known(table);
-	if ((result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST) &&
-		pmhash_standby_lost(target->file_id, target->life, pmh_error(table)->detail))
-		ereport(LOG,
-				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
-						target->file_id, pmh_error(table)->detail),
-				 errdetail("It is built again in the background.")));
+	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
+		pmhash_standby_lost(target->file_id, target->life, ERRCODE_INDEX_CORRUPTED,
+							pmh_error(table)->detail);
 	pmh_close(table);
 	if (known)
 		note_swept(target);

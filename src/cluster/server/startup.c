@@ -19,6 +19,7 @@
 
 #include "access/xlogdefs.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
@@ -61,7 +62,7 @@ journal_lsn_size(void)
 static Size
 lock_table_size(void)
 {
-	return add_size(pmh_locks_size(pmhash_lock_stripes), PG_CACHE_LINE_SIZE);
+	return add_size(pmh_locks_size(pg_nextpower2_32(pmhash_lock_stripes)), PG_CACHE_LINE_SIZE);
 }
 
 static void
@@ -110,7 +111,7 @@ init_shared_memory(void)
 
 	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);
 	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
-	pmhash_shared->locks = pmh_locks_init(memory, pmhash_lock_stripes);
+	pmhash_shared->locks = pmh_locks_init(memory, pg_nextpower2_32(pmhash_lock_stripes));
 
 	pmhash_shared->journal_most = journal_records();
 	pmhash_shared->journal_records = pmhash_shared->journal_most;
@@ -149,7 +150,7 @@ start_pool(void)
 		return;
 	ereport(LOG,
 			(errmsg("pmhash is disabled: %s", reason),
-			 errdetail("%s", pmhash_disabled_detail(pmhash_starts_standby()))));
+			 errdetail(PMHASH_DISABLED_DETAIL)));
 	pmhash_refuse_trust();
 }
 

@@ -224,6 +224,7 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 	}
 }
 
+/* The databases that files are of, in the current memory context. */
 List *
 pmhash_standby_databases(void)
 {
@@ -269,6 +270,11 @@ follow_maker(PmhashStandbyRow *row, TransactionId maker, int64 *next)
 	LWLockRelease(pmhash_standby_lock);
 }
 
+/*
+ * Databases in which a build that has failed is to be tried again by now, and those with
+ * files *to_sweep (standby_sweep.c).  For the launcher, which sees to it that this is done.
+ * *next: when the next one is due.  The lists are made in CurrentMemoryContext.
+ */
 List *
 pmhash_standby_due_databases(List **to_sweep, int64 *next)
 {
@@ -403,6 +409,11 @@ file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 		(snapshot == NULL || !pmhash_snapshot_may_be_older());
 }
 
+/*
+ * May a scan with this snapshot use the file, which the index's stub names, on a
+ * server in recovery?  NULL: any snapshot that is taken from now on.  life: of the file
+ * that the process has mapped; 0: it has none yet.
+ */
 bool
 pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 {

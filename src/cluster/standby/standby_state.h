@@ -95,8 +95,6 @@ typedef struct PmhashStandby
 	TimeLineID	last_timeline;
 	pg_atomic_uint32 reached;
 
-	bool		complete;		/* recovery is over; LIVE files have all of it */
-
 	pg_atomic_uint32 slot_wanted;	/* a build waits for a worker: sweepers end */
 	pg_atomic_uint32 full;		/* the log says that there was no free row */
 	uint64		lives;			/* what life and build are drawn from */
@@ -149,27 +147,10 @@ extern bool pmhash_standby_clear_database(Oid database);
 
 /* ---- scans ---- */
 
-/*
- * May a scan with this snapshot use the file, which the index's stub names, on a
- * server in recovery?  NULL: any snapshot that is taken from now on.  life: of the file
- * that the process has mapped; 0: it has none yet.
- */
 extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot);
-
-/*
- * The same on a server that has been promoted since the snapshot was taken; the file
- * is the one that the stub names.
- */
 extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
 
-/* The databases that files are of, in the current memory context. */
 extern List *pmhash_standby_databases(void);
-
-/*
- * Databases in which a build that has failed is to be tried again by now, and those with
- * files *to_sweep (standby_sweep.c).  For the launcher, which sees to it that this is done.
- * *next: when the next one is due.  The lists are made in CurrentMemoryContext.
- */
 extern List *pmhash_standby_due_databases(List **to_sweep, int64 *next);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

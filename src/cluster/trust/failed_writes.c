@@ -60,7 +60,6 @@ pmhash_renew_nonce(void)
 	if (pmhash_shared->usable)
 	{
 		control = pmhash_shared->control;
-		pmhash_see_redo(&control);
 		if (!pmhash_pool_renew_nonce(&control, reason))
 			ereport(LOG, (errmsg("pmhash: %s", reason)));
 		pmhash_shared->control = control;
@@ -70,21 +69,26 @@ pmhash_renew_nonce(void)
 
 /*
  * What is in the index files cannot be believed any more.  Those made from now
- * on can: the eras are renewed, and all backends look at their files again.  If
- * that cannot be written this server life does without pmhash, and the token
- * goes.
+ * on can: the eras are renewed, and all backends look at their files again; on a standby
+ * all files are given up.  If that cannot be written this server life does without pmhash,
+ * and the token goes.
  */
 static void
-distrust_all(const char *why)
+distrust(const char *why)
 {
 	PmhashControl control;
 	char		reason[PMHASH_REASON_SIZE];
 	bool		written;
 
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_POOL_LOCK)));
+	if (pmhash_standby_distrust(why))
+	{
+		pmhash_restore_witness();
+		return;
+	}
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
 	control = pmhash_shared->control;
-	pmhash_renew_eras(&control, PMHASH_ALL_FILES, PMHASH_REASON_WRITE_FAILED);
+	pmhash_trust_none(&control, PMHASH_REASON_WRITE_FAILED, why);
 	written = pmhash_pool_is_present() ?
 		pmhash_pool_write_control(&control, reason) :
 		pmhash_fail(reason, "directory \"%s\" has been unmounted, removed or replaced",
@@ -93,9 +97,6 @@ distrust_all(const char *why)
 		pmhash_shared->control = control;
 	pmhash_stub_changed();
 	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
-	ereport(LOG,
-			(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
-					pmhash_pool_path(), why)));
 	if (!written)
 	{
 		pmhash_disable(reason);
@@ -105,114 +106,76 @@ distrust_all(const char *why)
 		pmhash_restore_witness();
 }
 
-/* What is in the index files cannot be believed, on a primary or on a standby. */
-static void
-distrust(const char *why)
-{
-	if (pmhash_standby_distrust(why))
-		pmhash_restore_witness();
-	else
-		distrust_all(why);
-}
+#define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
+#define ASKING_SHARE	2000	/* one part in so many of the time is spent asking ... */
+#define LONGEST_REST	300000	/* ms: ... if that takes less than a third of a second */
+#define ASKED_NOW		1		/* ask_from while it is asked: long ago, and not what a user sets */
 
-/* An immediate shutdown has to wait until an answer of the kernel is written down. */
-static void
-hold_quit(sigset_t *before)
-{
-	sigset_t	quit;
+/* The first thing that could not be written back, until that is written down. */
+static char failed[PMHASH_REASON_SIZE];
 
-	sigemptyset(&quit);
-	sigaddset(&quit, SIGQUIT);
-	sigprocmask(SIG_BLOCK, &quit, before);
-}
+/* ms for which the witness has been away this time: of each question one more */
+static int64 asking;
 
 /*
- * Has the kernel written back what it should of this open file?  The witness is away
- * meanwhile.  If not, it stays away, and failed (PMHASH_REASON_SIZE) says why, for
- * pmhash_ask_for_failed_writes, which is to follow: it may be that all files are asked
- * before, so that what each says is taken once.  False: it was not asked.  Raises no
- * error.  Under the lock "ask".
- */
-bool
-pmhash_ask_for_failed_file(int fd, const char *path, char *failed)
-{
-	sigset_t	before;
-	bool		unknown;
-	bool		asked;
-
-	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE));
-	if (ShutdownRequestPending || ProcDiePending)
-		return false;			/* that asks as well, and may be ended by force */
-	hold_quit(&before);
-	unknown = pmhash_witness_is_withdrawn(); /* another failed, or died of it */
-	asked = pmhash_withdraw_witness();
-	if (asked && fsync(fd) != 0)
-		pmhash_fail(failed, "the kernel has failed to write file \"%s\" back: %s",
-					path, strerror(errno));
-	else if (asked && !unknown)
-		pmhash_restore_witness();
-	sigprocmask(SIG_SETMASK, &before, NULL);
-	return asked;
-}
-
-/*
- * Has the kernel written back what it should?  It says so once.  So the witness is
- * away until the answer has been written down, for the case that this process dies
- * meanwhile, and an immediate shutdown has to wait that long, for which this process
- * would have to wait anyway while the kernel writes.  Index files should have been
- * written back before (pmhash_pool_write_back): syncfs() does not end until all of
- * the file system has been, and nothing can cut it short.  failed: what a file has said
- * before (pmhash_ask_for_failed_file), or empty.  False: it was not asked, and is to be
+ * Has the kernel written back what it should: of an open file, or, without a path, of the
+ * file system that the lock file is on?  It says so once.  So the witness is away until the
+ * answer has been written down, for the case that this process dies meanwhile, and an
+ * immediate shutdown has to wait that long, for which this process would have to wait
+ * anyway while the kernel writes.  Index files should have been written back before
+ * (pmhash_pool_write_back): syncfs() does not end until all of the file system has been,
+ * and nothing can cut it short.
+ *
+ * What a file has said is written down when the file system is asked: all files are asked
+ * before, so that what each says is taken once.  False: it was not asked, and is to be
  * asked again.
  */
-bool
-pmhash_ask_for_failed_writes(const char *failed)
+static bool
+ask_kernel(int fd, const char *path)
 {
-	char		reason[PMHASH_REASON_SIZE];
+	sigset_t	quit;
 	sigset_t	before;
+	int64		begun = pmhash_clock_ms();
 	bool		unknown;
 	bool		written;
 	volatile bool asked = false;
 
-	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE));
 	if (failed[0] == '\0' && (ShutdownRequestPending || ProcDiePending))
 		return false;			/* that asks as well, and may be ended by force */
-	hold_quit(&before);
+	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
+		return false;
+	sigemptyset(&quit);
+	sigaddset(&quit, SIGQUIT);
+	sigprocmask(SIG_BLOCK, &quit, &before);
 	PG_TRY();
 	{
-		unknown = pmhash_witness_is_withdrawn(); /* an ERROR, and another asks */
+		unknown = pmhash_witness_is_withdrawn(); /* a file has failed, or a process */
 		asked = pmhash_withdraw_witness();
-		written = asked &&
-			(pmhash_pool_sync() ||
-			 pmhash_fail(reason, "the file system of directory \"%s\" has failed to write something back: %s",
-						 pmhash_pool_path(), strerror(errno)));
+		written = asked && (path != NULL ? fsync(fd) == 0 : pmhash_pool_sync());
+		if (asked && !written && failed[0] == '\0')
+			pmhash_fail(failed, path != NULL ? "the kernel has failed to write file \"%s\" back: %s" :
+						"the file system of directory \"%s\" has failed to write something back: %s",
+						path != NULL ? path : pmhash_pool_path(), strerror(errno));
 		PMH_STOP_POINT("asked_for_failed_writes");
-		if (asked && failed[0] != '\0')
-			distrust(failed);
-		else if (asked && unknown)
-			distrust("a process failed while it asked for failed writes");
-		else if (written)
-			pmhash_restore_witness();
-		else if (asked)
-			distrust(reason);
+		if (written && failed[0] == '\0' && !unknown)
+		{
+			if (pmhash_shared->usable)	/* else the pool has been given up meanwhile */
+				pmhash_restore_witness();
+		}
+		else if (asked && path == NULL)
+			distrust(failed[0] != '\0' ? failed : "a process failed while it asked for failed writes");
 	}
 	PG_FINALLY();
 	{
 		sigprocmask(SIG_SETMASK, &before, NULL);
 	}
 	PG_END_TRY();
+	if (asked && path == NULL)
+		failed[0] = '\0';
+	asking += pmhash_clock_ms() - begun + 1;
+	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
 	return asked;
 }
-
-/* ==== when ==== */
-
-#define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
-#define ASKING_SHARE	2000	/* one part in so many of the time is spent asking ... */
-#define LONGEST_REST	300000	/* ms: ... if that takes less than a third of a second */
-#define ASKED_NOW		1		/* ask_from while it is asked: long ago, and not what a user sets */
-
-/* What a file has said that could not be written back, until that is written down. */
-static char failed[PMHASH_REASON_SIZE];
 
 /*
  * Is the kernel to be asked, *redo: because of which checkpoint?  That is the last one which
@@ -235,64 +198,29 @@ is_due(XLogRecPtr *redo)
 	return *redo > last;
 }
 
-static bool
-ask_file(int fd, const char *path)
-{
-	bool		asked;
-
-	if (!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
-		return false;
-	asked = pmhash_ask_for_failed_file(fd, path, failed);
-	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
-	return asked;
-}
-
-/* It has been asked since then, unless a user has said CHECKPOINT meanwhile. */
-static void
-rest_from(int64 begun)
-{
-	int64		now = pmhash_clock_ms();
-	int64		rest = Min((now - begun + 1) * ASKING_SHARE, LONGEST_REST);
-	uint64		from = ASKED_NOW;
-
-	pg_atomic_compare_exchange_u64(&pmhash_shared->ask_from, &from, now + rest);
-}
-
 /*
- * Ask, because of the checkpoint with this redo pointer, unless another process does or
- * has done so.  Index files are written back before, so that it is soon over, or each is
- * asked, where syncfs does not speak for it; only that can be interrupted.
+ * Ask, because of the checkpoint with this redo pointer.  Index files are written back
+ * before, so that it is soon over, or each is asked, where syncfs does not speak for it;
+ * only that can be interrupted.
  */
 static void
 ask(XLogRecPtr redo, PmhashGoOn go_on)
 {
 	uint64		device = pmhash_device_of_syncfs();
-	XLogRecPtr	asked;
-	int64		begun;
-	bool		complete;
+	uint64		from = ASKED_NOW;
 
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_ASK_LOCK)));
 	pg_atomic_write_u64(&pmhash_shared->ask_from, ASKED_NOW);
+	asking = 0;
+	if (!pmhash_pool_write_back(device, NULL, go_on) && failed[0] == '\0')
+		return;
 	/* once more: syncfs() has to wait for what has been stored meanwhile */
-	if ((!pmhash_pool_write_back(device, go_on) ||
-		 !pmhash_pool_write_back(device, go_on)) && failed[0] == '\0')
-		return;
-	begun = pmhash_clock_ms();
-	complete = pmhash_pool_ask_files(device, ask_file, go_on) || failed[0] != '\0';
-	if (!complete ||
-		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_ASK_LOCK), LW_EXCLUSIVE))
-	{
-		rest_from(begun);
-		return;
-	}
-	asked = pg_atomic_read_u64(&pmhash_shared->asked_redo);
-	if ((asked < redo || failed[0] != '\0') && pmhash_ask_for_failed_writes(failed))
-	{
-		failed[0] = '\0';
-		pg_atomic_write_u64(&pmhash_shared->asked_redo, Max(asked, redo));
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_ASK_LOCK));
-	rest_from(begun);
+	if ((pmhash_pool_write_back(device, ask_kernel, go_on) || failed[0] != '\0') &&
+		ask_kernel(-1, NULL))
+		pg_atomic_write_u64(&pmhash_shared->asked_redo, redo);
+	/* unless a user has said CHECKPOINT meanwhile */
+	pg_atomic_compare_exchange_u64(&pmhash_shared->ask_from, &from,
+								   pmhash_clock_ms() + Min(asking * ASKING_SHARE, LONGEST_REST));
 }
 
 /*
@@ -334,7 +262,7 @@ is_not_interrupted(void)
  *		The same where there is no launcher: by a process that is about to use an index.
  *
  * Takes as long as it takes to write everything back.  If it is interrupted, but not to
- * be cancelled, the next use of an index asks.  Does nothing in recovery.  The caller
+ * be cancelled, a later use of an index asks.  Does nothing in recovery.  The caller
  * holds none of our locks.
  */
 void

@@ -3,19 +3,8 @@
  * pool_start.c
  *	  The pool: the directory that holds the index files; its start and its stop.
  *
- *		<pool>/lock						held by flock() while a server uses it
- *		<pool>/control					PmhashControl (control_file.c)
- *		<pool>/journal					undo journal of the server life that uses it
- *		<pool>/<database>/<id>.pmh		index files
- *		<data directory>/pmhash.nonce	ties data directory and pool together
- *
- * The nonce is renewed in control file and token at each start, at clean
- * shutdown, and now and then in between.  A data directory or a pool that was
- * put back from an older copy has another one, and then no file is trusted
- * (trust.c).
- *
- * Control file, nonce, lock file and journal have their space beforehand, so
- * that a start does not fail for want of it.
+ * src/README, "Trust", has the files of the pool.  Control file, nonce, lock file and journal
+ * have their space beforehand, so that a start does not fail for want of it.
  *
  * Most of this is done by the postmaster, where an ERROR would keep the server
  * from starting.  So functions here report with a reason and return false.
@@ -44,18 +33,6 @@
 
 /* ---- the directory ---- */
 
-/* Things that may stand in a pool directory. */
-static bool
-known_name(const char *name)
-{
-	Oid			database;
-
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
-		strcmp(name, "journal") == 0 || strcmp(name, "lost+found") == 0 ||
-		pmhash_parse_database_name(name, &database);
-}
-
 /*
  * A directory without a control file, but full of other things, was not meant
  * to be a pool.
@@ -66,10 +43,10 @@ looks_like_pool(char *reason)
 	char		control[MAXPGPATH];
 	struct stat st;
 	DIR		   *dir;
-	struct dirent *de;
+	struct dirent *de = NULL;
+	Oid			database;
 	bool		ok = true;
 
-	de = NULL;
 	snprintf(control, MAXPGPATH, "%s/control", pmhash_pool_path());
 	if (stat(control, &st) == 0)
 		return true;
@@ -79,9 +56,13 @@ looks_like_pool(char *reason)
 					pmhash_pool_path(), strerror(errno));
 	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
 	{
-		if (!known_name(de->d_name))
+		const char *name = de->d_name;
+
+		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, "lock") != 0 &&
+			strcmp(name, "control") != 0 && strcmp(name, "journal") != 0 &&
+			strcmp(name, "lost+found") != 0 && !pmhash_parse_database_name(name, &database))
 			ok = pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
-					  pmhash_pool_path(), de->d_name);
+							 pmhash_pool_path(), name);
 	}
 	if (de == NULL && !ok)
 		pmhash_fail(reason, "could not read directory \"%s\": %s",
@@ -160,7 +141,8 @@ is_ours(const PmhashControl *control, PmhashControlRead *found,
 {
 	if ((*found != PMHASH_CONTROL_VALID && *found != PMHASH_CONTROL_OTHER_VERSION) ||
 		control->system_identifier == server->control.system_identifier ||
-		(*found == PMHASH_CONTROL_VALID && pmhash_token_matches(control, server)))
+		(*found == PMHASH_CONTROL_VALID &&
+		 pmhash_token_matches(control, server->has_token, &server->token)))
 		return true;
 	if (!pmhash_pool_is_default())
 		return pmhash_fail(reason, "directory \"%s\" belongs to another cluster: its system identifier is "
@@ -188,7 +170,7 @@ ask_before_server(void)
 	if (!pmhash_has_witness())
 		return true;
 	/* as long as it is there */
-	(void) pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL);
+	(void) pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL, NULL);
 	if (!pmhash_withdraw_witness() || !pmhash_pool_sync())
 		return false;
 	pmhash_restore_witness();
@@ -196,41 +178,9 @@ ask_before_server(void)
 }
 
 /*
- * The pool is locked and ours: decide what may be trusted, and mark the pool as
- * in use.  The witness comes last: it vouches for what the control file says.
- */
-static bool
-take_pool(PmhashControl *control, PmhashControlRead found,
-		  const PmhashServerState *server, uint64 instance, char *reason)
-{
-	PmhashStandbyStart start;
-	bool		write_failed;
-	char		why[PMHASH_REASON_SIZE];
-
-	Assert(pmhash_pool_is_locked());
-	write_failed = found == PMHASH_CONTROL_VALID &&
-		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
-		!ask_before_server();
-	start = pmhash_decide(control, found, write_failed, server, instance);
-	if (control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_load(start, server, why))
-	{
-		ereport(LOG,
-				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
-						pmhash_pool_path(), why)));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
-	}
-	if (!pmhash_control_first_nonce(control, server, reason))
-		return false;
-	PMH_STOP_POINT("pool_taken");
-	pmhash_standby_clear_work();
-	reason[0] = '\0';
-	pmhash_set_witness();
-	return true;
-}
-
-/*
- * Enter the locked pool.  False with a reason if it can't be used; it is then
- * unlocked if it is another's, not if it only cannot be read or written now.
+ * Enter the locked pool: decide what may be trusted, and mark it as in use.  False with a
+ * reason if it can't be used; it is then unlocked if it is another's, not if it only cannot
+ * be read or written now.
  */
 static bool
 enter_pool(PmhashControl *control, uint64 instance, char *reason)
@@ -239,7 +189,11 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
 	PmhashControlRead there = pmhash_control_read(control, reason);
 	PmhashControlRead found = there;
 	uint64		owner = control->system_identifier;
+	PmhashStandbyStart start;
+	bool		write_failed;
+	char		why[PMHASH_REASON_SIZE];
 
+	Assert(pmhash_pool_is_locked());
 	/* Whose it is can't be read now.  It may be ours, and that may pass. */
 	if (there == PMHASH_CONTROL_REFUSED || !pmhash_read_server_state(&server, reason))
 		return false;
@@ -248,9 +202,22 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
 		pmhash_pool_unlock();
 		return false;
 	}
-	if (!open_to_us(reason) || !pmhash_journal_provide(reason) ||
-		!take_pool(control, found, &server, instance, reason))
+	if (!open_to_us(reason) || !pmhash_journal_provide(reason))
 		return false;
+	write_failed = found == PMHASH_CONTROL_VALID &&
+		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
+		!ask_before_server();
+	start = pmhash_decide(control, found, write_failed, &server, instance);
+	if (control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_load(start, &server, why))
+		pmhash_trust_none(control, PMHASH_REASON_APART, why);
+	if (!pmhash_control_first_nonce(control, &server, reason))
+		return false;
+	PMH_STOP_POINT("pool_taken");
+	pmhash_standby_clear_work();
+	reason[0] = '\0';
+
+	/* last: it vouches for what the control file says */
+	pmhash_set_witness();
 	if (found != there)			/* the pool of another cluster has been begun anew */
 		ereport(LOG,
 				(errmsg("pmhash: directory \"%s\" of another cluster is used by this one from now on",
@@ -333,7 +300,7 @@ shut_file(const char *path, Oid database, uint64 file_id, void *arg)
  * Stamp all files and write them back: those that syncfs speaks for all at
  * once, which is one commit of the file system's journal instead of one for each
  * of what may be thousands.  False with errno, and *lost if pages may be gone.  The
- * witness is away meanwhile, as in pmhash_ask_for_failed_writes, and stays away then.
+ * witness is away meanwhile, as in failed_writes.c, ask_kernel, and stays away then.
  */
 static bool
 shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
@@ -351,7 +318,7 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	shutting.stamp = control->next_shut;
 	shutting.synced = pmhash_device_of_syncfs();
 	/* as long as the witness is there */
-	(void) pmhash_pool_write_back(shutting.synced, NULL);
+	(void) pmhash_pool_write_back(shutting.synced, NULL, NULL);
 	ok = pmhash_withdraw_witness() &&
 		pmhash_visit_files(InvalidOid, shut_file, &shutting) &&
 		(pmhash_fsync_directory(pmhash_pool_path()) || may_be_lost(&shutting));
@@ -400,6 +367,7 @@ pmhash_pool_stop(uint64 instance)
 	char		reason[PMHASH_REASON_SIZE];
 	ControlFileData server;
 	PmhashControl control;
+	PmhashToken token;
 	bool		lost;
 	bool		done;
 
@@ -411,7 +379,9 @@ pmhash_pool_stop(uint64 instance)
 						 DB_SHUTDOWNED_IN_RECOVERY : DB_SHUTDOWNED) ||
 		control.life_instance != instance ||
 		control.state == PMHASH_POOL_STARTING ||
-		!pmhash_trust_stands(&control))
+		/* nor if it has given its pool up */
+		pmhash_witness_is_withdrawn() ||
+		!pmhash_token_matches(&control, pmhash_read_token(&token), &token))
 		return;
 
 	/*

@@ -54,7 +54,6 @@ make_ready(void)
 		/* the entries that the journal names are removed; then it is not needed any more */
 		pmhash_undo(&control);
 		control.journal_instance = 0;
-		pmhash_see_redo(&control);
 		keep_control(&control);
 	}
 	if (promoted)
@@ -70,7 +69,6 @@ make_ready(void)
 	control.pmem = pmem;
 	control.timeline = GetWALInsertionTimeLine();
 	control.opts_mtime = pmhash_postmaster_opts_mtime();
-	pmhash_see_redo(&control);
 	keep_control(&control);
 }
 
@@ -114,20 +112,6 @@ pmhash_pool_ready(void)
 
 /* ==== service ==== */
 
-/*
- * DETAIL for a pmhash that is disabled: the reason can name directories, so it is
- * for those that may see these, and for the log.  Returns 0, for ereport.
- */
-static int
-detail_of_disabled(bool details)
-{
-	if (details)
-		errdetail("The reason is: %s.", pmhash_shared->reason);
-	else
-		errdetail_log("The reason is: %s.", pmhash_shared->reason);
-	return 0;
-}
-
 /* "index "..."" or "pmhash", for messages. */
 static const char *
 subject(Relation index)
@@ -149,7 +133,10 @@ pmhash_require_service(Relation index)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
-				 detail_of_disabled(pmhash_may_see_details(index)),
+				 /* it can name directories */
+				 pmhash_may_see_details(index) ?
+				 errdetail("The reason is: %s.", pmhash_shared->reason) :
+				 errdetail_log("The reason is: %s.", pmhash_shared->reason),
 				 errhint("Repair this and restart the server.")));
 	pmhash_pool_ready();
 }

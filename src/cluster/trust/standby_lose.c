@@ -7,8 +7,8 @@
  *
  * A process that finds something wrong sends the file to NONE.  Then it must never be
  * used again, neither by scans now nor after a restart or a promotion: it is removed, or
- * its header says so, or the control file, of all files.  If not even that can be done,
- * pmhash is given up for this run and the token of trust goes (pmhash_refuse_trust).
+ * its header says so.  If not even that can be done, pmhash is given up for this run and
+ * the token of trust goes (pmhash_refuse_trust).
  *
  * A standby becomes a primary at the first use of pmhash (service.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
@@ -37,43 +37,23 @@ become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
 
 /*
  * Neither the file nor its note that it is LIVE can be taken away: a later start,
- * or a promotion, would take it for up to date.  So the control file says that none of
- * the files is to be trusted, and all are built again.  If that can't be said either, this
- * server life does without pmhash.
+ * or a promotion, would take it for up to date.  So this server life does without pmhash,
+ * and the next one trusts no file.
  */
 static void
 give_files_up(const char *path)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	LWLock	   *pool_lock = pmhash_lwlock(PMHASH_POOL_LOCK);
-	char		reason[PMHASH_REASON_SIZE];
-	bool		said = false;
 
-	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
-	/* Who has that lock may wait for ours: a promotion. */
-	if (LWLockConditionalAcquire(pool_lock, LW_EXCLUSIVE))
-	{
-		PmhashControl control = pmhash_shared->control;
-
-		pmhash_renew_eras(&control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
-		said = pmhash_pool_is_present() && pmhash_pool_write_control(&control, reason);
-		if (said)
-			pmhash_shared->control = control;
-		LWLockRelease(pool_lock);
-	}
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
 	ereport(LOG,
 			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
-			 said ? errdetail("All index files are built again in the background.") :
-			 errdetail("pmhash is disabled until the server is restarted.")));
+			 errdetail(PMHASH_DISABLED_DETAIL)));
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (row->status != PMHASH_STANDBY_NONE)
-			become_none(row, true, 0, NULL);
+		if (standby->row[i].status != PMHASH_STANDBY_NONE)
+			become_none(&standby->row[i], false, 0, NULL);
 	}
-	if (said)
-		return;
 	/* (That is looked at once pmhash is not active, or not usable, any more.) */
 	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
 				path);
@@ -144,27 +124,32 @@ pmhash_standby_distrust(const char *why)
 }
 
 /*
- * A process has found a file to be damaged, or gone, that was LIVE in this life.  There
- * may be a later one by now, of which that says nothing.  Nor past a promotion, when
- * processes that use the file mark the stub.  True if it is lost by that.  Raises no ERROR.
+ * A process has found that a file which had this life (0: has any) is not to be used: it is
+ * damaged, or gone, or lacks something.  There may be a later life by now, of which that says
+ * nothing.  Nor past a promotion, when processes that use the file mark the stub.  Raises no
+ * ERROR.
  */
-bool
-pmhash_standby_lost(uint64 file_id, uint64 life, const char *why)
+void
+pmhash_standby_lost(uint64 file_id, uint64 life, int sqlstate, const char *why)
 {
 	PmhashStandbyRow *row;
-	bool		lost;
 
+	Assert(!LWLockHeldByMe(pmhash_standby_lock));
 	if (!pmhash_standby_is_active())
-		return false;
+		return;
 	PMH_STOP_POINT("standby_before_lost");
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = pmhash_standby_find_own(file_id);
-	lost = pmhash_shared->standby->active && row != NULL &&
-		row->status == PMHASH_STANDBY_LIVE && row->life == life;
-	if (lost)
-		pmhash_standby_lose(row, true, ERRCODE_INDEX_CORRUPTED, why);
+	row = pmhash_standby_find(file_id);
+	if (pmhash_shared->standby->active && row != NULL &&
+		row->status != PMHASH_STANDBY_NONE && (life == 0 || row->life == life))
+	{
+		ereport(LOG,
+				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
+						file_id, why),
+				 errdetail("It is built again in the background.")));
+		pmhash_standby_lose(row, true, sqlstate, why);
+	}
 	LWLockRelease(pmhash_standby_lock);
-	return lost;
 }
 
 void
@@ -217,9 +202,7 @@ pmhash_standby_promote(PmhashControl *control)
 	Assert(!RecoveryInProgress());
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	if (standby->active)
-		standby->complete = pmhash_standby_reached();
-	if (!standby->complete)
+	if (standby->active && !pmhash_standby_reached())
 		pmhash_standby_lose_all(true, 0, NULL);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{

@@ -3,22 +3,8 @@
  * trust.c
  *	  What may be trusted when the pool is taken into use.
  *
- * The rule: a file is trusted only if everything says so that could show its
- * being out of step with the tables.  What cannot be read, was not written or
- * is not known counts as "not trusted".  Nothing here relies on a mark of doubt
- * having been written at the right moment: doubt is what is left when a mark of
- * trust is missing.  test/TRUST.md has the table of
- * all facts that are relied on, with the test of each.
- *
- * Three things have to hold together:
- *
- *	pool and data directory		the token in the data directory has the nonce of
- *								the pool's control file
- *	control file and WAL		pg_control shows no end of a server life, and no
- *								checkpoint, that did not come from the life
- *								whose pool this is (wal_doubt)
- *	files and page cache		what the last life has stored is still in the page
- *								cache, if that did not write it back
+ * src/README, "Trust", has the rule and the marks; test/TRUST.md the table of all facts that
+ * are relied on, with the test of each.
  *
  * Called by the postmaster, where an ERROR would keep the server from starting.
  *
@@ -51,17 +37,13 @@
 #define WITNESS			((uint64_t) RWH_WRITE_LIFE_EXTREME)
 
 /*
- * In its place: nothing in the pool is to be trusted.  To say so needs no medium
- * that can be written, and goes with the inode, hence with the witness.
+ * In its place while the kernel is asked whether it has failed to write something back,
+ * and for good when the pool has to be given up: what the last server life has left is not
+ * to be trusted.  The kernel answers once: if the process that learns of it dies before it
+ * has written that down, this is all that is left of it.  To say so needs no medium that
+ * can be written, and goes with the inode, hence with the witness.
  */
-#define REVOKED			((uint64_t) RWH_WRITE_LIFE_SHORT)
-
-/*
- * In its place while the kernel is asked whether it has failed to write something back.
- * It answers once: if the process that learns of it dies before it has written that
- * down, this is all that is left of it.
- */
-#define ASKING			((uint64_t) RWH_WRITE_LIFE_LONG)
+#define WITHDRAWN		((uint64_t) RWH_WRITE_LIFE_LONG)
 
 #define UNKNOWN			UINT64_MAX	/* that can't be read */
 
@@ -101,15 +83,6 @@ pmhash_has_witness(void)
 	return get_hint() == WITNESS;
 }
 
-/* Has trust been revoked, until a server life has written that down? */
-static bool
-trust_is_revoked(void)
-{
-	uint64_t	hint = get_hint();
-
-	return hint == REVOKED || hint == UNKNOWN;
-}
-
 /*
  * The kernel is to be asked for failed writes, and until the answer has been written
  * down there must be no witness.  False if there may be one still: then don't ask.
@@ -119,17 +92,19 @@ pmhash_withdraw_witness(void)
 {
 	uint64_t	hint = get_hint();
 
-	return hint == WITNESS ? set_hint(ASKING) : hint != UNKNOWN;
+	return hint == WITNESS ? set_hint(WITHDRAWN) : hint != UNKNOWN;
 }
 
-/* Has a process begun to ask, and not come to write down the answer? */
+/* Has a process begun to ask, and not come to write down the answer, or given the pool up? */
 bool
 pmhash_witness_is_withdrawn(void)
 {
-	return get_hint() == ASKING;
+	uint64_t	hint = get_hint();
+
+	return hint == WITHDRAWN || hint == UNKNOWN;
 }
 
-/* It has been, or there was none.  Trust that has been revoked stays so. */
+/* It has been written down, or there was none. */
 void
 pmhash_restore_witness(void)
 {
@@ -139,48 +114,25 @@ pmhash_restore_witness(void)
 
 /* ==== what is trusted ==== */
 
-#define WRITE_FAILED	"the file system has failed to write something back"
-
-/* ---- what is known of the server ---- */
-
 /*
- * Note where pg_control has replay begin now: in the server life that uses the
- * pool, so that checkpoint is its own.  What is noted is durable on the
- * server's side.  If pg_control cannot be read the older note stays, which is as
- * true.
+ * Does the token, if there is one, have the nonce of the pool: were this pool and its data
+ * directory last used together?
  */
-void
-pmhash_see_redo(PmhashControl *control)
-{
-	ControlFileData server;
-	char		reason[PMHASH_REASON_SIZE];
-
-	if (pmhash_read_pg_control(&server, reason))
-		control->seen_redo = server.checkPointCopy.redo;
-}
-
-/* Does the token have the nonce of the pool? */
-static bool
-is_our_nonce(const PmhashControl *control, const PmhashToken *token)
-{
-	return memcmp(token->nonce, control->nonce, PMHASH_NONCE_SIZE) == 0 ||
-		(control->nonce_pending &&
-		 memcmp(token->nonce, control->old_nonce, PMHASH_NONCE_SIZE) == 0);
-}
-
-/* The same of a server: were this pool and its data directory last used together? */
 bool
-pmhash_token_matches(const PmhashControl *control, const PmhashServerState *server)
+pmhash_token_matches(const PmhashControl *control, bool has_token, const PmhashToken *token)
 {
-	return server->has_token && is_our_nonce(control, &server->token);
+	return has_token &&
+		(memcmp(token->nonce, control->nonce, PMHASH_NONCE_SIZE) == 0 ||
+		 (control->nonce_pending &&
+		  memcmp(token->nonce, control->old_nonce, PMHASH_NONCE_SIZE) == 0));
 }
 
 /*
  * The server is about to do without the pool, and what is in the pool will be out of step
- * with the tables.  No later start must take it for up to date.  So the token is removed or
- * spoiled; or, if the data directory can't be written, trust is revoked in the inode of the
- * lock file.  Neither needs space.  (The token of a start that could not be removed may
- * stay: without that a server can't make its postmaster.pid.)
+ * with the tables.  No later start must take it for up to date.  So the token is removed; or,
+ * if the data directory can't be written, the witness is withdrawn.  Neither needs space.
+ * (The token of a start that could not be removed may stay: without that a server can't make
+ * its postmaster.pid.)
  *
  * If both fail the server goes on nevertheless.  A start that finds the control file as it
  * is now judges it by pg_control, as after the life of a server that has no pmhash, which
@@ -196,47 +148,13 @@ pmhash_refuse_trust(void)
 	char		reason[PMHASH_REASON_SIZE];
 
 	if (!pmhash_remove_token(reason) &&
-		!(pmhash_pool_is_locked() && set_hint(REVOKED)))
+		!(pmhash_pool_is_locked() && set_hint(WITHDRAWN)))
 		ereport(LOG,
 				(errmsg("pmhash can neither use its pool nor give it up: %s", reason),
 				 errdetail("At a later start only the state of the server can show that the index files are not up to date.")));
 }
 
-/*
- * The server life ends in order.  May its files be marked clean, as far as what
- * is in the data directory and in memory shows?  Not if it has given its pool
- * up.
- */
-bool
-pmhash_trust_stands(const PmhashControl *control)
-{
-	PmhashToken token;
-
-	if (trust_is_revoked() || pmhash_witness_is_withdrawn() ||
-		!pmhash_read_token(&token))
-		return false;
-	return is_our_nonce(control, &token);
-}
-
 /* ---- is the control file that of this WAL? ---- */
-
-/*
- * A server that had its journal has crashed, and this is the first start since.
- * It left the server "in production" or about to shut down.  A server that
- * recovers it and goes on leaves a checkpoint later than all WAL that had been
- * flushed in that life; the undo compares, unless it is one that we have seen.
- */
-static const char *
-crashed_life_doubt(const PmhashControl *control, const PmhashServerState *server)
-{
-	if (server->control.state != DB_IN_PRODUCTION &&
-		server->control.state != DB_SHUTDOWNING)
-		return "the server was shut down without the pool, or its WAL was reset";
-	if (control->opts_mtime == 0 ||
-		control->opts_mtime != pmhash_postmaster_opts_mtime())
-		return "the server was started without the pool, or the data directory is a copy";
-	return NULL;
-}
 
 static const char *
 wal_doubt(const PmhashControl *control, const PmhashServerState *server)
@@ -244,8 +162,23 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 	/* It may have written WAL where that of the life before was lost. */
 	if (control->state == PMHASH_POOL_STARTING)
 		return "the last start went down before it used the pool";
+
+	/*
+	 * A server that had its journal has crashed, and this is the first start since.
+	 * It left the server "in production" or about to shut down.  A server that
+	 * recovers it and goes on leaves a checkpoint later than all WAL that had been
+	 * flushed in that life: the undo compares.
+	 */
 	if (control->journal_instance != 0)
-		return crashed_life_doubt(control, server);
+	{
+		if (server->control.state != DB_IN_PRODUCTION &&
+			server->control.state != DB_SHUTDOWNING)
+			return "the server was shut down without the pool, or its WAL was reset";
+		if (control->opts_mtime == 0 ||
+			control->opts_mtime != pmhash_postmaster_opts_mtime())
+			return "the server was started without the pool, or the data directory is a copy";
+		return NULL;
+	}
 	if (server->control.checkPoint == control->clean_checkpoint &&
 		server->control.state == DB_SHUTDOWNED)
 		return NULL;
@@ -319,43 +252,6 @@ read_lock_identity(uint64 *inode, uint64 *birth)
 }
 
 /*
- * Has the pool been copied while it was in use?  A copy of a running server's
- * pool, put back after a crash of the same server life, has everything that
- * distinguishes server lives, but not what was inserted since.  After a clean
- * shutdown a copy is as good as the original.  (For files in page cache the
- * witness shows as much; this is for persistent memory.)  NULL: it has not.
- */
-static const char *
-copy_doubt(const PmhashControl *control)
-{
-	uint64		inode;
-	uint64		birth;
-
-	if (control->state != PMHASH_POOL_RUNNING)
-		return NULL;
-	read_lock_identity(&inode, &birth);
-	if (control->lock_birth == 0 ||
-		(inode == control->lock_inode && birth == control->lock_birth))
-		return NULL;
-	return "the pool is a copy that was made while the server was running";
-}
-
-/*
- * May a process of the last server life have learned that something was not written
- * back, and have been killed with that?  Only if it has taken the witness away before.
- * Or the postmaster has asked already (pool_start.c, ask_before_server).
- */
-static const char *
-write_back_doubt(const PmhashControl *control, bool write_failed)
-{
-	if (write_failed)
-		return WRITE_FAILED;
-	if (control->state == PMHASH_POOL_RUNNING && pmhash_witness_is_withdrawn())
-		return "a process went down while it asked whether all had been written back";
-	return NULL;
-}
-
-/*
  * The last server life did not end cleanly, and its page cache may be gone: unless the marker
  * is there.  That is in an inode that was in memory all the time since, hence so was all else
  * of that file system, whatever the id of the boot: a container runtime may give each start
@@ -398,9 +294,9 @@ reason_for_doubt(const PmhashControl *control, bool write_failed,
 				 const PmhashServerState *server, PmhashReason *reason)
 {
 	const char *doubt;
+	uint64		inode;
+	uint64		birth;
 
-	if (trust_is_revoked())
-		return "the server had to give them up";
 	if (control->system_identifier != server->control.system_identifier)
 		return "the server has got another system identifier";
 	if (server->restored)
@@ -409,21 +305,33 @@ reason_for_doubt(const PmhashControl *control, bool write_failed,
 		return "the server was a standby and has not used the pool as a primary";
 	if (!server->has_token)
 		return "the data directory was last used without this pool";
-	if (!is_our_nonce(control, &server->token))
+	if (!pmhash_token_matches(control, true, &server->token))
 		return "data directory and pool were last used at different times";
-	/* After a clean shutdown the checkpoint has to be that one: wal_doubt. */
-	if (server->control.checkPoint < control->start_checkpoint)
-		return "the data directory is older than the pool";
 	if (control->timeline != 0 && timeline_of(server) != control->timeline)
 		return "the server is on another timeline";
-	doubt = copy_doubt(control);
-	if (doubt != NULL)
-		return doubt;
-	doubt = write_back_doubt(control, write_failed);
-	if (doubt != NULL)
+
+	/*
+	 * Has the pool been copied while it was in use?  A copy of a running server's
+	 * pool, put back after a crash of the same server life, has everything that
+	 * distinguishes server lives, but not what was inserted since.  After a clean
+	 * shutdown a copy is as good as the original.  (For files in page cache the
+	 * witness shows as much; this is for persistent memory.)
+	 */
+	read_lock_identity(&inode, &birth);
+	if (control->state == PMHASH_POOL_RUNNING && control->lock_birth != 0 &&
+		(inode != control->lock_inode || birth != control->lock_birth))
+		return "the pool is a copy that was made while the server was running";
+
+	/*
+	 * May a process of the last server life have learned that something was not written
+	 * back, and have been killed with that?  Only if it has taken the witness away before.
+	 * Or the postmaster has asked already (pool_start.c, ask_before_server).
+	 */
+	if (write_failed || (control->state == PMHASH_POOL_RUNNING && pmhash_witness_is_withdrawn()))
 	{
 		*reason = PMHASH_REASON_WRITE_FAILED;
-		return doubt;
+		return write_failed ? "the file system has failed to write something back" :
+			"the server had to give them up, or went down while it asked whether all had been written back";
 	}
 	doubt = server->standby ? standby_doubt(control, server) : wal_doubt(control, server);
 	if (doubt != NULL && control->state == PMHASH_POOL_STARTING)
@@ -477,10 +385,8 @@ begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted
 	/*
 	 * A backup label takes pg_control back to the checkpoint that it names (xlog.c,
 	 * StartupXLOG): after pg_rewind, and after a base backup in which there was a
-	 * checkpoint.  The startup process finds out where that is (standby_redo.c, note_begin).
+	 * checkpoint.  The startup process finds out where that is (standby_redo.c, deal_with).
 	 */
-	control->start_checkpoint = server->standby && server->restored ?
-		InvalidXLogRecPtr : server->control.checkPoint;
 	control->seen_redo = server->standby && server->restored ?
 		InvalidXLogRecPtr : server->control.checkPointCopy.redo;
 	control->timeline = server->standby ? 0 : timeline_of(server);
@@ -509,11 +415,7 @@ pmhash_decide(PmhashControl *control, PmhashControlRead found, bool write_failed
 
 	if (doubt != NULL)
 	{
-		ereport(LOG,
-				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
-						pmhash_pool_path(), doubt),
-				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES, reason);
+		pmhash_trust_none(control, reason, doubt);
 		control->journal_instance = 0;
 	}
 	else if ((control->state != PMHASH_POOL_RUNNING ||
@@ -522,10 +424,6 @@ pmhash_decide(PmhashControl *control, PmhashControlRead found, bool write_failed
 		start = control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
 			PMHASH_STANDBY_DEMOTED;
 
-	/* the undo has to find out whether a checkpoint that was not seen is of that life */
-	control->undo_redo = control->journal_instance != 0 &&
-		server->control.checkPointCopy.redo > control->seen_redo ?
-		server->control.checkPointCopy.redo : InvalidXLogRecPtr;
 	begin_life(control, server, doubt == NULL, instance);
 	return start;
 }

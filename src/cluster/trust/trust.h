@@ -21,14 +21,12 @@ extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
 extern void pmhash_pool_stop(uint64 instance);
 
 /* ---- trust.c ---- */
-extern void pmhash_see_redo(PmhashControl *control);
 extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										PmhashControlRead found, bool write_failed,
 										const PmhashServerState *server,
 										uint64 instance);
-extern bool pmhash_token_matches(const PmhashControl *control,
-								 const PmhashServerState *server);
-extern bool pmhash_trust_stands(const PmhashControl *control);
+extern bool pmhash_token_matches(const PmhashControl *control, bool has_token,
+								 const PmhashToken *token);
 extern void pmhash_refuse_trust(void);
 
 /* ---- service.c ---- */
@@ -37,8 +35,6 @@ extern PmhashReason pmhash_service_doubt(void);
 
 /* ---- failed_writes.c ---- */
 extern void pmhash_renew_nonce(void);
-extern bool pmhash_ask_for_failed_file(int fd, const char *path, char *failed);
-extern bool pmhash_ask_for_failed_writes(const char *failed);
 
 /* ms from the start of a server life to its first question */
 #define PMHASH_FIRST_QUESTION	30000
@@ -61,7 +57,8 @@ extern void pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate
 								const char *why);
 extern void pmhash_standby_lose_all(bool restored_only, int sqlstate,
 									const char *why);
-extern bool pmhash_standby_lost(uint64 file_id, uint64 life, const char *why);
+extern void pmhash_standby_lost(uint64 file_id, uint64 life, int sqlstate,
+								const char *why);
 extern void pmhash_standby_promote(PmhashControl *control);
 
 /* A database has been dropped: WAL does not say which files go with it. */

@@ -18,11 +18,7 @@
  * logged when the stub names the file, and has the number of the transaction, as all WAL: a
  * standby looks when that has committed (standby.c, follow_maker).
  *
- * Inserts: entry first, then its record (P1).  Removals: the record first, flushed,
- * then the entry (P3, P4).  So at every moment, and after every crash, a standby
- * that has replayed all WAL there is has no entry that we lack, but for one: an
- * entry that is about to be removed.  What we have and it lacks belongs to a
- * transaction that cannot have committed, or not yet.
+ * src/README, "Standbys", has the order of entries and their records (P1 to P6).
  *
  *-------------------------------------------------------------------------
  */

@@ -17,21 +17,9 @@
  * That position is also noted in the journal, before anything is removed: a
  * data directory put back from before it has the tuples, but not the WAL.
  *
- * Removal epochs: which TIDs can have been given to other rows since a scan read
- * them.
- *
- * VACUUM gives a TID away only after bulk delete has returned for all
- * indexes.  So each bulk delete ends by advancing a counter in shared memory,
- * the removal epoch of its index.  As long as a scan finds the epoch that was
- * there before it read an entry, the entry's TID still belongs to the row
- * that the entry was made for.  src/README, "Scans and VACUUM", has the proof and what
- * it is used for.
- *
- * Counters are striped by file id; sharing one costs its users some wasted
- * caution, no more.
- *
- * A process that acts on that knowledge, and does not just use it for a choice,
- * holds the removal lock shared meanwhile: an epoch does not advance under it.
+ * Removal epochs: which TIDs can have been given to other rows since a scan read them.
+ * src/README, "Scans and VACUUM", has the proof and what it is used for.  Counters are
+ * striped by file id; sharing one costs its users some wasted caution, no more.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,7 +33,8 @@
 #include "cluster/wal/undo_journal.h"
 
 /*
- * Flush all WAL that can have made tuples dead.  Nothing to do for indexes whose
+ * Flush all WAL that can have made tuples dead.  To be called once per bulk delete, before
+ * the first removal.  Nothing to do for indexes whose
  * tables are not WAL-logged: those do not outlive a crash.  May be called in a parallel
  * vacuum worker.  Errors: PANIC if WAL cannot be written, as everywhere; ERROR
  * if the journal can't be mapped.
@@ -84,8 +73,9 @@ never_twice(void)
 }
 
 /*
- * The removal epoch of a file.  A read barrier on both sides: what is read
- * before the call is read before the epoch, what comes after it after.
+ * The removal epoch of a file: as long as it is the one that was there before an entry was
+ * read, the entry's TID has not been given to another row.  A read barrier on both sides: what
+ * is read before the call is read before the epoch, what comes after it after.
  */
 uint64
 pmhash_removal_epoch(const PmhashFile *file)
@@ -114,7 +104,8 @@ pmhash_removal_none_since(const PmhashFile *file, uint64 epoch)
 }
 
 /*
- * Advance the epoch of a file, or all of them if file_id is 0.  To be called by every bulk
+ * Advance the epoch of a file, or, for an invalid index, of whose file nothing is known, all
+ * of them (file_id 0).  To be called by every bulk
  * delete before it returns, also if it has removed nothing itself: an earlier one that failed
  * half way may have removed what this one would have.  Waits for the processes that hold
  * the removal lock; that is a bounded number of removals.  Raises no ERROR in recovery.

@@ -253,7 +253,7 @@ pmhash_stub_create_init(Relation index)
 	fill_page(page, &stub);
 	pmhash_set_checksum(page, 0);
 	smgrextend(smgr, INIT_FORKNUM, 0, (char *) page, true);
-	log_newpage(&pmhash_node_of_smgr(smgr), INIT_FORKNUM, 0, page, true);
+	log_newpage(&pmhash_node(index), INIT_FORKNUM, 0, page, true);
 	smgrimmedsync(smgr, INIT_FORKNUM);
 }
 
@@ -266,18 +266,6 @@ pmhash_flags_logged(uint16 flags)
 }
 
 /* ---- reading ---- */
-
-/*
- * Has the index a main fork?  One that is open is there: the caller's lock keeps it.
- * (smgrexists would close and open it; the planner has just taken its length.)
- */
-static bool
-has_main_fork(Relation index)
-{
-	SMgrRelation smgr = RelationGetSmgr(index);
-
-	return smgr->md_num_open_segs[MAIN_FORKNUM] > 0 || smgrexists(smgr, MAIN_FORKNUM);
-}
 
 /* The path of a main fork, MAXPGPATH bytes. */
 static void
@@ -326,10 +314,14 @@ take_stub(Buffer buffer, PmhashStub *stub)
 bool
 pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 {
+	SMgrRelation smgr = RelationGetSmgr(index);
 	Buffer		buffer;
 
 	Assert(IsTransactionState() && CheckRelationLockedByMe(index, AccessShareLock, true));
-	if (!has_main_fork(index) || RelationGetNumberOfBlocks(index) == 0)
+
+	/* A fork that is open is there; smgrexists would close and open it. */
+	if ((smgr->md_num_open_segs[MAIN_FORKNUM] == 0 && !smgrexists(smgr, MAIN_FORKNUM)) ||
+		RelationGetNumberOfBlocks(index) == 0)
 		return false;
 
 	buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0,

@@ -3,18 +3,9 @@
  * undo_journal.c
  *	  The undo journal: what is durable in index files before WAL is, and what is undone.
  *
- * An index entry is durable as soon as it is made; the WAL of its heap tuple
- * is not.  After a crash the tuple may be gone, and its TID reused.  So each
- * entry is noted here first, with the LSN its tuple depends on, and at the
- * next start the entries whose LSN is past the end of replay are taken out
- * (pmhash_undo): such a transaction cannot have committed.
- *
- * The journal is a ring of one-line records in a file that is there from the first
- * start on and cleared for each server life, mapped by every backend.  Shared memory
- * keeps the LSN of each record. A record may be overwritten as soon as that LSN is
- * flushed; a writer that meets one that is not flushes WAL.  While a record is being
- * written it is marked busy, so that a writer that comes round the ring meanwhile takes
- * another one and never has its record overwritten by the slower first.
+ * src/README, "Commit safety" and "Undo journal", says what it is for and how the ring of
+ * records is used.  The file is there from the first start on, and is cleared for each server
+ * life.
  *
  *-------------------------------------------------------------------------
  */
@@ -162,9 +153,11 @@ pmhash_journal_begin(uint64 instance, bool *pmem)
 	PmhashJournalHeader *header;
 	size_t		size = size_of(pmhash_shared->journal_most);
 	uint64		records;
+	XLogRecPtr	flushed = pmhash_insert_end();	/* past the checkpoint of this start */
 
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	Assert(!RecoveryInProgress() && journal.base == NULL && instance != 0);
+	XLogFlush(flushed);
 	pmhash_journal_path(path);
 	if (open_or_make(&file, path, &error) != PMH_OK)
 		journal_error(path, &error);
@@ -186,7 +179,7 @@ pmhash_journal_begin(uint64 instance, bool *pmem)
 	clear_journal(&file);
 	PMH_STOP_POINT("journal_begun");
 	header = (PmhashJournalHeader *) file.base;
-	pm_store64(&header->flushed, 0);
+	pm_store64(&header->flushed, flushed);
 	pm_store64(&header->instance, instance);
 	pm_store64(&header->records, records);
 	pm_store64(&header->magic, PMHASH_JOURNAL_MAGIC);
@@ -234,17 +227,6 @@ require_journal(void)
 	journal_error(path, &error);
 }
 
-/* Is what has been mapped the journal of this server life? */
-static bool
-is_this_runs_journal(void)
-{
-	const PmhashJournalHeader *header = (const PmhashJournalHeader *) journal.base;
-
-	return journal.bound >= size_of(pmhash_shared->journal_records) &&
-		header->magic == PMHASH_JOURNAL_MAGIC &&
-		header->instance == pmhash_shared->instance;
-}
-
 /*
  * Map the journal of this server life, if that has not been done.  Its path
  * goes into path[MAXPGPATH], what went wrong into *error.  Done whenever an
@@ -255,12 +237,16 @@ PmhResult
 pmhash_journal_map(char *path, PmhError *error)
 {
 	PmhResult	result;
+	const PmhashJournalHeader *header;
 
 	pmhash_journal_path(path);
 	if (journal.base != NULL)
 		return PMH_OK;
 	result = pm_open(&journal, path, false, error);
-	if (result == PMH_OK && !is_this_runs_journal())
+	header = (const PmhashJournalHeader *) journal.base;
+	if (result == PMH_OK && (journal.bound < size_of(pmhash_shared->journal_records) ||
+							 header->magic != PMHASH_JOURNAL_MAGIC ||
+							 header->instance != pmhash_shared->instance))
 	{
 		pm_close(&journal);
 		memset(error, 0, sizeof(*error));
@@ -481,21 +467,14 @@ compare_records(const void *a, const void *b)
 	return 0;
 }
 
-/* Does an error of the engine say nothing about the file?  See above. */
-static bool
-is_passing(const PmhError *error)
-{
-	return error->code == PMH_ERR_NO_DESCRIPTOR || error->code == PMH_ERR_NO_MEMORY ||
-		error->code == PMH_ERR_NO_SPACE ||
-		(error->code == PMH_ERR_IO &&
-		 (error->sys_errno == EINTR || error->sys_errno == EAGAIN));
-}
-
-/* ERROR if that is so.  Nothing of the file is open or mapped. */
+/* ERROR if an error of the engine says nothing about the file.  That is not open or mapped. */
 static void
 try_again_if_passing(const char *path, const PmhError *error)
 {
-	if (!is_passing(error))
+	if (error->code != PMH_ERR_NO_DESCRIPTOR && error->code != PMH_ERR_NO_MEMORY &&
+		error->code != PMH_ERR_NO_SPACE &&
+		(error->code != PMH_ERR_IO ||
+		 (error->sys_errno != EINTR && error->sys_errno != EAGAIN)))
 		return;
 	errno = error->sys_errno;
 	ereport(ERROR,
@@ -565,19 +544,6 @@ read_journal(const char *path, uint64 instance, Undo *undo)
 	return sound;
 }
 
-/* A file that can't be put right: its index is rebuilt. */
-static void
-condemn(const char *path, const char *why)
-{
-	if (unlink(path) != 0 && errno != ENOENT)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not remove file \"%s\": %m", path)));
-	ereport(LOG,
-			(errmsg("pmhash: removed index file \"%s\": %s", path, why),
-			 errhint("Its index is rebuilt in the background if pmhash.rebuild is on; else it needs REINDEX.")));
-}
-
 /*
  * Take the lost entries of one file out.  ERROR if that has to wait.  A file is not
  * there only if the one attempt to open it says so: what can't be looked at (EIO,
@@ -613,7 +579,15 @@ undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 	if (result == PMH_OK)
 		return;
 	try_again_if_passing(path, &error);
-	condemn(path, error.detail);
+
+	/* it can't be put right: its index is rebuilt */
+	if (unlink(path) != 0 && errno != ENOENT)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not remove file \"%s\": %m", path)));
+	ereport(LOG,
+			(errmsg("pmhash: removed index file \"%s\": %s", path, error.detail),
+			 errhint("Its index is rebuilt in the background if pmhash.rebuild is on; else it needs REINDEX.")));
 }
 
 /* The lost records of one file after the other. */
@@ -658,20 +632,11 @@ pmhash_undo(PmhashControl *control)
 	else if (undo.end == InvalidXLogRecPtr || undo.end < undo.flushed)
 		doubt = "WAL that had been flushed was not replayed";
 
-	/*
-	 * Replay began at a checkpoint that was not seen in the crashed server life.  Another
-	 * one's is no earlier than the end of all WAL that was ever flushed in that one.
-	 */
-	else if (control->undo_redo != 0 && control->undo_redo >= undo.flushed)
+	/* Another life's checkpoint is no earlier than the end of all WAL flushed in this one. */
+	else if (control->seen_redo >= undo.flushed)
 		doubt = "it is not known whether the server has run without the pool";
 	if (doubt != NULL)
-	{
-		ereport(LOG,
-				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
-						pmhash_pool_path(), doubt),
-				 errhint("Such indexes are rebuilt in the background if pmhash.rebuild is on; else they need REINDEX.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
-	}
+		pmhash_trust_none(control, PMHASH_REASON_APART, doubt);
 	else
 	{
 		undo_files(&undo);

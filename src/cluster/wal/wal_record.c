@@ -3,12 +3,9 @@
  * wal_record.c
  *	  Encode and decode the WAL records of logged indexes.
  *
- * The carrier is RM_XLOG_ID / XLOG_NOOP, with our magic number in front of the
- * data.  A server without this library does not start on records of a custom
- * resource manager ("resource manager with ID ... not registered"), but replays
- * NOOPs by doing nothing: a lost backup or standby would be worse than a missing
- * index.  Core writes no NOOP itself.  What reads records of RM_XLOG_ID, in 15 to
- * 18, and what it does with a NOOP:
+ * The carrier is RM_XLOG_ID / XLOG_NOOP, with our magic number in front of the data
+ * (src/README, "Standbys").  Core writes no NOOP itself.  What reads records of RM_XLOG_ID,
+ * in 15 to 18, and what it does with a NOOP:
  *
  *	xlog_redo (xlog.c), xlogrecovery_redo and its neighbours (xlogrecovery.c),
  *	xlog_decode (decode.c), extractPageInfo of pg_rewind, the prefetcher
@@ -154,26 +151,6 @@ pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries, Buffer pa
 	return XLogInsert(RM_XLOG_ID, BufferIsValid(page) ? XLOG_FPI : XLOG_NOOP);
 }
 
-/* Decode the data of a record, of 'length' bytes. */
-static PmhashWalVerdict
-decode(const char *data, Size length, PmhashWalRecord *record)
-{
-	char		fields[MAX_FIELDS_SIZE] = {0};
-	uint32		magic;
-	char	   *end;
-
-	memset(record, 0, sizeof(*record));
-	memcpy(fields, data, Min(length, sizeof(fields)));
-	end = move_fields(fields, &magic, record, false);
-	if (length < sizeof(magic) || (magic & MAGIC_MASK) != PMHASH_WAL_MAGIC)
-		return PMHASH_WAL_NOT_OURS;
-	if (magic != MAGIC_AND_VERSION || end == NULL || !is_possible(record) ||
-		length != (Size) (end - fields) + record->count * PMHASH_WAL_ENTRY_SIZE)
-		return PMHASH_WAL_UNKNOWN;
-	record->entries = data + (end - fields);
-	return PMHASH_WAL_OURS;
-}
-
 static bool
 is_xlog_record(const XLogReaderState *reader, uint8 kind)
 {
@@ -190,9 +167,25 @@ pmhash_wal_comes_with_page(XLogReaderState *reader)
 PmhashWalVerdict
 pmhash_wal_decode(XLogReaderState *reader, PmhashWalRecord *record)
 {
+	const char *data = XLogRecGetData(reader);
+	Size		length = XLogRecGetDataLen(reader);
+	char		fields[MAX_FIELDS_SIZE] = {0};
+	uint32		magic;
+	char	   *end;
+
 	if (!is_xlog_record(reader, XLOG_NOOP) && !pmhash_wal_comes_with_page(reader))
 		return PMHASH_WAL_NOT_OURS;
-	return decode(XLogRecGetData(reader), XLogRecGetDataLen(reader), record);
+	memset(record, 0, sizeof(*record));
+	if (length > 0)
+		memcpy(fields, data, Min(length, sizeof(fields)));
+	end = move_fields(fields, &magic, record, false);
+	if (length < sizeof(magic) || (magic & MAGIC_MASK) != PMHASH_WAL_MAGIC)
+		return PMHASH_WAL_NOT_OURS;
+	if (magic != MAGIC_AND_VERSION || end == NULL || !is_possible(record) ||
+		length != (Size) (end - fields) + record->count * PMHASH_WAL_ENTRY_SIZE)
+		return PMHASH_WAL_UNKNOWN;
+	record->entries = data + (end - fields);
+	return PMHASH_WAL_OURS;
 }
 
 PmhEntry

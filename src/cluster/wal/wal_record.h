@@ -86,8 +86,7 @@ typedef enum PmhashWalVerdict
 
 /*
  * Decode the record that was read last into *record, whose entries then point into the
- * reader's memory.  Raises no error, takes no lock, allocates nothing: it is for the
- * start-up process too.
+ * reader's memory.  Raises no error, takes no lock, allocates nothing.
  */
 extern PmhashWalVerdict pmhash_wal_decode(XLogReaderState *reader,
 										  PmhashWalRecord *record);

@@ -37,6 +37,13 @@
 #include "cluster/base/tid_value.h"
 #include "cluster/wal/wal_record.h"
 
+/* From PostgreSQL 19 on it tells the reason if it finds nothing. */
+#if PG_VERSION_NUM >= 190000
+#define FIND_NEXT_RECORD(reader, start, reason) XLogFindNextRecord(reader, start, reason)
+#else
+#define FIND_NEXT_RECORD(reader, start, reason) ((void) (reason), XLogFindNextRecord(reader, start))
+#endif
+
 PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(pmhash_wal_records);
@@ -80,7 +87,7 @@ begin_reading(XLogRecPtr start, XLogRecPtr end)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory"),
 				 errdetail("Failed while allocating a WAL reading processor.")));
-	if (pmhash_find_next_record(reader, start, &reason) != InvalidXLogRecPtr)
+	if (FIND_NEXT_RECORD(reader, start, &reason) != InvalidXLogRecPtr)
 		return reader;
 	if (!read->end_of_wal)
 		ereport(ERROR,

@@ -71,7 +71,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	$from = -s $node->logfile;
 	$node->start;
 	# trust: asking
-	like(slurp_file($node->logfile, $from), qr/not trusted: a process went down while it asked whether all had been written back/,
+	like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up, or went down while it asked whether all had been written back/,
 		'killed while it asks: log');
 	invalid_then_back($node, $failed_state, 'killed while it asks');
 
@@ -93,7 +93,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# the same as above, and the postmaster is still there
 	rebuild_off($node);
 	set_witness($node, ASKING);
-	like(restart_in_place($node), qr/not trusted: a process went down while it asked whether all had been written back/,
+	like(restart_in_place($node), qr/not trusted: the server had to give them up, or went down while it asked whether all had been written back/,
 		'killed while it asks, in place: log');
 	stays_invalid($node, $failed_state, 'killed while it asks, in place');
 	# the witness is away, and no process is known to have asked
@@ -343,7 +343,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# ---- the process that asks is killed, and has taken the answer along; the postmaster is still there ----
 	rebuild_off($node);
 	set_witness($node, ASKING);
-	like(restart_in_place($node), qr/not trusted: a process went down while it asked whether all had been written back/,
+	like(restart_in_place($node), qr/not trusted: the server had to give them up, or went down while it asked whether all had been written back/,
 		'killed while it asks, in place: log');
 	# trust: asked-once
 	invalid_then_back($node, $failed_state, 'killed while it asks, in place');

@@ -245,7 +245,7 @@ CONF
 		is(-e token() ? 1 : 0, $has_token, "$name, $end: token, when all could be written again");
 		$end eq 'crash' ? $node->stop('immediate') : $node->stop;
 		$node->start;
-		invalid_then_back($node, $apart, "$name, $end");
+		invalid_then_back($node, $has_token ? $failed_write : $apart, "$name, $end");
 	}
 
 	# ---- nothing can be written or removed: the inode of the lock file says it ----
@@ -262,14 +262,13 @@ CONF
 		eval { $session->quit };
 		$node->wait_for_log(qr/pmhash is disabled: could not use file/, $from);
 		wait_until_up($node);
-		is(witness($node), 2, "revoked, $end: hint");
+		is(witness($node), 4, "withdrawn, $end: hint");
 		no_faults();
 		$node->stop($end);
 		$from = -s $node->logfile;
 		$node->start;
-		# trust: revoked
-		like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up/, "revoked, $end: log");
-		invalid_then_back($node, $apart, "revoked, $end");
+		like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up/, "withdrawn, $end: log");
+		invalid_then_back($node, $failed_write, "withdrawn, $end");
 	}
 
 	# ---- given up, and an orderly end ----
@@ -282,7 +281,7 @@ CONF
 		$node->stop;
 		$node->start;
 		# trust: given-up-at-end
-		invalid_then_back($node, $apart, $name);
+		invalid_then_back($node, $without_hints ? $apart : $failed_write, $name);
 	}
 
 	# ---- given up; then a backend crashes, and the next life has a launcher ----
@@ -305,11 +304,11 @@ CONF
 		unlike(slurp_file($node->logfile, $from), qr/signal|can neither/, 'given up at the end: log');
 		like(slurp_file($node->logfile, $from), qr/could not write the files in .* back/, 'given up at the end: why');
 		ok(!-e $node->data_dir . '/postmaster.pid', 'given up at the end: the postmaster ends');
-		is(witness($node), 2, 'given up at the end: hint');
+		is(witness($node), 4, 'given up at the end: hint');
 		no_faults();
 		$node->append_conf('postgresql.conf', "pmhash_faults.after = ''");
 		$node->start;
-		invalid_then_back($node, $apart, 'given up at the end');
+		invalid_then_back($node, $failed_write, 'given up at the end');
 	}
 
 	# ---- a file that the undo cannot look at may be there tomorrow ----

@@ -153,7 +153,7 @@ SQL
 		{
 			my $format = substr(slurp_file("$copy.new"), 0, 192);
 
-			substr($format, 168, 8) = pack('Q<', 1);
+			substr($format, 48 + 80, 8) = pack('Q<', 1);    # owner_start, src/cluster/base/shared.h
 			substr($format, 28, 4) = pack('V', 0);
 			substr($format, 28, 4) = pack('V', PmhashInvalid::crc32c($format));
 			PmhashInvalid::patch_file("$copy.new", 0, $format);
