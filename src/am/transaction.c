@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "utils/inval.h"
+#include "utils/resowner.h"
 
 #include "am/am.h"
 #include "cluster/base/tools.h"
@@ -80,10 +81,18 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 		AcceptInvalidationMessages();
 }
 
+static void
+release_callback(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
+{
+	if (phase == RESOURCE_RELEASE_AFTER_LOCKS && isTopLevel)
+		pmhash_files_over();
+}
+
 /* Install the callbacks; children of the postmaster inherit them. */
 void
 pmhash_transaction_init(void)
 {
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
+	RegisterResourceReleaseCallback(release_callback, NULL);
 }

@@ -147,6 +147,7 @@ extern void pmhash_files_before_commit(void);
 extern void pmhash_files_committed(void);
 extern void pmhash_files_prepared(void);
 extern void pmhash_files_aborted(SubTransactionId subid);
+extern void pmhash_files_over(void);
 extern void pmhash_files_to_parent(SubTransactionId subid, SubTransactionId parent);
 extern void pmhash_unlink(Oid database, uint64 file_id);
 extern void pmhash_remove_file(uint64 file_id);

@@ -82,7 +82,7 @@ static List *leaving = NIL;		/* ids of those that go if the transaction commits;
 static List *changed = NIL;		/* temporary tables: an index has lost its main fork; looked
 								 * at before the next commit, as ON COMMIT comes after that */
 static bool forks_may_go = false; /* at commit, which have stubs */
-static bool rebuild_at_end = false; /* something can be rebuilt, whatever end it takes */
+static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
 
@@ -569,9 +569,6 @@ made_at_end(SubTransactionId subid, bool committed)
 static void
 forget_notes(void)
 {
-	if (rebuild_at_end)
-		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
-	rebuild_at_end = false;
 	list_free_deep(leaving);
 	leaving = NIL;
 	cleaning_wanted = look_wanted = InvalidOid;
@@ -608,6 +605,15 @@ pmhash_files_prepared(void)
 {
 	made_at_end(InvalidSubTransactionId, true);
 	forget_notes();
+}
+
+/* The transaction has ended, in whatever way, and let its locks go. */
+void
+pmhash_files_over(void)
+{
+	if (rebuild_at_end)
+		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
+	rebuild_at_end = false;
 }
 
 /* A subtransaction has become part of its parent. */

@@ -450,19 +450,19 @@ pmhash_file_open_filling(Relation index, uint64 file_id)
 /* ---- questions ---- */
 
 /*
- * For the cleaner: is the file that this stub names lacking, or not to be used, though no
- * backend may have met that?  Nothing is mapped.
+ * For the cleaner: why the file that this stub names is not to be used, though no backend may
+ * have met that; or NONE.  Nothing is mapped.
  */
-bool
-pmhash_stub_lacks_file(const PmhashStub *stub)
+PmhashReason
+pmhash_stub_doubt(const PmhashStub *stub)
 {
 	PmhashTrouble		trouble;
 
 	Assert(pmhash_stub_serves(stub->flags, PMHASH_READ));
 	memset(&trouble, 0, sizeof(trouble));
 	pmhash_file_path(trouble.path, MyDatabaseId, stub->file_id);
-	return !check_identity(stub, NULL, &trouble) &&
-		trouble.reason != PMHASH_REASON_NONE && pmhash_pool_is_present();
+	return check_identity(stub, NULL, &trouble) || !pmhash_pool_is_present() ?
+		PMHASH_REASON_NONE : trouble.reason;
 }
 
 /*

@@ -82,12 +82,14 @@ failed_state(bool rebuild, const char *message, int sqlstate, int64 next_try,
 
 /* Which worker there is not, so that nothing can be built or rebuilt; or nothing to say. */
 static const char *
-what_is_lacking(const char *build)
+what_is_lacking(bool rebuild)
 {
 	if (!pmhash_launcher_is_there())
-		return psprintf("; no pmhash launcher is running to %s it (see max_worker_processes)", build);
+		return rebuild ? "; no pmhash launcher is running to rebuild it (see max_worker_processes)" :
+			"; no pmhash launcher is running to build it (see max_worker_processes)";
 	if (pg_atomic_read_u64(&pmhash_shared->no_worker) != 0)
-		return psprintf("; no slot is free for a worker to %s it (see max_worker_processes)", build);
+		return rebuild ? "; no slot is free for a worker to rebuild it (see max_worker_processes)" :
+			"; no slot is free for a worker to build it (see max_worker_processes)";
 	return "";
 }
 
@@ -118,7 +120,7 @@ standby_index_state(const PmhashStub *stub, bool details)
 		return psprintf("no place: this standby has files of %d logged indexes, as many as it can have",
 						PMHASH_STANDBY_FILES);
 	if (state.failures == 0 || state.sqlstate == 0)
-		return psprintf("to be built%s", what_is_lacking("build"));
+		return psprintf("to be built%s", what_is_lacking(false));
 	return failed_state(false, state.message, state.sqlstate, state.next_try, details);
 }
 
@@ -181,7 +183,7 @@ why_not_rebuilt(Relation index)
 	if (!pmhash_rebuild || index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		RecoveryInProgress())
 		return "";
-	return what_is_lacking("rebuild");
+	return what_is_lacking(true);
 }
 
 /*

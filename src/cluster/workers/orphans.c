@@ -215,20 +215,22 @@ fork_of(Oid relid, PmhashNode *node, NameData *name)
 }
 
 /*
- * An index lacks its file, or the one that it has is cut off: mark it, so that sessions that
- * map the file learn of it, and have it rebuilt.  Does not wait for a lock: it is looked at again.
+ * The file that an index had when its stub was read is lacking, or cut off: mark the index,
+ * unless it has another one by now, so that sessions that map the file learn of it, and have it
+ * rebuilt.  Does not wait for a lock: it is looked at again.
  */
 static void
-mark_lacking(Oid relid)
+mark_lacking(Oid relid, uint64 file_id, PmhashReason reason)
 {
 	Relation	index = NULL;
 
+	PMH_STOP_POINT("cleaner_found_lacking");
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 		return;
 	if (SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid)))
 		index = try_relation_open(relid, NoLock);
 	if (index != NULL && index->rd_index->indisready && index->rd_index->indislive)
-		(void) pmhash_file_open_or_skip(index, false);
+		pmhash_mark_invalid(index, file_id, 0, reason);
 	if (index != NULL)
 		relation_close(index, NoLock);
 	UnlockRelationOid(relid, AccessShareLock);
@@ -243,6 +245,7 @@ note_owner(Oid relid, Owners *owners)
 	NameData	name;
 	PmhashStub	stub;
 	PmhashLook	look;
+	PmhashReason reason;
 	KnownIndex *known;
 
 	if (!fork_of(relid, &node, &name))
@@ -262,8 +265,9 @@ note_owner(Oid relid, Owners *owners)
 		note_named(owners, stub.file_id, (stub.flags & PMHASH_STUB_INVALID) != 0);
 		if (!pmhash_stub_serves(stub.flags, PMHASH_READ))
 			pmhash_rebuild_wanted(relid);	/* it may have been marked while that was off */
-		else if ((stub.flags & PMHASH_STUB_NEW_FILE) == 0 && pmhash_stub_lacks_file(&stub))
-			mark_lacking(relid);
+		else if ((stub.flags & PMHASH_STUB_NEW_FILE) == 0 &&
+				 (reason = pmhash_stub_doubt(&stub)) != PMHASH_REASON_NONE)
+			mark_lacking(relid, stub.file_id, reason);
 		return;
 	}
 	owners->unknown++;

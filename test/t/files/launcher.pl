@@ -564,6 +564,24 @@ SQL
 		came_back($name);
 	}
 
+	# ---- one that has found that the file is gone, and then the index gets another one ----
+
+	{
+		my ($cleaner, $step) = ('cleaner_found_lacking', 'rebuild_before_valid');
+		my $name = "a file is gone, rebuild at $step";
+
+		hold($cleaner);
+		unlink(index_file($node, 't_k')) or die;
+		is_held($cleaner, $name);
+		hold($step);
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, -7)');
+		is_held($step, $name);
+		release($cleaner);
+		$node->safe_psql('postgres', 'CALL cleaners_come_by()');
+		release($step);
+		came_back($name);
+	}
+
 	# ---- the launcher has seen that a database is gone; then there is another one with its OID ----
 
 	my $oid = 20001;

@@ -420,6 +420,11 @@ SQL
 			'1|0|1', 'the session goes on');
 	}
 	$sessions[1]->query_safe('COMMIT');
+
+	# ... and nobody keeps what its own abort has removed
+	my $pid = $sessions[0]->query_safe('SELECT pg_backend_pid()');
+	$sessions[0]->query_safe('BEGIN; CREATE INDEX again_k ON kept USING pmhash (k); SELECT count(*) FROM kept WHERE k = 1; ROLLBACK');
+	unlike(slurp_file("/proc/$pid/maps"), qr/\.pmh \(deleted\)/, 'no file is mapped that an abort has removed');
 	$_->quit foreach @sessions;
 	$node->stop;
 }
