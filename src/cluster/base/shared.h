@@ -152,7 +152,7 @@ extern void pmhash_disable(const char *reason);
 
 /* what that means to others */
 #define PMHASH_DISABLED_DETAIL \
-	"Until the server is restarted queries do without index files, rows are written without index entries, and constraints that need an index refuse them."
+	"Queries do without index files, rows are written without index entries, and constraints that need an index refuse them, until the server is restarted."
 
 
 #define pmhash_lwlock(id)	(&pmhash_shared->lwlocks[id].lock)

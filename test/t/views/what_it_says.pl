@@ -265,7 +265,7 @@ SQL
 	$from = -s $standby->logfile;
 	$standby->start;
 	# event: read-only or not writable when a standby starts
-	like(slurp_file($standby->logfile, $from), qr/pmhash is disabled: .*\n.*DETAIL:  Until the server is restarted queries do without index files/,
+	like(slurp_file($standby->logfile, $from), qr/pmhash is disabled: .*\n.*DETAIL:  Queries do without index files, .* until the server is restarted/,
 		'a standby whose pool cannot be written: log');
 	fails_like($standby, "SELECT pmhash.stats('ex_k')", qr/pmhash is disabled.*HINT:  Repair this and restart the server/s,
 		'a standby whose pool cannot be written: nothing tries again');
