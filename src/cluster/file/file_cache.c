@@ -21,7 +21,8 @@
  * A mapping keeps the space of a file that has been removed, unless that was cut off
  * (pmhash_remove_file).  So a relcache invalidation, which comes when another file has taken
  * its place, unmaps one that has gone: at once, or at the end of the transaction that has
- * used it.
+ * used it.  An index that has handed its main fork to another (tablecmds.c, TryReuseIndex)
+ * has no more invalidations; then it is that of its table.
  *
  *-------------------------------------------------------------------------
  */
@@ -106,8 +107,8 @@ doubt(PmhashEntry *entry)
 }
 
 /*
- * A relcache invalidation: the entry of that index must look at its stub
- * again.  InvalidOid stands for every relation.
+ * A relcache invalidation: the entry of that index must look at its stub again, or those
+ * of that table that are in doubt.  InvalidOid stands for every relation.
  */
 static void
 invalidate(Datum arg, Oid relid)
@@ -115,16 +116,13 @@ invalidate(Datum arg, Oid relid)
 	HASH_SEQ_STATUS status;
 	PmhashEntry *entry;
 
-	if (OidIsValid(relid))
-	{
-		entry = hash_search(entries, &relid, HASH_FIND, NULL);
-		if (entry != NULL)
-			doubt(entry);
-		return;
-	}
 	hash_seq_init(&status, entries);
 	while ((entry = hash_seq_search(&status)) != NULL)
-		doubt(entry);
+	{
+		if (!OidIsValid(relid) || entry->relid == relid ||
+			(!entry->valid && entry->heap == relid))
+			doubt(entry);
+	}
 }
 
 static void
@@ -304,6 +302,7 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 		memset(entry, 0, sizeof(*entry));
 		entry->relid = relid;
 	}
+	entry->heap = index->rd_index->indrelid;
 	entry->fork = pmhash_fork_of(index);
 	entry->stub = *stub;
 	if (entry->file != NULL)
@@ -351,10 +350,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 	return entry;
 }
 
-/*
- * A file has been removed: unmap it, also where it was mapped for an index that has handed
- * its main fork to another (tablecmds.c, TryReuseIndex).
- */
+/* A file has been removed: unmap it, whichever index it was mapped for. */
 void
 pmhash_entries_of_removed(uint64 file_id)
 {

@@ -63,6 +63,7 @@ typedef struct PmhashFork
 typedef struct PmhashEntry
 {
 	Oid			relid;			/* of the index: the key */
+	Oid			heap;			/* its table */
 	bool		valid;			/* no invalidation since the stub was read */
 	PmhashFork	fork;			/* that the stub was read from */
 	uint64		generation;		/* stub_generation before that */

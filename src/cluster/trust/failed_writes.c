@@ -83,7 +83,8 @@ distrust(const char *why)
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_POOL_LOCK)));
 	if (pmhash_standby_distrust(why))
 	{
-		pmhash_restore_witness();
+		if (pmhash_shared->usable)	/* else the pool has been given up by that */
+			pmhash_restore_witness();
 		return;
 	}
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);

@@ -425,6 +425,20 @@ SQL
 	my $pid = $sessions[0]->query_safe('SELECT pg_backend_pid()');
 	$sessions[0]->query_safe('BEGIN; CREATE INDEX again_k ON kept USING pmhash (k); SELECT count(*) FROM kept WHERE k = 1; ROLLBACK');
 	unlike(slurp_file("/proc/$pid/maps"), qr/\.pmh \(deleted\)/, 'no file is mapped that an abort has removed');
+
+	# ... nor what an index had that has handed it on, when the new one's is rebuilt
+	$node->safe_psql('postgres', q(CREATE TABLE handed (k text); INSERT INTO handed VALUES ('1'); CREATE INDEX handed_k ON handed USING pmhash (k)));
+	$_->query_safe(q(SELECT count(*) FROM handed WHERE k = '1')) foreach @sessions;
+	$node->safe_psql('postgres', 'ALTER TABLE handed ALTER k TYPE varchar');
+	unlink(index_file($node, 'handed_k'));
+	$node->psql('postgres', q(SELECT pmhash.check('handed_k')));
+	$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'handed_k'))
+	  or die 'not rebuilt';
+	foreach my $session (@sessions)
+	{
+		$pid = $session->query_safe('SELECT pg_backend_pid()');
+		unlike(slurp_file("/proc/$pid/maps"), qr/\.pmh \(deleted\)/, 'no file is mapped of an index that has handed it on');
+	}
 	$_->quit foreach @sessions;
 	$node->stop;
 }

@@ -7,6 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashFaults;
 use PmhashStandby;
 use PmhashTest;
 
@@ -300,6 +301,38 @@ SKIP:
 	wait_for_state($full, 't_k', qr/^valid$/, 'delta: it is built in the end');
 
 	$full->stop;
+	$source->stop;
+}
+
+# ---- the kernel has failed to write back, and no file can be removed or marked ----
+
+# Nor the token: the medium takes nothing any more.  What is left to say so is the inode of
+# the lock file, also when all can be written again.
+{
+	my $source = new_primary('failing_source');
+	my $failing = made_standby($source, 'failing', "checkpoint_timeout = 1h\n");
+	my $library = PmhashFaults::build_library($failing->basedir);
+
+	$failing->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash, $library'\n");
+	$failing->start;
+	both_valid($failing, 'failing: built');
+	my $at = log_position($failing);
+	set_faults($failing, calls => 'syncfs pwrite unlink ftruncate open', process => 'pmhash launcher',
+		at_restart => 'off', error => 5, fail_for => 1_000_000, fail_at => 1);
+	$source->safe_psql('postgres', 'INSERT INTO t SELECT 1, $$x$$, 1; CHECKPOINT');
+	caught_up($source, $failing);
+	$failing->safe_psql('postgres', 'CHECKPOINT');
+	$failing->wait_for_log(qr/are not trusted: the file system/, $at);
+	usleep(300_000);    # what comes after that message
+	ok(-e $failing->data_dir . '/pmhash.nonce', 'failing: token');
+	is(witness($failing), 4, 'failing: hint');
+	set_faults($failing, fail_at => 0);
+	$failing->stop('immediate');
+	$at = log_position($failing);
+	$failing->start;
+	like(logged_since($failing, $at), qr/not trusted: the server had to give them up/, 'failing: log of the next start');
+	both_valid($failing, 'failing: built again');
+	$failing->stop;
 	$source->stop;
 }
 
