@@ -154,7 +154,6 @@ extern void pmhash_disable(const char *reason);
 #define PMHASH_DISABLED_DETAIL \
 	"Queries do without index files, rows are written without index entries, and constraints that need an index refuse them, until the server is restarted."
 
-
 #define pmhash_lwlock(id)	(&pmhash_shared->lwlocks[id].lock)
 
 /* ---- gucs.c ---- */

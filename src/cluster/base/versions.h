@@ -66,7 +66,6 @@ typedef RelFileNode PmhashNode;
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilenodeSubid)
 #define pmhash_fork_subid(rel)			((rel)->rd_newRelfilenodeSubid)
 
-
 #define pmhash_process_status(i)		pgstat_fetch_stat_local_beentry(i)
 
 /* (its new name came in 15.1) */
@@ -114,9 +113,7 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	PageIsVerifiedExtended(page, block, 0)
 #endif
 
-/*
- * PostgreSQL 19: further parameters, set to what earlier versions do.
- */
+/* PostgreSQL 19: further parameters, set to what earlier versions do. */
 #if PG_VERSION_NUM >= 190000
 #define pmhash_set_checksum(page, block) \
 	PageSetChecksum(page, block)

@@ -47,6 +47,7 @@ static void unmap(PmhashMapping *mapping);
 
 static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
 
+static bool doubts = false;		/* some entries may be mapped and not valid */
 static List *replaced = NIL;	/* handles to close at end of transaction */
 
 /*
@@ -104,24 +105,32 @@ doubt(PmhashEntry *entry)
 		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 	else if (is_idle(&entry->mapping) && pmhash_file_is_gone(entry->file))
 		unmap(&entry->mapping);
+	else
+		doubts = true;
 }
 
 /*
  * A relcache invalidation: the entry of that index must look at its stub again, or those
- * of that table that are in doubt.  InvalidOid stands for every relation.
+ * of that table that are in doubt.  InvalidOid: of all.  Most are of none of ours.
  */
 static void
 invalidate(Datum arg, Oid relid)
 {
 	HASH_SEQ_STATUS status;
-	PmhashEntry *entry;
+	PmhashEntry *entry = hash_search(entries, &relid, HASH_FIND, NULL);
 
+	if (entry != NULL)
+		doubt(entry);
+	if (entry != NULL || (OidIsValid(relid) && !doubts))
+		return;
+	doubts = false;
 	hash_seq_init(&status, entries);
 	while ((entry = hash_seq_search(&status)) != NULL)
 	{
-		if (!OidIsValid(relid) || entry->relid == relid ||
-			(!entry->valid && entry->heap == relid))
+		if (!OidIsValid(relid) || (!entry->valid && entry->heap == relid))
 			doubt(entry);
+		else
+			doubts |= !entry->valid;
 	}
 }
 

@@ -69,10 +69,7 @@ pmhash_mappings_trim(PmhashMappings *all)
 	trim(all, pmhash_mapped_files);
 }
 
-/*
- * Unmap all that is idle, to make room for another mapping.  False if there was
- * nothing.
- */
+/* Unmap all that is idle, to make room for another mapping.  False if there was nothing. */
 bool
 pmhash_mappings_make_room(PmhashMappings *all)
 {

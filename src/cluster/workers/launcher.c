@@ -647,14 +647,13 @@ note_flushed(void)
 void
 pmhash_checkpoint_made(void)
 {
-	XLogRecPtr	end;
-
 	if (pmhash_shared == NULL)
 		return;
 	pmhash_ask_soon();
 	if (pmhash_shared->usable && pg_atomic_read_u32(&pmhash_shared->ready) != 0)
 	{
-		end = pmhash_insert_end();
+		XLogRecPtr	end = pmhash_insert_end();
+
 		XLogFlush(end);
 		pmhash_journal_try_note_flushed(end);
 	}

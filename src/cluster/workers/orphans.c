@@ -298,7 +298,6 @@ may_be_owned(const Owners *owners, const char *path, Oid *made_for)
 		const KnownIndex *known = hash_search(owners->known, &id.index_oid, HASH_FIND, NULL);
 
 		*made_for = id.index_oid;
-
 		return known != NULL ? known->empty : owners->unknown > 0;
 	}
 	return owners->unknown > 0 && result != PMH_ERR_FORMAT &&
