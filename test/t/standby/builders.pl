@@ -8,6 +8,21 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashTest;
 
+# An index whose build takes 0.1 s a row on a standby, of so many rows.
+sub slow_on_standbys
+{
+	my ($primary, $rows) = @_;
+
+	$primary->safe_psql('postgres', <<SQL);
+CREATE FUNCTION slowly(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN IF pg_is_in_recovery() THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
+CREATE TABLE m (k int, filler text) WITH (fillfactor = 10);
+INSERT INTO m SELECT i, repeat('x', 700) FROM generate_series(1, $rows) i;
+CREATE INDEX m_k ON m USING pmhash (slowly(k)) WITH (wal = on);
+SQL
+	return;
+}
+
 # ======== held builders ========
 
 # What holds up the build of one index on a standby holds up no other: a table that is
@@ -51,13 +66,7 @@ use PmhashTest;
 
 	# ---- locked in the middle of the build: it ends, is no failure, and begins anew ----
 
-	$primary->safe_psql('postgres', <<'SQL');
-CREATE FUNCTION slowly(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
-	'BEGIN IF pg_is_in_recovery() THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
-CREATE TABLE m (k int, filler text) WITH (fillfactor = 10);
-INSERT INTO m SELECT i, repeat('x', 700) FROM generate_series(1, 50) i;
-CREATE INDEX m_k ON m USING pmhash (slowly(k)) WITH (wal = on);
-SQL
+	slow_on_standbys($primary, 50);
 	caught_up($primary, $standby);
 	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash.indexes WHERE index = 'm_k' AND state LIKE 'building%')), 'in the middle: it is being built');
 	$holder->query_safe('BEGIN; LOCK TABLE m');
@@ -281,13 +290,7 @@ SQL
 {
 	my $primary = new_primary('primary4');
 
-	$primary->safe_psql('postgres', <<'SQL');
-CREATE FUNCTION slowly(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
-	'BEGIN IF pg_is_in_recovery() THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
-CREATE TABLE m (k int, filler text) WITH (fillfactor = 10);
-INSERT INTO m SELECT i, repeat('x', 700) FROM generate_series(1, 100) i;
-CREATE INDEX m_k ON m USING pmhash (slowly(k)) WITH (wal = on);
-SQL
+	slow_on_standbys($primary, 100);
 	my $standby = new_standby($primary, 'standby4', "max_standby_streaming_delay = 1s\n");
 	my $holder = $primary->background_psql('postgres', on_error_stop => 0);
 
