@@ -4,8 +4,8 @@
  *	  Bulk delete and vacuum cleanup.
  *
  * Bulk delete sweeps the table a segment at a time.  Each step is copied out
- * by the engine and looked at here with no lock held; the dead entries of many steps
- * are taken out together.  What VACUUM has found dead is known beforehand; where there is no
+ * by the engine and looked at here with no lock held; then the dead entries of it, or those of
+ * many steps together, are taken out.  What VACUUM has found dead is known beforehand; where there is no
  * memory for that, and for other callers, the callback is asked.
  * Every entry that was there when the sweep began is judged
  * (CREATE INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.
@@ -18,7 +18,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "catalog/index.h"
 #include "commands/vacuum.h"
@@ -32,7 +31,9 @@
 #include "am/am.h"
 #include "am/keys.h"
 #include "cluster/base/relations.h"
+#include "cluster/wal/dead_tids.h"
 #include "cluster/wal/logged.h"
+#include "cluster/wal/wal_record.h"
 
 /* Rest, as cost-based delay wants it, and look at interrupts. */
 static void
@@ -46,44 +47,13 @@ delay_point(void)
 }
 
 /*
- * Which TIDs VACUUM has found dead, as a bitmap of all TIDs of the table.
- *
- * VACUUM's callback searches a sorted array of dead TIDs (vacuum.c,
- * vac_tid_reaped).  Called in the order of hashes it misses the cache at every
- * step of every search, and that is most of what a bulk delete costs.  So it is not
- * called at all: what it searches, an array of dead TIDs (PostgreSQL 15 and 16) or a
- * TidStore (17 and later), we can read.
+ * VACUUM's callback is not called: what it searches, an array of dead TIDs (PostgreSQL 15
+ * and 16) or a TidStore (17 and later), we can read, and have it in a better form
+ * (dead_tids.c).
  */
-
-/* Bytes of the bitmap for one heap block; offsets start at 1. */
-#define BLOCK_BYTES		((MaxHeapTuplesPerPage + 8) / 8)
-
-StaticAssertDecl(MaxHeapTuplesPerPage < 8 * BLOCK_BYTES,
-				 "the last offset of a block has a bit");
 
 /* TIDs taken over between two looks at vacuum_cost_delay and interrupts */
 #define TAKEN_AT_ONCE	8192
-
-typedef struct PmhashDeadTids
-{
-	BlockNumber nblocks;		/* of the table when bulk delete began */
-	uint8	   *tids;			/* BLOCK_BYTES for each block */
-	uint64		ndead;
-} PmhashDeadTids;
-
-/* Does the bitmap have a bit for a TID? */
-static inline bool
-has_bit(const PmhashDeadTids *set, BlockNumber block, OffsetNumber offset)
-{
-	return block < set->nblocks && offset <= MaxHeapTuplesPerPage;
-}
-
-/* Which byte of the bitmap it is in; bits are in the order of offsets. */
-static inline Size
-byte_of(BlockNumber block, OffsetNumber offset)
-{
-	return (Size) block * BLOCK_BYTES + offset / 8;
-}
 
 /*
  * The dead TIDs, none, of a call of bulk delete that we have made only to see
@@ -107,22 +77,29 @@ static VacDeadItems nothing_dead;
 
 static IndexBulkDeleteCallback vacuum_callback = NULL;	/* vac_tid_reaped */
 
-/* Note that VACUUM has found a TID dead. */
-static inline void
-add_dead_tid(PmhashDeadTids *set, BlockNumber block, OffsetNumber offset)
+/* A set may have this part of maintenance_work_mem. */
+#ifdef PMH_STOP_POINTS
+#define PART_FOR_SET	32
+#else
+#define PART_FOR_SET	2
+#endif
+
+/* Has it more than that, or more than a StringInfo can have? */
+static inline bool
+is_too_large(const PmhashDeadTids *set)
 {
-	if (!has_bit(set, block, offset))
-		elog(ERROR, "TID (%u,%u) is dead for VACUUM, but was not in the table",
-			 block, offset);
-	set->tids[byte_of(block, offset)] |= 1 << (offset % 8);
-	set->ndead++;
+	Size		made = set->made.len;
+
+	return made > MaxAllocSize / 2 ||
+		set->nblocks * sizeof(*set->at) + made >
+		(Size) maintenance_work_mem * 1024 / PART_FOR_SET;
 }
 
 #if PG_VERSION_NUM >= 170000
 
 /*
- * Take over the dead TIDs of VACUUM.  The TidStore is not locked, here as in
- * lazy_vacuum_heap_rel and vac_tid_reaped (vacuumlazy.c, vacuum.c): while indexes
+ * Take over the dead TIDs of VACUUM, unless they are too many.  The TidStore is not locked,
+ * here as in lazy_vacuum_heap_rel and vac_tid_reaped (vacuumlazy.c, vacuum.c): while indexes
  * are vacuumed, by however many processes, nothing is added to it.
  */
 static void
@@ -135,7 +112,7 @@ add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 	TidStoreIterResult *found;
 	uint64		next_pause = 0;
 
-	while ((found = TidStoreIterateNext(iter)) != NULL)
+	while (!is_too_large(set) && (found = TidStoreIterateNext(iter)) != NULL)
 	{
 #if PG_VERSION_NUM >= 180000
 		OffsetNumber *offsets = buffer;
@@ -151,7 +128,7 @@ add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 			next_pause = set->ndead + TAKEN_AT_ONCE;
 		}
 		for (int i = 0; i < n; i++)
-			add_dead_tid(set, found->blkno, offsets[i]);
+			pmhash_dead_tids_add(set, found->blkno, offsets[i]);
 	}
 	TidStoreEndIterate(iter);
 }
@@ -163,12 +140,12 @@ add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 {
 	const VacDeadItems *dead = callback_state;
 
-	for (int i = 0; i < dead->num_items; i++)
+	for (int i = 0; i < dead->num_items && !is_too_large(set); i++)
 	{
 		if (i % TAKEN_AT_ONCE == 0)
 			delay_point();
-		add_dead_tid(set, ItemPointerGetBlockNumber(&dead->items[i]),
-					 ItemPointerGetOffsetNumber(&dead->items[i]));
+		pmhash_dead_tids_add(set, ItemPointerGetBlockNumber(&dead->items[i]),
+							 ItemPointerGetOffsetNumber(&dead->items[i]));
 	}
 }
 
@@ -177,19 +154,16 @@ add_dead_of_vacuum(PmhashDeadTids *set, void *callback_state)
 /*
  * If it is VACUUM that wants entries deleted: its dead TIDs.
  *
- * NULL if it is another caller (validate_index), or if there can't be a set: the table is
- * not a heap, or the bitmap would take more than half of maintenance_work_mem.  Memory
- * comes from the current context.
+ * False if it is another caller (validate_index), or if there can't be a set: the table is
+ * not a heap, or the set would take more than half of maintenance_work_mem.
  */
-static PmhashDeadTids *
-dead_tids_of_vacuum(const IndexVacuumInfo *info,
-					IndexBulkDeleteCallback callback, void *callback_state)
+static bool
+dead_tids_of_vacuum(const IndexVacuumInfo *info, IndexBulkDeleteCallback callback,
+					void *callback_state, PmhashDeadTids *set)
 {
-	PmhashDeadTids *set;
 	Relation	heap;
 	bool		is_heap;
 	BlockNumber nblocks = 0;
-	Size		bitmap;
 
 	if (vacuum_callback == NULL)
 	{
@@ -200,24 +174,23 @@ dead_tids_of_vacuum(const IndexVacuumInfo *info,
 		Assert(vacuum_callback != NULL);
 	}
 	if (callback != vacuum_callback)
-		return NULL;
+		return false;
 	heap = relation_open(IndexGetRelation(RelationGetRelid(info->index), false), NoLock);
 	Assert(CheckRelationLockedByMe(heap, AccessShareLock, true));
 	is_heap = pmhash_is_heap_table(heap);
 	if (is_heap)
 		nblocks = RelationGetNumberOfBlocks(heap);
 	relation_close(heap, NoLock);
-	bitmap = (Size) nblocks * BLOCK_BYTES;
-	if (!is_heap || bitmap > (Size) maintenance_work_mem * 1024 / 2)
-		return NULL;
-	set = palloc0(sizeof(PmhashDeadTids));
 	set->nblocks = nblocks;
-	set->tids = MemoryContextAllocExtended(CurrentMemoryContext, Max(bitmap, 1),
-										   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	if (!is_heap || is_too_large(set))
+		return false;
+	pmhash_dead_tids_begin(set, nblocks);
 	add_dead_of_vacuum(set, callback_state);
+	if (is_too_large(set))
+		return false;
 	elog(DEBUG1, "index \"%s\": took over " UINT64_FORMAT " dead TIDs from VACUUM",
 		 RelationGetRelationName(info->index), set->ndead);
-	return set;
+	return true;
 }
 
 /*
@@ -225,18 +198,27 @@ dead_tids_of_vacuum(const IndexVacuumInfo *info,
  *
  * All WAL that made the rows dead is on disk before the first entry goes, or a crash
  * would revive rows that have lost their entries; of an index whose entries are logged,
- * the record of the removal as well (rule P3 of src/README).  A flush for each step of a
- * sweep would be thousands, so the dead entries of many steps are collected, logged,
- * flushed and then removed together.  They come in the order of the sweep, which is that
- * of hashes, so neighbours are removed together, too.
+ * the record of the removal as well (rule P3 of src/README).
+ *
+ * If many entries are dead, their TIDs are logged, all at once, before the first ones go, and
+ * each step of the sweep removes what it has found.  Else the entries are: those of many
+ * steps are collected, logged, flushed and then removed together, as a flush for each step
+ * would be thousands.  The first ones that are collected tell, a sample of the table: they
+ * come in the order of hashes.
  *
  * An entry that waits here stays what it is: its row is dead, VACUUM does not give
  * its TID away before bulk delete has returned, and that another process may remove
  * it meanwhile does not matter.
  */
 
-/* Entries removed together: one flush, 1 MiB of memory here, 0.9 MiB of WAL. */
+/* Entries collected: one flush, 1 MiB of memory here, 0.9 MiB of WAL. */
 #define BATCH_ENTRIES	65536
+
+/*
+ * A standby sweeps its whole file for a record of TIDs.  That takes it as long as a record of
+ * entries that has one of so many: 35 ns an entry swept, 300 ns one removed.
+ */
+#define SWEPT_FOR_ONE	8
 
 /* Pieces of pmh_removal_step, some 10 us each, between two looks at interrupts. */
 #define STEP_EFFORT		64
@@ -247,10 +229,13 @@ typedef struct VacuumState
 	PmhashFile *file;
 	IndexBulkDeleteCallback callback;
 	void	   *callback_state;
-	PmhashDeadTids *dead_tids;	/* NULL: the callback is asked */
+	bool		has_set;		/* else the callback is asked */
+	PmhashDeadTids set;
+	PmhSweep	sweep;
 	PmhEntry   *batch;			/* dead entries that wait, or NULL */
 	int			nbatch;
-	bool		barrier_passed; /* removal may begin: WAL is on disk */
+	bool		begun;			/* something has been removed ... */
+	bool		entries_logged; /* ... and each batch has to be logged */
 	double		seen;
 	double		removed;
 } VacuumState;
@@ -261,6 +246,22 @@ check_result(const VacuumState *state, PmhResult result)
 {
 	if (unlikely(result != PMH_OK))
 		pmhash_engine_error(state->index, state->file, result);
+}
+
+/*
+ * Before the first removal, of a logged index: are the dead TIDs to be logged?  Not if that
+ * takes a standby longer than entries, or more WAL: of an index that has entries of few rows.
+ */
+static bool
+many_are_dead(const VacuumState *state)
+{
+	/* how much of the table has been seen: all, if the sweep is over */
+	double		done = state->sweep.segments_total == 0 ? 1 :
+		(double) state->sweep.segments_done / state->sweep.segments_total;
+
+	return state->has_set &&
+		state->seen * list_length(state->set.records) <= state->nbatch * (double) SWEPT_FOR_ONE &&
+		state->set.made.len * done <= state->nbatch * (double) PMHASH_WAL_ENTRY_SIZE;
 }
 
 /*
@@ -276,11 +277,15 @@ remove_batch(VacuumState *state)
 
 	Assert(state->nbatch > 0 && state->nbatch <= BATCH_ENTRIES);
 	Assert(!RecoveryInProgress());
-	if (state->file->logged)
+	if (!state->begun && state->file->logged)
+		state->entries_logged = !many_are_dead(state);
+	if (state->entries_logged)
 		pmhash_log_dead(state->file, state->batch, state->nbatch);
-	else if (!state->barrier_passed && state->file->journaled)
+	else if (!state->begun && state->file->logged)
+		pmhash_log_dead_tids(state->file, &state->set);
+	else if (!state->begun && state->file->journaled)
 		pmhash_removal_barrier(state->index);
-	state->barrier_passed = true;
+	state->begun = true;
 
 	PMH_STOP_POINT("vacuum_before_removal");
 	check_result(state, pmh_removal_begin(state->file->table, state->batch, state->nbatch,
@@ -309,14 +314,10 @@ remove_batch(VacuumState *state)
 static inline bool
 is_dead(const VacuumState *state, uint64 value)
 {
-	const PmhashDeadTids *set = state->dead_tids;
-	BlockNumber block = pmhash_value_to_block(value);
-	OffsetNumber offset = pmhash_value_to_offset(value);
 	ItemPointerData tid;
 
-	if (set != NULL)
-		return has_bit(set, block, offset) &&
-			(set->tids[byte_of(block, offset)] & (1 << (offset % 8))) != 0;
+	if (state->has_set)
+		return pmhash_is_dead(&state->set, value);
 	pmhash_value_to_tid(value, &tid);
 	return state->callback(&tid, state->callback_state);
 }
@@ -332,13 +333,13 @@ is_dead(const VacuumState *state, uint64 value)
 static void
 sweep_table(VacuumState *state, bool removes)
 {
-	PmhSweep	sweep;
+	PmhSweep   *sweep = &state->sweep;
 	PmhResult	result;
 
-	check_result(state, pmh_sweep_begin(state->file->table, &sweep));
-	if (!removes && !sweep.reclaims)
+	check_result(state, pmh_sweep_begin(state->file->table, sweep));
+	if (!removes && !sweep->reclaims)
 	{
-		pmh_sweep_end(&sweep);
+		pmh_sweep_end(sweep);
 		return;
 	}
 
@@ -350,23 +351,26 @@ sweep_table(VacuumState *state, bool removes)
 			int			pages;
 
 			delay_point();
-			result = pmh_sweep_next(state->file->table, &sweep);
+			result = pmh_sweep_next(state->file->table, sweep);
 			if (result == PMH_DONE)
 				break;
 			check_result(state, result);
-			state->seen += sweep.n;
-			for (size_t i = 0; removes && i < sweep.n; i++)
+			state->seen += sweep->n;
+			for (size_t i = 0; removes && i < sweep->n; i++)
 			{
-				if (!is_dead(state, sweep.entries[i].value))
+				if (!is_dead(state, sweep->entries[i].value))
 					continue;
 				dead++;
 				if (state->batch == NULL)
 					state->batch = palloc(BATCH_ENTRIES * sizeof(PmhEntry));
-				state->batch[state->nbatch++] = sweep.entries[i];
+				state->batch[state->nbatch++] = sweep->entries[i];
 				if (state->nbatch == BATCH_ENTRIES)
 					remove_batch(state);
 			}
-			pages = 1 + sweep.n * sizeof(PmhEntry) / BLCKSZ;
+			if (state->nbatch > 0 && (state->begun || !state->file->logged) &&
+				!state->entries_logged)
+				remove_batch(state);
+			pages = 1 + sweep->n * sizeof(PmhEntry) / BLCKSZ;
 			if (VacuumCostActive)
 				VacuumCostBalance += pages * (dead > 0 ? VacuumCostPageDirty :
 											  VacuumCostPageHit);
@@ -374,7 +378,7 @@ sweep_table(VacuumState *state, bool removes)
 	}
 	PG_FINALLY();
 	{
-		pmh_sweep_end(&sweep);
+		pmh_sweep_end(sweep);
 	}
 	PG_END_TRY();
 }
@@ -445,6 +449,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 				  IndexBulkDeleteCallback callback, void *callback_state)
 {
 	VacuumState state = {0};
+	MemoryContext before;
 
 	Assert(CheckRelationLockedByMe(info->index, AccessShareLock, true));
 	if (callback_state == &nothing_dead)
@@ -461,17 +466,13 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	}
 	state.callback = callback;
 	state.callback_state = callback_state;
-	state.dead_tids = dead_tids_of_vacuum(info, callback, callback_state);
+	before = MemoryContextSwitchTo(AllocSetContextCreate(CurrentMemoryContext, "pmhash bulk delete",
+														 ALLOCSET_DEFAULT_SIZES));
+	state.has_set = dead_tids_of_vacuum(info, callback, callback_state, &state.set);
 	sweep_table(&state, true);
-	if (state.dead_tids != NULL)
-	{
-		pfree(state.dead_tids->tids);
-		pfree(state.dead_tids);
-	}
 	if (state.nbatch > 0)
 		remove_batch(&state);
-	if (state.batch != NULL)
-		pfree(state.batch);
+	MemoryContextDelete(MemoryContextSwitchTo(before));
 	PMH_STOP_POINT("vacuum_before_epoch");
 	if (state.file->logged)
 		pmhash_log_bulk_delete(state.file);

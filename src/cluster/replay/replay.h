@@ -20,6 +20,13 @@
  */
 #define PMHASH_DELTA_DELETE		(UINT64CONST(1) << 63)
 
+/*
+ * As a value: what follows are as many bytes of DEAD pieces (wal_record.h) as the hash says,
+ * in whole operations.
+ */
+#define PMHASH_DELTA_DEAD		(UINT64CONST(1) << 62)
+#define PMHASH_DELTA_OPS(size)	(((size) + sizeof(PmhEntry) - 1) / sizeof(PmhEntry))
+
 /* An index that is to have a file here. */
 typedef struct PmhashStandbyIndex
 {

@@ -60,6 +60,7 @@
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
+#include "cluster/wal/dead_tids.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 #include "engine/stop_point.h"
@@ -213,47 +214,69 @@ delta_length(const PmhashStandbyBuild *build)
 }
 
 /*
- * Read n operations of the delta from number 'from' on, and apply them in their order to a
- * table.  What came before the scan had ended it may have found: such an entry is taken out
- * before it is inserted, so that it comes out once; of the others it has found none.  What
- * is not there need not be removed.  False with a reason.
+ * Read operations of the delta from number *from on, and apply them in their order to a
+ * table: those up to number 'to', or some of them; *from moves on.  What came before the scan
+ * had ended it may have found: such an entry is taken out before it is inserted, so that it
+ * comes out once; of the others it has found none.  What is not there need not be removed.
+ * False with a reason.
  */
 static bool
-apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 from, size_t n, char *reason)
+apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64 to,
+		  void (*pause) (void), char *reason)
 {
 	static PmhEntry ops[BATCH];
+	size_t		n = Min(BATCH, to - *from);
 	ssize_t		wanted = (ssize_t) (n * sizeof(PmhEntry));
+	bool		removes_first = *from < build->scanned;
+	bool		applied = true;
+	uint8	   *pieces;
 	PmhResult	result = PMH_OK;
 	size_t		done;
 	size_t		group;
 	int			fd = open(build->delta_path, O_RDONLY | O_CLOEXEC);
 	ssize_t		got = fd < 0 ? -1 :
-		pread(fd, ops, wanted, (off_t) (from * sizeof(PmhEntry)));
+		pread(fd, ops, wanted, (off_t) (*from * sizeof(PmhEntry)));
 
-	Assert(n <= BATCH);
-	if (fd >= 0)
-		close(fd);
 	if (got != wanted)
-		return pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
-						   got < 0 ? strerror(errno) : "it is too short");
-	for (size_t i = 0; i < n && result == PMH_OK; i += group)
+		applied = pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
+							  got < 0 ? strerror(errno) : "it is too short");
+	for (size_t i = 0; applied && i < n && result == PMH_OK; i += group, *from += group)
 	{
 		bool		delete = (ops[i].value & PMHASH_DELTA_DELETE) != 0;
 
+		if (ops[i].value == PMHASH_DELTA_DEAD)
+		{
+			wanted = (ssize_t) ops[i].hash;
+			pieces = palloc_extended(wanted, MCXT_ALLOC_NO_OOM);
+			(*from)++;
+			if (pieces != NULL &&
+				pread(fd, pieces, wanted, (off_t) (*from * sizeof(PmhEntry))) == wanted)
+				applied = pmhash_remove_dead(table, pieces, wanted, pause, reason);
+			else
+				applied = pmhash_fail(reason, "could not read the dead rows of file \"%s\"",
+									  build->delta_path);
+			if (pieces != NULL)
+				pfree(pieces);
+			*from += PMHASH_DELTA_OPS(wanted);
+			break;
+		}
 		/* as many as are of one kind */
 		for (group = 0; group < PMHASH_WAL_MAX_ENTRIES && i + group < n &&
+			 ops[i + group].value != PMHASH_DELTA_DEAD &&
 			 ((ops[i + group].value & PMHASH_DELTA_DELETE) != 0) == delete; group++)
 			;
 		for (size_t j = i; delete && j < i + group; j++)
 			ops[j].value &= ~PMHASH_DELTA_DELETE;
-		if (delete || from < build->scanned)
+		if (delete || removes_first)
 			result = pmh_delete_group(table, &ops[i], group, &done);
 		if (!delete && result == PMH_OK)
 			result = pmh_insert_group(table, &ops[i], group, false, &done);
 	}
-	return result == PMH_OK ||
-		pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
-					pmh_error(table)->detail);
+	if (fd >= 0)
+		close(fd);
+	return applied && (result == PMH_OK ||
+					   pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
+								   pmh_error(table)->detail));
 }
 
 /* The horizon of what the delta has removed counts like usable_xmin. */
@@ -286,8 +309,11 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhT
 	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
 	Assert(row->status == PMHASH_STANDBY_DELTA && row->life == build->life);
 	Assert(from <= length && length - from <= PUBLISH_MAX);
-	if (!apply_ops(build, table, from, length - from, reason))
-		return false;
+	while (from < length)
+	{
+		if (!apply_ops(build, table, &from, length, NULL, reason))
+			return false;
+	}
 
 	/*
 	 * First, as it may end: the record that is being replayed.  The table may have some of
@@ -628,19 +654,16 @@ catch_up(PmhashFile *file, uint64 from)
 
 	while (from + LITTLE < (length = delta_length(&builder.build)))
 	{
-		size_t		n = Min(BATCH, length - from);
-
 		pmhash_give_way();
 		require_building();
 		pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
 								InvalidTransactionId);
-		if (!apply_ops(&builder.build, file->table, from, n, reason))
+		if (!apply_ops(&builder.build, file->table, &from, length, require_building, reason))
 		{
 			if (pmh_error(file->table)->code != PMH_OK)
 				engine_failed(file->path, pmh_error(file->table));
 			is_over(reason);
 		}
-		from += n;
 	}
 	return from;
 }

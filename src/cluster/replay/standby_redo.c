@@ -30,6 +30,7 @@
 #include "catalog/pg_control.h"
 #include "commands/dbcommands_xlog.h"
 #include "miscadmin.h"
+#include "postmaster/startup.h"
 #include "storage/ipc.h"
 #include "storage/standby.h"
 
@@ -43,6 +44,7 @@
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
+#include "cluster/wal/dead_tids.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 
@@ -213,17 +215,17 @@ open_delta(const PmhashStandbyRow *row, char *reason)
 /* ---- the effects of a record on a file ---- */
 
 /*
- * Would a delta of that length be larger than what is left of its file system?  A build
+ * Would a delta, with what comes to it, be larger than what is left of its file system?  A build
  * waits for transactions of the primary, hours if they last for hours, and the delta
  * grows meanwhile.  The server needs the space itself, mostly: the pool is where the data
  * directory is, and replay that finds no space is over.
  */
 static bool
-takes_too_much(uint64 length)
+takes_too_much(uint64 length, uint64 before)
 {
 	struct statvfs fs;
 
-	if (length / DELTA_LOOK == (length - work.n) / DELTA_LOOK ||
+	if (length / DELTA_LOOK == before / DELTA_LOOK ||
 		statvfs(pmhash_pool_path(), &fs) != 0)
 		return false;
 	return length * sizeof(PmhEntry) > (uint64) fs.f_bavail * fs.f_frsize;
@@ -234,25 +236,30 @@ static bool
 append_delta(PmhashStandbyRow *row, char *reason)
 {
 	bool		delete = work.record.type == PMHASH_WAL_DELETE;
-	uint64		length = pg_atomic_read_u64(&row->delta_ops);
+	uint64		before = pg_atomic_read_u64(&row->delta_ops);
+	uint64		length = before + work.n + PMHASH_DELTA_OPS(work.record.size);
 	ssize_t		size = work.n * sizeof(PmhEntry);
+	off_t		at = (off_t) (before * sizeof(PmhEntry));
 
 	Assert(AmStartupProcess() && work.n > 0);
 	if (!open_delta(row, reason))
 		return false;
-	if (takes_too_much(length + work.n))
+	if (takes_too_much(length, before))
 		return pmhash_fail(reason, "a delta file has become larger than what is left of the file system");
 	for (size_t i = 0; delete && i < work.n; i++)
 		work.entries[i].value |= PMHASH_DELTA_DELETE;
 	errno = ENOSPC;				/* what a short write means */
-	if (pwrite(delta_fd, work.entries, size, (off_t) (length * sizeof(PmhEntry))) != size)
+	if (pwrite(delta_fd, work.entries, size, at) != size ||
+		(work.record.size > 0 &&
+		 (ftruncate(delta_fd, (off_t) (length * sizeof(PmhEntry))) != 0 ||
+		  pwrite(delta_fd, work.record.pieces, work.record.size, at + size) != work.record.size)))
 		return pmhash_fail(reason, "could not write a delta file: %s", strerror(errno));
 	if (delete && TransactionIdIsNormal(work.record.horizon) &&
 		(!TransactionIdIsNormal(row->delta_horizon) ||
 		 TransactionIdFollows(work.record.horizon, row->delta_horizon)))
 		row->delta_horizon = work.record.horizon;
 	pg_write_barrier();
-	pg_atomic_write_u64(&row->delta_ops, length + work.n);
+	pg_atomic_write_u64(&row->delta_ops, length);
 	return true;
 }
 
@@ -261,6 +268,18 @@ static bool
 is_past(const PmhashStandbyRow *row)
 {
 	return row->restored && work.end <= row->applied;
+}
+
+/* Between the steps of a sweep, which the server need not wait for if it is to end. */
+static void
+between_steps(void)
+{
+	PMH_STOP_POINT("redo_sweeping");
+#if PG_VERSION_NUM >= 180000
+	ProcessStartupProcInterrupts();
+#else
+	HandleStartupProcInterrupts();
+#endif
 }
 
 /* Apply to a LIVE file.  False with a reason. */
@@ -275,13 +294,17 @@ apply_live(PmhashStandbyRow *row, char *reason)
 	if (table == NULL)
 		return false;
 	result = pmhash_standby_note_begun(table, row, work.end, work.timeline);
+	if (result == PMH_OK && work.record.type == PMHASH_WAL_DEAD &&
+		!pmhash_remove_dead(table, work.record.pieces, work.record.size, between_steps, reason))
+		return false;
 
 	/*
 	 * The server was killed in the record that ends at `begun`, or the file was published in
 	 * it: what of it is there comes out before it is inserted.  No scan uses the file yet.
 	 */
 	if (result == PMH_OK && (work.record.type == PMHASH_WAL_DELETE ||
-							 (row->restored && work.end == row->begun)))
+							 (work.record.type == PMHASH_WAL_INSERT &&
+							  row->restored && work.end == row->begun)))
 		result = pmh_delete_group(table, work.entries, work.n, &done);
 	if (result == PMH_OK && work.record.type == PMHASH_WAL_INSERT)
 		result = pmh_insert_group(table, work.entries, work.n, false, &done);
@@ -329,7 +352,7 @@ resolve_conflicts(void)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 }
 
-/* INSERT and DELETE. */
+/* INSERT, DELETE and DEAD. */
 static void
 change_entries(void)
 {
@@ -353,13 +376,15 @@ change_entries(void)
 		work.n = work.record.count;
 		for (size_t i = 0; i < work.n; i++)
 			work.entries[i] = pmhash_wal_entry(&work.record, i);
+		if (work.record.type == PMHASH_WAL_DEAD)
+			work.entries[work.n++] = (PmhEntry) {work.record.size, PMHASH_DELTA_DEAD};
 		done = row->status == PMHASH_STANDBY_DELTA ?
 			append_delta(row, reason) : apply_live(row, reason);
 	}
 	LWLockRelease(pmhash_standby_lock);
 	if (!done)
 		pmhash_standby_lost(work.record.file_id, 0, ERRCODE_IO_ERROR, reason);
-	if (work.record.type == PMHASH_WAL_DELETE)
+	if (work.record.type != PMHASH_WAL_INSERT)
 		pmhash_removal_finished(work.record.file_id);
 }
 
@@ -450,6 +475,7 @@ apply(void)
 	{
 		case PMHASH_WAL_INSERT:
 		case PMHASH_WAL_DELETE:
+		case PMHASH_WAL_DEAD:
 			change_entries();
 			break;
 		case PMHASH_WAL_FILE_NEW:

@@ -39,6 +39,7 @@
 #include "cluster/base/tid_value.h"
 #include "cluster/base/tools.h"
 #include "cluster/cluster.h"
+#include "cluster/wal/dead_tids.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/undo_journal.h"
@@ -180,16 +181,41 @@ pmhash_log_deletes(const PmhashFile *file, TransactionId horizon, uint8 flags,
  * has made dead, whose record had the conflict (btree relies on the same; nbtpage.c,
  * _bt_delitems_vacuum).  The flush is the barrier of removal.c as well.
  */
-void
-pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n)
+static void
+flush_removal(XLogRecPtr end)
 {
-	XLogRecPtr	end = pmhash_log_deletes(file, InvalidTransactionId, 0, entries, n);
-
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_REMOVAL_LOCK)));	/* it waits for the disk */
 	PMH_STOP_POINT("vacuum_after_log");
 	XLogFlush(end);
 	pmhash_journal_note_flushed(end);
 	PMH_STOP_POINT("vacuum_after_flush");
+}
+
+void
+pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n)
+{
+	flush_removal(pmhash_log_deletes(file, InvalidTransactionId, 0, entries, n));
+}
+
+void
+pmhash_log_dead_tids(PmhashFile *file, const PmhashDeadTids *set)
+{
+	XLogRecPtr	end = InvalidXLogRecPtr;
+	ListCell   *lc;
+
+	Assert(file->logged && set->records != NIL);
+	foreach(lc, set->records)
+	{
+		int			from = lfirst_int(lc);
+		int			to = lnext(set->records, lc) == NULL ? set->made.len :
+			lfirst_int(lnext(set->records, lc));
+
+		end = pmhash_wal_log(&(PmhashWalRecord) {
+			.type = PMHASH_WAL_DEAD, .file_id = file->file_id, .database = MyDatabaseId,
+			.pieces = set->pieces + from, .size = to - from
+		}, NULL, InvalidBuffer);
+	}
+	flush_removal(end);
 }
 
 void

@@ -14,6 +14,7 @@
 #include "access/xlogdefs.h"
 
 #include "cluster/cluster.h"
+#include "cluster/wal/dead_tids.h"
 
 /*
  * Insert up to PMHASH_WAL_MAX_ENTRIES entries into a logged file, and log those that
@@ -28,6 +29,9 @@ extern PmhResult pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries
  * may be removed then.
  */
 extern void pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n);
+
+/* The same of all entries of rows: they are gone from a standby with the records. */
+extern void pmhash_log_dead_tids(PmhashFile *file, const PmhashDeadTids *set);
 
 /* The bulk delete is over: to be called before pmhash_removal_finished. */
 extern void pmhash_log_bulk_delete(PmhashFile *file);

@@ -52,7 +52,7 @@ StaticAssertDecl(PMHASH_WAL_ENTRY_SIZE == sizeof(uint64) + sizeof(BlockNumber) +
 				 "an entry is what move_entry moves");
 StaticAssertDecl(PMHASH_WAL_INSERT == 1 && PMHASH_WAL_DELETE == 2 &&
 				 PMHASH_WAL_FILE_NEW == 3 && PMHASH_WAL_FILE_GONE == 4 &&
-				 PMHASH_WAL_SWEPT == 5,
+				 PMHASH_WAL_SWEPT == 5 && PMHASH_WAL_DEAD == 6,
 				 "the types of records have other numbers");
 
 /* A value of ours goes to *at, or comes from there. */
@@ -67,8 +67,8 @@ move(char **at, void *ours, Size size, bool writing)
 }
 
 /*
- * All of a record but its entries, in the order in which it stands in WAL.  Returns where
- * the entries begin; NULL if this version knows no such type.
+ * All of a record but its entries or pieces, in the order in which it stands in WAL.  Returns where
+ * these begin; NULL if this version knows no such type.
  */
 static char *
 move_fields(char *at, uint32 *magic, PmhashWalRecord *record, bool writing)
@@ -93,6 +93,7 @@ move_fields(char *at, uint32 *magic, PmhashWalRecord *record, bool writing)
 			move(&at, &record->index, sizeof(record->index), writing);
 			return at;
 		case PMHASH_WAL_FILE_GONE:
+		case PMHASH_WAL_DEAD:
 			move(&at, &record->database, sizeof(record->database), writing);
 			return at;
 	}
@@ -122,6 +123,7 @@ is_possible(const PmhashWalRecord *record)
 		record->type == PMHASH_WAL_DELETE;
 
 	return (record->count > 0) == has_entries &&
+		(record->size > 0) == (record->type == PMHASH_WAL_DEAD) &&
 		record->count <= PMHASH_WAL_MAX_ENTRIES &&
 		(record->flags & ~(record->type == PMHASH_WAL_DELETE ? PMHASH_WAL_CATALOG : 0)) == 0;
 }
@@ -148,6 +150,8 @@ pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries, Buffer pa
 	if (BufferIsValid(page))
 		XLogRegisterBuffer(0, page, REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
 	XLogRegisterData(bytes, at - bytes);
+	if (record->size > 0)
+		XLogRegisterData((char *) unconstify(uint8 *, record->pieces), record->size);
 	return XLogInsert(RM_XLOG_ID, BufferIsValid(page) ? XLOG_FPI : XLOG_NOOP);
 }
 
@@ -181,11 +185,18 @@ pmhash_wal_decode(XLogReaderState *reader, PmhashWalRecord *record)
 	end = move_fields(fields, &magic, record, false);
 	if (length < sizeof(magic) || (magic & MAGIC_MASK) != PMHASH_WAL_MAGIC)
 		return PMHASH_WAL_NOT_OURS;
-	if (magic != MAGIC_AND_VERSION || end == NULL || !is_possible(record) ||
-		length != (Size) (end - fields) + record->count * PMHASH_WAL_ENTRY_SIZE)
+	if (magic != MAGIC_AND_VERSION || end == NULL || length < (Size) (end - fields))
 		return PMHASH_WAL_UNKNOWN;
 	record->entries = data + (end - fields);
-	return PMHASH_WAL_OURS;
+	length -= end - fields;
+	if (record->type == PMHASH_WAL_DEAD)
+	{
+		record->pieces = (const uint8 *) record->entries;
+		record->size = length;
+	}
+	else if (length != record->count * PMHASH_WAL_ENTRY_SIZE)
+		return PMHASH_WAL_UNKNOWN;
+	return is_possible(record) ? PMHASH_WAL_OURS : PMHASH_WAL_UNKNOWN;
 }
 
 PmhEntry
@@ -197,4 +208,22 @@ pmhash_wal_entry(const PmhashWalRecord *record, int i)
 	Assert(i >= 0 && i < record->count);
 	move_entry(&at, &entry, false);
 	return entry;
+}
+
+uint32
+pmhash_wal_piece(const uint8 *pieces, uint32 size, uint32 *at, BlockNumber *block)
+{
+	uint32		piece = *at;
+
+	if (size - piece > sizeof(*block) && pieces[piece] == 0)
+	{
+		memcpy(block, pieces + piece + 1, sizeof(*block));
+		piece += 1 + sizeof(*block);
+	}
+	else
+		(*block)++;
+	if (piece == 0 || piece >= size || pieces[piece] == 0 || pieces[piece] >= size - piece)
+		return 0;
+	*at = piece + 1 + pieces[piece];
+	return piece;
 }

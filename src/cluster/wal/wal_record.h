@@ -14,6 +14,7 @@
 #include "access/transam.h"
 #include "access/xlogdefs.h"
 #include "access/xlogreader.h"
+#include "storage/block.h"
 #include "storage/buf.h"
 
 #include "engine/table.h"
@@ -32,13 +33,16 @@
  *	FILE_NEW			database 4, heap 4, index 4
  *	FILE_GONE			database 4
  *	SWEPT				nothing
+ *	DEAD				database 4, then pieces: {length 1, so many bytes}, a bit for each
+ *						offset, is a block that has dead rows; {0, block 4} before it, if
+ *						it is the first one, or does not follow the last one
  *
  * With the 24 bytes of a record's header, the 2 of a short data header and this
  * head of 16, an entry alone takes 56 bytes of WAL; one of many takes 14.
  */
 #define PMHASH_WAL_MAGIC		0x484d5000	/* the last byte is the version */
 #ifndef PMHASH_WAL_VERSION		/* test/t/standby/standby_bad_cases: a primary of another version */
-#define PMHASH_WAL_VERSION		2
+#define PMHASH_WAL_VERSION		3
 #endif
 
 #define PMHASH_WAL_HEAD_SIZE	16
@@ -57,7 +61,8 @@ typedef enum PmhashWalType
 	PMHASH_WAL_FILE_GONE,		/* dropped, replaced, invalid, or not logged
 								 * any more; id 0, with a page: the one that
 								 * this named before, which is not known */
-	PMHASH_WAL_SWEPT			/* a bulk delete is over */
+	PMHASH_WAL_SWEPT,			/* a bulk delete is over */
+	PMHASH_WAL_DEAD				/* all entries of these rows are about to be removed */
 } PmhashWalType;
 
 /* A record.  What its type does not have is zero. */
@@ -67,12 +72,14 @@ typedef struct PmhashWalRecord
 	uint8		flags;
 	uint16		count;			/* entries; 1 to 256 for INSERT and DELETE */
 	uint64		file_id;
-	Oid			database;		/* DELETE, FILE_NEW, FILE_GONE */
+	Oid			database;		/* DELETE, FILE_NEW, FILE_GONE, DEAD */
 	Oid			heap;			/* FILE_NEW */
 	Oid			index;			/* FILE_NEW */
 	TransactionId horizon;		/* DELETE: conflicts with snapshots up to it, if
 								 * valid */
 	const char *entries;		/* if decoded: in the data; pmhash_wal_entry */
+	const uint8 *pieces;		/* DEAD: what pmhash_wal_piece reads */
+	uint32		size;			/* of them */
 } PmhashWalRecord;
 
 /* Whose record is it? */
@@ -96,6 +103,14 @@ extern bool pmhash_wal_comes_with_page(XLogReaderState *reader);
 
 /* Entry i of a decoded record. */
 extern PmhEntry pmhash_wal_entry(const PmhashWalRecord *record, int i);
+
+/*
+ * The piece of a block in pieces[0 .. size), at *at, which moves behind it; *block, that of
+ * the piece before, becomes its block.  Returns where its length stands, which is never 0.
+ * 0: there is none, or (*at is not size) it can't be read.
+ */
+extern uint32 pmhash_wal_piece(const uint8 *pieces, uint32 size, uint32 *at,
+							   BlockNumber *block);
 
 /*
  * Write a record with entries[0 .. record->count); returns its end, up to which nothing is

@@ -133,6 +133,8 @@ type_name(const PmhashWalRecord *record)
 			return "FILE_GONE";
 		case PMHASH_WAL_SWEPT:
 			return "SWEPT";
+		case PMHASH_WAL_DEAD:
+			return "DEAD";
 	}
 	return "UNKNOWN";
 }
@@ -158,6 +160,35 @@ entries_of(const PmhashWalRecord *record, Datum *hashes, Datum *tids)
 											  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 	*tids = PointerGetDatum(construct_array(tid, n, TIDOID, sizeof(ItemPointerData),
 											false, TYPALIGN_SHORT));
+}
+
+/* The TIDs of a record of dead rows, which has no hashes; how many. */
+static int
+tids_of(const PmhashWalRecord *record, Datum *tids)
+{
+	ItemPointer pointers = palloc_array(ItemPointerData, record->size * 8);
+	Datum	   *tid = palloc_array(Datum, record->size * 8);
+	BlockNumber block = InvalidBlockNumber;
+	uint32		at = 0;
+	uint32		piece;
+	int			n = 0;
+
+	while ((piece = pmhash_wal_piece(record->pieces, record->size, &at, &block)) != 0)
+	{
+		for (int i = 0; i < record->pieces[piece] * 8; i++)
+		{
+			if ((record->pieces[piece + 1 + i / 8] & (1 << (i % 8))) == 0)
+				continue;
+			ItemPointerSet(&pointers[n], block, i);
+			tid[n] = PointerGetDatum(&pointers[n]);
+			n++;
+		}
+	}
+	if (at != record->size)
+		elog(ERROR, "a record of dead rows can't be read");
+	*tids = PointerGetDatum(construct_array(tid, n, TIDOID, sizeof(ItemPointerData),
+											false, TYPALIGN_SHORT));
+	return n;
 }
 
 /* What is in a record that we understand; the other columns are NULL. */
@@ -186,6 +217,11 @@ fill_contents(const PmhashWalRecord *record, Datum *value, bool *isnull)
 	{
 		isnull[i] = isnull[i + 1] = false;
 		entries_of(record, &value[i], &value[i + 1]);
+	}
+	if (record->size > 0)
+	{
+		value[7] = Int32GetDatum(tids_of(record, &value[i + 1]));
+		isnull[i + 1] = false;
 	}
 }
 
