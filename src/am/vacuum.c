@@ -3,14 +3,13 @@
  * vacuum.c
  *	  Bulk delete and vacuum cleanup.
  *
- * Bulk delete sweeps the table a segment at a time.  Each step is copied out
- * by the engine and looked at here with no lock held; then the dead entries of it, or those of
- * many steps together, are taken out.  What VACUUM has found dead is known beforehand; where there is no
- * memory for that, and for other callers, the callback is asked.
- * Every entry that was there when the sweep began is judged
- * (CREATE INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.
- * When all is done, the removal epoch advances: from then on VACUUM may give the
- * TIDs to other rows.
+ * Bulk delete sweeps the table a segment at a time.  Each step is copied out by the engine
+ * and looked at here with no lock held; then its dead entries are taken out, or those of many
+ * steps together.  What VACUUM has found dead is known beforehand; where there is no memory for
+ * that, and for other callers, the callback is asked.  Every entry that was there when the sweep
+ * began is judged (CREATE INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.
+ * When all is done, the removal epoch advances: from then on VACUUM may give the TIDs to other
+ * rows.
  *
  * A VACUUM without a bulk delete sweeps once after a restart, to find what is free.
  *
@@ -163,7 +162,6 @@ dead_tids_of_vacuum(const IndexVacuumInfo *info, IndexBulkDeleteCallback callbac
 {
 	Relation	heap;
 	bool		is_heap;
-	BlockNumber nblocks = 0;
 
 	if (vacuum_callback == NULL)
 	{
@@ -179,12 +177,14 @@ dead_tids_of_vacuum(const IndexVacuumInfo *info, IndexBulkDeleteCallback callbac
 	Assert(CheckRelationLockedByMe(heap, AccessShareLock, true));
 	is_heap = pmhash_is_heap_table(heap);
 	if (is_heap)
-		nblocks = RelationGetNumberOfBlocks(heap);
+		set->nblocks = RelationGetNumberOfBlocks(heap);
 	relation_close(heap, NoLock);
-	set->nblocks = nblocks;
 	if (!is_heap || is_too_large(set))
 		return false;
-	pmhash_dead_tids_begin(set, nblocks);
+	set->at = MemoryContextAllocExtended(CurrentMemoryContext,
+										 Max(set->nblocks, 1) * sizeof(*set->at),
+										 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	initStringInfo(&set->made);
 	add_dead_of_vacuum(set, callback_state);
 	if (is_too_large(set))
 		return false;

@@ -34,18 +34,6 @@
 StaticAssertDecl(MaxHeapTuplesPerPage / 8 < PG_UINT8_MAX,
 				 "the length of a piece is a byte");
 
-/* Begin with a set of none of a table's rows.  Its memory is the current context's. */
-void
-pmhash_dead_tids_begin(PmhashDeadTids *set, BlockNumber nblocks)
-{
-	memset(set, 0, sizeof(*set));
-	set->nblocks = nblocks;
-	set->at = MemoryContextAllocExtended(CurrentMemoryContext,
-										 Max(nblocks, 1) * sizeof(*set->at),
-										 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	initStringInfo(&set->made);
-}
-
 /* Does another record begin with that block? */
 static bool
 record_is_full(const PmhashDeadTids *set, BlockNumber block)

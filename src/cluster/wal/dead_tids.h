@@ -46,7 +46,6 @@ pmhash_is_dead(const PmhashDeadTids *set, uint64 value)
 	return offset / 8 < piece[0] && (piece[1 + offset / 8] & (1 << (offset % 8))) != 0;
 }
 
-extern void pmhash_dead_tids_begin(PmhashDeadTids *set, BlockNumber nblocks);
 extern void pmhash_dead_tids_add(PmhashDeadTids *set, BlockNumber block, OffsetNumber offset);
 extern bool pmhash_remove_dead(PmhTable *table, const uint8 *pieces, uint32 size,
 							   void (*pause) (void), char *reason);
