@@ -192,9 +192,9 @@ SQL
 	sql('DELETE FROM t WHERE k BETWEEN 100 AND 10099');
 	$from = lsn();
 	sql('VACUUM t');
-	is(types($from, $file), 'DELETE SWEPT', 'VACUUM');
+	is(types($from, $file), 'DEAD SWEPT', 'VACUUM');
 	is(records($from, "sum(entries), count(horizon), count(DISTINCT database)"), '10000|0|1',
-		'VACUUM: all entries, no horizon');
+		'VACUUM: all rows, no horizon');
 	{
 		my ($first) = run_command(
 			[ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', lsn(), '-r', 'Heap2' ]);
