@@ -305,7 +305,7 @@ extern bool pmhash_any_queue(const PmhashFile *file);
 
 /* ---- dead_entries.c ---- */
 
-#define PMHASH_DEAD_MAX		4096	/* entries at most per call */
+#define PMHASH_DEAD_MAX		16384	/* entries at most per call */
 
 extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 								const PmhEntry *entries, int n);
