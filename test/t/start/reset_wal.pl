@@ -374,7 +374,6 @@ SQL
 	else
 	{
 		$standby->promote;
-		$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'no promotion';
 		$standby->stop;
 		change_identifier($standby);
 	}
