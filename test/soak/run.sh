@@ -1,11 +1,14 @@
 #!/bin/bash
 #
-# test/soak/run.sh [cycles] [faults] [failover] [snapshots]: the long tests, from nothing.
+# test/soak/run.sh [cycles] [faults] [append] [failover] [snapshots]: the long tests, from nothing.
 #
 #	cycles	the server killed again and again under load: the same test as
 #			test/t/start/kill_cycles.pl, SOAK_CYCLES times (default 200)
 #	faults	every call that can fail made to fail, each in turn: the same test
 #			as test/t/files/injected_faults.pl, without a bound
+#	append	transactions on lists and sets, whose histories must have no anomaly: the same
+#			test as test/t/standby/list_append.pl, for LIST_APPEND_SECONDS (1,200)
+#
 #	failover a primary and its standby under load, the primary lost again and
 #			again: the same test as test/t/standby/failover.pl, FAILOVER_CYCLES times
 #			(default 220)
@@ -14,7 +17,7 @@
 #			SNAPSHOTS_STEPS steps each (120)
 #
 # In all of them processes are stopped for moments at random; PMHASH_PAUSES=0 leaves that out.
-# Without arguments the first two are run.  Needs what test/run.sh needs.  Works in a
+# Without arguments the first three are run.  Needs what test/run.sh needs.  Works in a
 # scratch directory under TMPDIR, which is removed.  May be interrupted at any
 # time: it says how far it has come.  SOAK_SEED repeats the random choices of
 # an earlier run (not its timing).  The exit status is 0 if nothing failed.
@@ -80,7 +83,7 @@ test_file()
 	return "$result"
 }
 
-parts=${*:-cycles faults}
+parts=${*:-cycles faults append}
 as=()
 if [ "$(id -u)" -eq 0 ]; then
 	as=(runuser -u "$(account)" --)
@@ -101,9 +104,10 @@ for part in $parts; do
 	case $part in
 		cycles) test_file start/kill_cycles SOAK_CYCLES="${SOAK_CYCLES:-200}" || status=1 ;;
 		faults) test_file files/injected_faults PMHASH_FAULTS=all || status=1 ;;
+		append) test_file standby/list_append LIST_APPEND_SECONDS="${LIST_APPEND_SECONDS:-1200}" || status=1 ;;
 		failover) test_file standby/failover FAILOVER_CYCLES="${FAILOVER_CYCLES:-220}" || status=1 ;;
 		snapshots) test_file rebuild/snapshot_histories SNAPSHOTS_SEEDS="${SNAPSHOTS_SEEDS:-1-60}" \
 			SNAPSHOTS_STEPS="${SNAPSHOTS_STEPS:-120}" || status=1 ;;
-		*) echo "usage: $0 [cycles] [faults] [failover] [snapshots]" >&2; status=2 ;;
+		*) echo "usage: $0 [cycles] [faults] [append] [failover] [snapshots]" >&2; status=2 ;;
 	esac
 done
