@@ -244,7 +244,6 @@ my $psql = \&PostgreSQL::Test::Cluster::psql;
 		my ($node, $database, $query, $expected) = @_;
 		my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
 		my ($session, $answer);
-		my $pause = 10_000;
 
 		do
 		{
@@ -256,8 +255,7 @@ my $psql = \&PostgreSQL::Test::Cluster::psql;
 				return 1;
 			}
 			undef $session if !defined $answer;
-			usleep($pause);
-			$pause += 10_000 if $pause < 100_000;
+			usleep(20_000);
 		} while (time < $deadline);
 		Test::More::diag("timed out: $query\nlast answer: " . ($answer // 'none'));
 		return 0;
