@@ -36,11 +36,15 @@ sub installed
 	return $path;
 }
 
-# The library's path, without ".so".
+# Compile the library; returns its path without ".so".
 sub build_library
 {
-	return PmhashTest::compiled('pmhash_faults', '-g', '-isystem', installed('includedir-server'),
-		"$directory/pmhash_faults.c") =~ s/\.so$//r;
+	my ($to) = @_;
+
+	system_or_bail('gcc', '-Wall', '-O2', '-g', '-fPIC', '-shared',
+		'-isystem', installed('includedir-server'), '-o', "$to/pmhash_faults.so",
+		"$directory/pmhash_faults.c");
+	return "$to/pmhash_faults";
 }
 
 # A server with pmhash and the library, started.
@@ -48,7 +52,7 @@ sub new_faulty_server
 {
 	my ($name, $settings) = @_;
 	my $node = new_server($name, $settings);
-	my $library = build_library();
+	my $library = build_library($node->basedir);
 
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash, $library'\nlog_statement = none\n");
 	start_with_extension($node);

@@ -15,7 +15,7 @@ use warnings;
 use Exporter 'import';
 use PmhashAnomalies;
 use PmhashPauses;
-use PmhashSession;
+use PmhashPortals;
 use PmhashRandom;
 use PmhashStandby qw(caught_up wait_for_state);
 use PmhashTest;
@@ -305,7 +305,7 @@ sub run_transaction
 
 sub new_session
 {
-	$c{session} = PmhashSession->new($c{node});
+	$c{session} = PmhashPortals->new($c{node});
 	$c{session}->run("SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; "
 		  . $ways[ $c{n} % @ways ]);
 	return;
@@ -332,7 +332,7 @@ sub client
 sub maintenance
 {
 	my ($node, %parameters) = @_;
-	my $session = PmhashSession->new($node);
+	my $session = PmhashPortals->new($node);
 
 	open(my $file, '>', $parameters{path}) or die "$parameters{path}: $!";
 	$session->run("SET lock_timeout = '5s'");

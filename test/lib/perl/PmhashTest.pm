@@ -14,7 +14,6 @@ use File::Find;
 use File::Path qw(rmtree);
 use FindBin;
 use IPC::Run;
-use PmhashSession;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -163,7 +162,7 @@ sub private_install
 # files of a standby (standby_state.h).
 our $places_of_rebuilds = 64;
 our $places_of_files = 256;
-my $stop_options = "-O1 -g0 -DPMHASH_MAX_REBUILDS=$places_of_rebuilds -DPMHASH_STANDBY_FILES=$places_of_files";
+my $stop_options = "-O1 -DPMHASH_MAX_REBUILDS=$places_of_rebuilds -DPMHASH_STANDBY_FILES=$places_of_files";
 
 # The directory with the library that has stop points, and the path in it.
 sub stop_directory
@@ -215,38 +214,30 @@ sub start_with_extension
 	return;
 }
 
-# Have the function pmhash_wal_records (test/lib/wal_records), compiled against this server.
+# Compile the function pmhash_wal_records (test/lib/wal_records) against this server, and
+# have it there.
 sub install_wal_records
 {
 	my ($node) = @_;
 	my $directory = dirname(__FILE__) . '/../wal_records';
 	my $source = dirname(__FILE__) . '/../../../src';
+	my $path = $node->basedir . '/wal_records.so';
 	chomp(my $headers = `pg_config --includedir-server`);
-	my $path = compiled('wal_records', '-D_GNU_SOURCE', '-I', $source, '-isystem', $headers,
-		"$directory/wal_records.c", "$source/cluster/wal/wal_record.c");
 
+	system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-D_GNU_SOURCE', '-I', $source, '-isystem', $headers, '-o',
+		$path, "$directory/wal_records.c", "$source/cluster/wal/wal_record.c");
 	$node->safe_psql('postgres', slurp_file("$directory/wal_records.sql") =~ s/'LIBRARY'/'$path'/r);
 	return;
 }
 
-# A library of test/lib that is preloaded into a server; returns its path.
+# Compile a library of test/lib that is preloaded into a server; returns its path.
 sub preloadable
 {
 	my ($name) = @_;
-	return compiled($name, dirname(__FILE__) . "/../$name.c");
-}
+	my $path = "$PostgreSQL::Test::Utils::tmp_check/$name.so";
 
-# Compile a library, once for all tests of a run; returns its path.
-sub compiled
-{
-	my ($name, @arguments) = @_;
-
-	return once("$name.so", sub {
-		my ($path) = @_;
-
-		system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $path, @arguments);
-		return $path;
-	});
+	system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $path, dirname(__FILE__) . "/../$name.c");
+	return $path;
 }
 
 # From now on files of the process can be so large, in bytes, and those of what it starts.

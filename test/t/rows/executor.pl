@@ -5,7 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
-use PmhashSession;
+use PmhashPortals;
 use PmhashTest;
 use IO::Select;
 
@@ -218,7 +218,7 @@ SQL
 		'INSERT INTO t SELECT o.id, i.k, i.v FROM o JOIN i ON i.k = o.k WHERE i.id < 10 ON CONFLICT (id) DO UPDATE '
 		  . 'SET v = excluded.v + 1000 + (SELECT count(*) FROM o a JOIN i b ON b.k = a.k WHERE a.id = t.id) RETURNING *');
 
-	my ($changer, $waiter, $watcher) = map { PmhashSession->new($node) } 1 .. 3;
+	my ($changer, $waiter, $watcher) = map { PmhashPortals->new($node) } 1 .. 3;
 	my $pid = $waiter->run('SELECT pg_backend_pid()');
 	my ($waited, $joined) = (0, 0);
 
@@ -303,7 +303,7 @@ BEGIN
 END $$;
 SQL
 
-	my $session = PmhashSession->new($node);
+	my $session = PmhashPortals->new($node);
 	$session->run(<<'SQL');
 SELECT set_config('test.leader', pg_backend_pid()::text, false);
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;

@@ -267,7 +267,7 @@ SQL
 	my $noticed = qr/index files in .* are not trusted: the file system of directory .* has failed to write something back: Input/;
 	my @library = (install_path => install_with_stop_points());
 	my $primary = new_primary('primary2', undef, @library);
-	my $faults = PmhashFaults::build_library();
+	my $faults = PmhashFaults::build_library($primary->basedir);
 	my $standby = new_standby($primary, 'standby', <<CONF, @library);
 shared_preload_libraries = 'pmhash, $faults'
 pmhash_faults.calls = 'syncfs'

@@ -311,7 +311,7 @@ SKIP:
 {
 	my $source = new_primary('failing_source');
 	my $failing = made_standby($source, 'failing', "checkpoint_timeout = 1h\n");
-	my $library = PmhashFaults::build_library();
+	my $library = PmhashFaults::build_library($failing->basedir);
 
 	$failing->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash, $library'\n");
 	$failing->start;

@@ -230,7 +230,7 @@ SQL
 # has not been seen there may be files that have missed records, so none is trusted.
 {
 	my $primary = new_primary('primary4', "autovacuum = off\n");
-	my $library = PmhashFaults::build_library();
+	my $library = PmhashFaults::build_library($primary->basedir);
 
 	# Calls 1 and 2 list the pool, in whatever order its names come.
 	foreach my $call (1, 2)
