@@ -231,7 +231,10 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 void
 pmhash_ask_soon(void)
 {
+	if (pmhash_shared == NULL)
+		return;
 	pg_atomic_write_u64(&pmhash_shared->ask_from, 0);
+	pmhash_wake_launcher();
 }
 
 /*

@@ -354,17 +354,6 @@ pmhash_journal_note_flushed(XLogRecPtr lsn)
 	require_journal();
 }
 
-/* The same, if the journal can be used just now.  Raises no error. */
-void
-pmhash_journal_try_note_flushed(XLogRecPtr lsn)
-{
-	char		path[MAXPGPATH];
-	PmhError	error;
-
-	if (pmhash_journal_map(path, &error) == PMH_OK)
-		raise_flushed(lsn);
-}
-
 /*
  * Note n entries about to be made in file.  See cluster.h.  Nothing between
  * reserving a record and releasing it can raise an error or be interrupted, so
@@ -631,10 +620,6 @@ pmhash_undo(PmhashControl *control)
 		doubt = "the undo journal is missing or damaged";
 	else if (undo.end == InvalidXLogRecPtr || undo.end < undo.flushed)
 		doubt = "WAL that had been flushed was not replayed";
-
-	/* Another life's checkpoint is no earlier than the end of all WAL flushed in this one. */
-	else if (control->seen_redo >= undo.flushed)
-		doubt = "it is not known whether the server has run without the pool";
 	if (doubt != NULL)
 		pmhash_trust_none(control, PMHASH_REASON_APART, doubt);
 	else
