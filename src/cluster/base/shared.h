@@ -204,8 +204,8 @@ typedef struct PmhashIdentity
 	uint64		cache_era;
 	uint64		instance;		/* server life of its creation */
 	uint64		creator_xid;	/* full transaction id, 0 if not tied to one */
-	int64		owner_start;	/* of the creating backend: TimestampTz */
-	uint32		owner_pid;		/* the same */
+	uint64		unused;			/* 0 */
+	uint32		owner_pid;		/* of the creating backend */
 	Oid			database;
 	Oid			index_oid;		/* it may be another one's by now */
 	uint32		reserved;
@@ -225,7 +225,7 @@ PMHASH_AT(PmhashIdentity, dax_era, 48);
 PMHASH_AT(PmhashIdentity, cache_era, 56);
 PMHASH_AT(PmhashIdentity, instance, 64);
 PMHASH_AT(PmhashIdentity, creator_xid, 72);
-PMHASH_AT(PmhashIdentity, owner_start, 80);
+PMHASH_AT(PmhashIdentity, unused, 80);
 PMHASH_AT(PmhashIdentity, owner_pid, 88);
 PMHASH_AT(PmhashIdentity, database, 92);
 PMHASH_AT(PmhashIdentity, index_oid, 96);
