@@ -19,7 +19,7 @@
 #include "cluster/cluster.h"
 #include "engine/table.h"
 
-#define PMHASH_MAX_REQUESTS		32
+#define PMHASH_MAX_REQUESTS		256
 #ifndef PMHASH_MAX_REBUILDS		/* fewer in tests with stop points */
 #define PMHASH_MAX_REBUILDS		1024
 #endif
@@ -90,7 +90,6 @@ typedef struct PmhashComplaint
 /* What the launcher is to have done, and where; a bit for each job. */
 typedef struct PmhashRequests
 {
-	int			all;			/* in all databases: too many to be listed */
 	int			n;
 	Oid			database[PMHASH_MAX_REQUESTS];
 	int			jobs[PMHASH_MAX_REQUESTS];

@@ -34,7 +34,9 @@ bool		pmhash_has_launcher = false;
 
 /*
  * Ask for this to be done in a database soon.  A worker for plain indexes asks for that of
- * the others, so whoever has met an index need not know its kind.  Raises no error.
+ * the others, so whoever has met an index need not know its kind.  Raises no error.  A request
+ * that finds no room is lost: it is made again where the cause is met again, and the launcher
+ * looks at all databases from time to time.
  */
 void
 pmhash_request(Oid database, PmhashJob job)
@@ -49,18 +51,14 @@ pmhash_request(Oid database, PmhashJob job)
 	SpinLockAcquire(&pmhash_shared->mutex);
 	while (i < requests->n && requests->database[i] != database)
 		i++;
-	if (i == PMHASH_MAX_REQUESTS)
-		requests->all |= 1 << job;
-	else
+	if (i == requests->n && i < PMHASH_MAX_REQUESTS)
 	{
-		if (i == requests->n)
-		{
-			requests->n++;
-			requests->database[i] = database;
-			requests->jobs[i] = 0;
-		}
-		requests->jobs[i] |= 1 << job;
+		requests->n++;
+		requests->database[i] = database;
+		requests->jobs[i] = 0;
 	}
+	if (i < requests->n)
+		requests->jobs[i] |= 1 << job;
 	SpinLockRelease(&pmhash_shared->mutex);
 	pmhash_wake_launcher();
 }
@@ -105,7 +103,6 @@ pmhash_take_requests(void)
 	SpinLockAcquire(&pmhash_shared->mutex);
 	taken = pmhash_shared->requests;
 	pmhash_shared->requests.n = 0;
-	pmhash_shared->requests.all = 0;
 	SpinLockRelease(&pmhash_shared->mutex);
 	return taken;
 }

@@ -442,13 +442,6 @@ take_requests(void)
 			if (requests.jobs[i] & (1 << job))
 				want(requests.database[i], job);
 		}
-		if ((requests.all & (1 << job)) == 0)
-			continue;
-		read_catalog();
-		if (job == PMHASH_JOB_CLEAN)
-			want_cleaning();
-		else
-			want_in(connectable, job);
 	}
 }
 
