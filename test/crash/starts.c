@@ -324,7 +324,6 @@ bool		IsUnderPostmaster;
 bool		IsPostmasterEnvironment = true;
 bool		process_shared_preload_libraries_in_progress = true;
 char	   *pmhash_directory;
-int			pmhash_lock_stripes = 64;
 int			pmhash_journal_size = 4;
 bool		enableFsync = true;
 int			recovery_init_sync_method = 1;	/* by syncfs */
