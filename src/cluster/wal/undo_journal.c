@@ -331,17 +331,6 @@ write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
 	pm_flush(&journal, to, sizeof(*to));
 }
 
-static void
-raise_flushed(XLogRecPtr lsn)
-{
-	PmhashJournalHeader *header = (PmhashJournalHeader *) journal.base;
-
-	Assert(header != NULL && lsn <= GetFlushRecPtr(NULL));
-	pm_raise64(&header->flushed, lsn);
-	pm_flush(&journal, &header->flushed, sizeof(uint64));
-	pm_fence(&journal);
-}
-
 /*
  * Note durably that WAL is flushed up to lsn, the end of a record.  If replay
  * ends before it, the data directory is an older one.
@@ -349,8 +338,14 @@ raise_flushed(XLogRecPtr lsn)
 void
 pmhash_journal_note_flushed(XLogRecPtr lsn)
 {
+	PmhashJournalHeader *header;
+
 	map_journal();
-	raise_flushed(lsn);
+	Assert(lsn <= GetFlushRecPtr(NULL));
+	header = (PmhashJournalHeader *) journal.base;
+	pm_raise64(&header->flushed, lsn);
+	pm_flush(&journal, &header->flushed, sizeof(uint64));
+	pm_fence(&journal);
 	require_journal();
 }
 
