@@ -24,7 +24,7 @@
 #define PMHASH_MAX_REBUILDS		1024
 #endif
 #define PMHASH_LONGEST_PAUSE	300		/* s, between tries to build a file (pmhash_pause) */
-#define PMHASH_MAX_COMPLAINTS	64
+#define PMHASH_COMPLAINTS		256
 #define PMHASH_REMOVAL_EPOCHS	256
 #define PMHASH_QUEUE_COUNTS		4096
 #define PMHASH_KEY_LOCKS		256		/* a power of two */
@@ -80,13 +80,6 @@ typedef struct PmhashRebuild
 	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
 
-/* An index that a worker has complained about in this server life. */
-typedef struct PmhashComplaint
-{
-	Oid			database;
-	Oid			index;
-} PmhashComplaint;
-
 /* What the launcher is to have done, and where; a bit for each job. */
 typedef struct PmhashRequests
 {
@@ -112,7 +105,7 @@ typedef struct PmhashShared
 	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
 	struct PmhashStandby *standby;	/* files of a server in recovery */
-	LWLockPadded *key_locks;	/* see shared.h */
+	LWLockPadded *key_locks;	/* pmhash_key_lock */
 	uint64		instance;		/* of this life of shared memory; never 0 */
 
 	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
@@ -137,10 +130,11 @@ typedef struct PmhashShared
 									 * failed writes, or 0 */
 	pg_atomic_uint64 ask_from;	/* pmhash_clock_ms: not to be asked before */
 
-	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* under mutex */
+	/* indexes that workers have complained about, with their databases, by OID */
+	pg_atomic_uint64 complaint[PMHASH_COMPLAINTS];
 
-	slock_t		mutex;			/* the rest */
-	Latch	   *launcher;
+	Latch	   *volatile launcher;
+	slock_t		mutex;			/* requests */
 	PmhashRequests requests;
 } PmhashShared;
 

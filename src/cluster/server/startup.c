@@ -125,9 +125,9 @@ init_shared_memory(void)
 	pmhash_counters_init();
 	pmhash_imports_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
-	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
-	}
+	for (int i = 0; i < PMHASH_COMPLAINTS; i++)
+		pg_atomic_init_u64(&pmhash_shared->complaint[i], 0);
 	for (int i = 0; i < PMHASH_QUEUE_COUNTS; i++)
 		pg_atomic_init_u32(&pmhash_shared->queues[i], 0);
 }

@@ -323,7 +323,7 @@ forget_database(Task *task)
 			return;
 		}
 	}
-	pmhash_rebuild_forget(task->database);
+	pmhash_rebuild_forget(task->database, InvalidOid, NIL);
 	tasks = list_delete_ptr(tasks, task);
 	pfree(task);
 }
