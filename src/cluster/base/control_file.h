@@ -179,8 +179,7 @@ typedef struct PmhashControl
 	uint64		shut_begun;		/* of one that was not completed, or 0 */
 	uint32		all_shut;		/* that was the end of the last life */
 	uint64		life_instance;	/* the server life that has, or had, the pool */
-	uint64		seen_redo;		/* pg_control's redo pointer when that began; of a
-								 * standby that of the last checkpoint replayed */
+	uint64		seen_redo;		/* of a standby: that of the last checkpoint replayed */
 	uint32		role;			/* PmhashRole of that life */
 } PmhashControl;
 

@@ -70,7 +70,7 @@ CHECKPOINT;
 INSERT INTO $table SELECT g, 'lost' FROM generate_series(1001, 1015) g;
 SQL
 		$node->safe_psql('postgres', "SELECT pg_switch_wal(); CREATE TABLE more_${table}_$_ ()") foreach 1 .. $segments // 0;
-		sleep(2) if $segments;    # the journal has a note of it
+		sleep(6) if $segments;    # the journal has a note of it
 		crash($node);
 		return;
 	}
