@@ -126,7 +126,6 @@ extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 
 /* ---- gucs.c ---- */
 extern char *pmhash_directory;	/* as set; empty: the default */
-extern int	pmhash_lock_stripes;
 extern int	pmhash_journal_size;	/* kB */
 extern int	pmhash_cleaner_naptime;	/* seconds */
 extern int	pmhash_warm_up;			/* MB, -1: what memory there is */
