@@ -103,13 +103,13 @@ BEGIN
 		lookups := lookups + (entries < before)::int;
 		-- No look-up finds more than this; one may remove as well what those
 		-- before it have found, and left to wait for WAL.
-		IF 65100 - entries > 4096 * i THEN
+		IF 65100 - entries > 16384 * i THEN
 			RAISE WARNING '% look-ups have removed % entries', i, 65100 - entries;
 		END IF;
 		EXIT WHEN entries = 100;
 		PERFORM pg_sleep(0.01) WHERE entries = before;
 	END LOOP;
-	IF entries <> 100 OR lookups > 40 THEN
+	IF entries <> 100 OR lookups > 12 THEN
 		RAISE WARNING '% look-ups have left % entries', lookups, entries;
 	END IF;
 END $$;

@@ -93,7 +93,7 @@ SELECT reloptions FROM pg_class WHERE relname = 'st_half';
 -- the settings and their prefix
 SELECT name, context, unit FROM pg_settings WHERE name LIKE 'pmhash.%' ORDER BY name;
 SET pmhash.no_such_setting = 1;
-SET pmhash.lock_stripes = 128;
+SET pmhash.journal_size = 128;
 
 -- what the planner reads in the catalogue is the truth
 VACUUM st;

@@ -317,7 +317,7 @@ pmhash_warmer_main(Datum arg)
 	if (pmhash_warm_up >= 0)
 		room = pmhash_warm_up * INT64CONST(1024) * 1024;
 	if (room > 0)
-		(void) pmhash_pool_write_back(0, warm_file, NULL);
+		(void) pmhash_pool_write_back_or_ask(0, warm_file, NULL);
 	elog(DEBUG1, "pmhash: read %d files into memory, " INT64_FORMAT " bytes; left %d that are too large",
 		 files_read, bytes_read, files_left);
 }

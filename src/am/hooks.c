@@ -24,8 +24,8 @@
 #include "cluster/base/shared.h"
 #include "cluster/file/files.h"
 #include "cluster/queue/queue.h"
+#include "cluster/trust/trust.h"
 #include "cluster/wal/logged.h"
-#include "cluster/workers/workers.h"
 
 /*
  * The statements that are being executed, as far as an access method has to know
@@ -280,7 +280,7 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	if (finishes)
 		pmhash_request(MyDatabaseId, PMHASH_JOB_CLEAN);
 	if (checkpoint)
-		pmhash_checkpoint_made();
+		pmhash_ask_soon();
 	if (alters)
 		tell_of_parameters((const AlterTableStmt *) utility);
 	pmhash_row_types_check();

@@ -126,7 +126,6 @@ extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 
 /* ---- gucs.c ---- */
 extern char *pmhash_directory;	/* as set; empty: the default */
-extern int	pmhash_lock_stripes;
 extern int	pmhash_journal_size;	/* kB */
 extern int	pmhash_cleaner_naptime;	/* seconds */
 extern int	pmhash_warm_up;			/* MB, -1: what memory there is */
@@ -305,7 +304,7 @@ extern bool pmhash_any_queue(const PmhashFile *file);
 
 /* ---- dead_entries.c ---- */
 
-#define PMHASH_DEAD_MAX		4096	/* entries at most per call */
+#define PMHASH_DEAD_MAX		16384	/* entries at most per call */
 
 extern void pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 								const PmhEntry *entries, int n);

@@ -109,7 +109,6 @@ typedef struct World
 	uint64		stub_lsn;		/* mark of the index as invalid, or 0 */
 	int			nrows;
 	Row			row[MAX_ROWS];
-	uint64		opts;			/* starts by a postmaster */
 	uint64		control_writes; /* of pg_control */
 	uint64		write_errors;	/* the kernel has failed to write something back */
 	uint64		errors_seen;	/* how many of them some process knows of */
@@ -325,7 +324,6 @@ bool		IsUnderPostmaster;
 bool		IsPostmasterEnvironment = true;
 bool		process_shared_preload_libraries_in_progress = true;
 char	   *pmhash_directory;
-int			pmhash_lock_stripes = 64;
 int			pmhash_journal_size = 4;
 bool		enableFsync = true;
 int			recovery_init_sync_method = 1;	/* by syncfs */
@@ -399,6 +397,12 @@ LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
 
 /* No launcher is there, and nothing that uses an index asks in its stead. */
 bool		pmhash_has_launcher = true;
+
+void
+pmhash_wake_launcher(void)
+{
+}
+
 volatile sig_atomic_t InterruptPending;
 
 void
@@ -717,15 +721,15 @@ checkpoint(bool online, DBState state)
 	write_pg_control(state);
 }
 
-/* CreateOptsFile: each postmaster rewrites it. */
+/* StartupReplicationSlots: of each start, before anything else is changed. */
 static void
-write_opts(void)
+start_up_slots(void)
 {
 	char		path[MAXPGPATH];
 
-	server_path(path, "postmaster.opts");
-	write_file(path, "x", 1);
-	set_mtime(path, ++world->opts);
+	server_path(path, "pg_replslot/pmhash-life.tmp");
+	if (rmdir(path) != 0 && errno != ENOENT)
+		abort();
 }
 
 /* WAL from 'end' on is gone, and with it rows and the mark of the stub. */
@@ -1161,6 +1165,7 @@ recover(void)
 	/* It learns of failed writes as well, and does not care (fd.c, do_syncfs). */
 	if (with_pool && pmhash_start_calls_syncfs())
 		world->errors_seen = world->write_errors;
+	start_up_slots();
 	write_pg_control(DB_IN_CRASH_RECOVERY);
 	replay_end = end;
 	if (chance(10) == 0)
@@ -1336,6 +1341,7 @@ start_up(void)
 	replay_end = world->control.state == DB_SHUTDOWNED ? 0 : world->inserted;
 	if (world->control.state != DB_SHUTDOWNED)
 		return run_child(recover);
+	start_up_slots();
 	write_pg_control(DB_IN_PRODUCTION);
 	return true;
 }
@@ -1363,7 +1369,6 @@ live_in_vain(void)
 {
 	become_postmaster();
 	make_shared_memory(false);
-	write_opts();
 	tell(" comes to nothing");
 	if (chance(2) == 0)
 		at_exit(1, (Datum) 0);
@@ -1375,7 +1380,6 @@ live_to_look(void)
 {
 	become_postmaster();
 	make_shared_memory(false);
-	write_opts();
 	if (start_up())
 		(void) run_child(find_kept);
 	crash();
@@ -1385,7 +1389,6 @@ live_to_look(void)
 static void
 live(void)
 {
-	bool		first = true;
 	bool		killed;
 
 	become_postmaster();
@@ -1399,9 +1402,6 @@ live(void)
 			world->refused++;
 			tell(" refused");
 		}
-		if (first)
-			write_opts();
-		first = false;
 		if (chance(12) == 0)
 			return;
 		if (!start_up())
@@ -1428,13 +1428,12 @@ live(void)
 static void
 live_without(void)
 {
-	bool		single_user = chance(2) == 0;
-
-	tell("\n  %s without pmhash", single_user ? "single-user" : "start");
-	if (!single_user)
-		write_opts();
+	tell("\n  start without pmhash");
 	if (world->control.state == DB_SHUTDOWNED)
+	{
+		start_up_slots();
 		write_pg_control(DB_IN_PRODUCTION);
+	}
 	else
 		recover();
 	world->inserted += 100 + chance(500);
@@ -1495,6 +1494,9 @@ new_world(uint64 seed)
 	if (mkdir(path, 0700) != 0)
 		abort();
 	server_path(path, "global");
+	if (mkdir(path, 0700) != 0)
+		abort();
+	server_path(path, "pg_replslot");
 	if (mkdir(path, 0700) != 0)
 		abort();
 	snprintf(path, MAXPGPATH, "%s/pool", scratch);

@@ -8,7 +8,7 @@
  * here raise no ERROR: that would keep the server from starting.  They return false with
  * a reason in reason[PMHASH_REASON_SIZE].
  *
- * pg_control and postmaster.opts are the server's.  The token of trust is ours; it
+ * pg_control is the server's.  The token of trust is ours; it
  * stands directly in the data directory: a foreign name in base/ would make
  * pg_basebackup with checksums fail.
  *
@@ -357,23 +357,47 @@ pmhash_read_pg_control(ControlFileData *data, char *reason)
 	return pmhash_fail(reason, "file \"%s\" has a wrong checksum", path);
 }
 
+/* ---- the mark of a server life ---- */
+
 /*
- * When the last postmaster start on this data directory was, in ns; 0: not known.  The
- * postmaster rewrites postmaster.opts at each start, after shared memory is set up
- * (postmaster.c, CreateOptsFile), so during our start-up it is still that of the
- * server life before.
+ * A directory that each start of a server takes away, whatever kind of start it is, before
+ * it replays or writes anything: it looks like a slot that a crash has left half made
+ * (slot.c, StartupReplicationSlots).  So if that of the last life is there, during our
+ * start-up, no other life has come since.  No slot can have this name; backups and
+ * pg_rewind leave it out.
  */
+#define LIFE_MARK		"pg_replslot/pmhash-life.tmp"
+
+/* When it was made, in ns, which tells it from a copy; 0: it is not there, or not known. */
 int64
-pmhash_postmaster_opts_mtime(void)
+pmhash_life_mark(void)
 {
 	char		path[MAXPGPATH];
 	struct stat st;
 
-	snprintf(path, MAXPGPATH, "%s/postmaster.opts", DataDir);
+	snprintf(path, MAXPGPATH, "%s/" LIFE_MARK, DataDir);
 	if (stat(path, &st) != 0)
 		return 0;
 	return (int64) st.st_mtim.tv_sec * INT64CONST(1000000000) +
 		st.st_mtim.tv_nsec;
+}
+
+/*
+ * Mark the life that begins, durably.  False with a reason if that fails, or if a mark is
+ * there that can't be taken away.
+ */
+bool
+pmhash_mark_life(char *reason)
+{
+	char		path[MAXPGPATH];
+	char		slots[MAXPGPATH];
+
+	snprintf(path, MAXPGPATH, "%s/" LIFE_MARK, DataDir);
+	snprintf(slots, MAXPGPATH, "%s/pg_replslot", DataDir);
+	(void) rmdir(path);			/* of a try that came to nothing after this */
+	if (mkdir(path, 0700) == 0 && pmhash_fsync_directory(path) && pmhash_fsync_directory(slots))
+		return true;
+	return pmhash_fail(reason, "could not create directory \"%s\": %s", path, strerror(errno));
 }
 
 /* ---- the token ---- */

@@ -101,7 +101,8 @@ typedef struct PmhashServerState
 } PmhashServerState;
 
 extern bool pmhash_read_pg_control(ControlFileData *data, char *reason);
-extern int64 pmhash_postmaster_opts_mtime(void);
+extern int64 pmhash_life_mark(void);
+extern bool pmhash_mark_life(char *reason);
 extern bool pmhash_start_calls_syncfs(void);
 extern bool pmhash_read_server_state(PmhashServerState *server, char *reason);
 extern bool pmhash_read_token(PmhashToken *token);
@@ -168,7 +169,7 @@ typedef struct PmhashControl
 	uint64		dax_era;
 	uint64		cache_era;
 	uint64		journal_instance;	/* whose journal is to be kept, or 0 */
-	int64		opts_mtime;		/* of postmaster.opts in the last life: ns */
+	int64		life_mark;		/* of the last life: pmhash_life_mark */
 	uint64		ended_reason;	/* why the last dax_era has ended: PmhashReason */
 	uint64		lock_inode;		/* of the lock file in this life, and when it */
 	uint64		lock_birth;		/* was made, in ns; 0: not known */
@@ -178,8 +179,7 @@ typedef struct PmhashControl
 	uint64		shut_begun;		/* of one that was not completed, or 0 */
 	uint32		all_shut;		/* that was the end of the last life */
 	uint64		life_instance;	/* the server life that has, or had, the pool */
-	uint64		seen_redo;		/* pg_control's redo pointer when that began; of a
-								 * standby that of the last checkpoint replayed */
+	uint64		seen_redo;		/* of a standby: that of the last checkpoint replayed */
 	uint32		role;			/* PmhashRole of that life */
 } PmhashControl;
 
@@ -202,7 +202,7 @@ PMHASH_AT(PmhashControl, clean_checkpoint, 80);
 PMHASH_AT(PmhashControl, dax_era, 88);
 PMHASH_AT(PmhashControl, cache_era, 96);
 PMHASH_AT(PmhashControl, journal_instance, 104);
-PMHASH_AT(PmhashControl, opts_mtime, 112);
+PMHASH_AT(PmhashControl, life_mark, 112);
 PMHASH_AT(PmhashControl, ended_reason, 120);
 PMHASH_AT(PmhashControl, lock_inode, 128);
 PMHASH_AT(PmhashControl, lock_birth, 136);

@@ -71,8 +71,9 @@ pmhash_counters_size(void)
 					hash_estimate_size(Max(pmhash_tracked_indexes, 1), sizeof(Row)));
 }
 
+/* Set a row to zero.  The lock keeps out all that count but pmhash_counters_lock_wait. */
 static void
-init_row(Row *row)
+clear_row(Row *row)
 {
 	row->since = GetCurrentTimestamp();
 	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
@@ -87,7 +88,7 @@ pmhash_counters_init(void)
 	bool		found;
 
 	sums = ShmemInitStruct("pmhash counters", sizeof(Row), &found);
-	init_row(sums);
+	clear_row(sums);
 	memset(&ctl, 0, sizeof(ctl));
 	ctl.keysize = sizeof(RowKey);
 	ctl.entrysize = sizeof(Row);
@@ -126,7 +127,7 @@ make_row(Oid database, Oid index)
 		return row;
 	row = hash_search(rows, &key, HASH_ENTER_NULL, &found);
 	if (row != NULL)
-		init_row(row);
+		clear_row(row);
 	return row;
 }
 
@@ -260,15 +261,6 @@ pmhash_counters_server(PmhashCountersRow *server)
 }
 
 /* ---- setting to zero, and forgetting ---- */
-
-static void
-clear_row(Row *row)
-{
-	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_COUNTERS_LOCK), LW_EXCLUSIVE));
-	row->since = GetCurrentTimestamp();
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
-		pg_atomic_write_u64(&row->n[i], 0);
-}
 
 /*
  * Set the counters of an index of a database to 0, or (index InvalidOid) of all of its, or

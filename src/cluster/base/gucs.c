@@ -23,7 +23,6 @@
 #include "cluster/cluster.h"
 
 char	   *pmhash_directory = NULL;
-int			pmhash_lock_stripes = 4096;
 int			pmhash_journal_size = 2048;
 int			pmhash_cleaner_naptime = 60;
 int			pmhash_warm_up = -1;
@@ -85,12 +84,6 @@ pmhash_define_gucs(void)
 							   &pmhash_directory, "",
 							   PGC_POSTMASTER, GUC_SUPERUSER_ONLY,
 							   NULL, NULL, NULL);
-	DefineCustomIntVariable("pmhash.lock_stripes",
-							"Sets the number of segment locks shared by all pmhash indexes.",
-							"It is rounded up to a power of two.",
-							&pmhash_lock_stripes, 4096, 64, 1 << 20,
-							PGC_POSTMASTER, 0,
-							NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.journal_size",
 							"Sets the size of the undo journal of entries whose WAL is not flushed yet.",
 							NULL,

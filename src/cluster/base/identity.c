@@ -91,7 +91,6 @@ pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
 	id->instance = pmhash_shared->instance;
 	if (transactional)
 		id->creator_xid = U64FromFullTransactionId(GetTopFullTransactionId());
-	id->owner_start = MyStartTimestamp;
 	id->owner_pid = MyProcPid;
 	id->database = MyDatabaseId;
 	id->index_oid = RelationGetRelid(index);

@@ -19,12 +19,12 @@
 #include "cluster/cluster.h"
 #include "engine/table.h"
 
-#define PMHASH_MAX_REQUESTS		32
+#define PMHASH_MAX_REQUESTS		256
 #ifndef PMHASH_MAX_REBUILDS		/* fewer in tests with stop points */
 #define PMHASH_MAX_REBUILDS		1024
 #endif
 #define PMHASH_LONGEST_PAUSE	300		/* s, between tries to build a file (pmhash_pause) */
-#define PMHASH_MAX_COMPLAINTS	64
+#define PMHASH_COMPLAINTS		256
 #define PMHASH_REMOVAL_EPOCHS	256
 #define PMHASH_QUEUE_COUNTS		4096
 #define PMHASH_KEY_LOCKS		256		/* a power of two */
@@ -80,17 +80,9 @@ typedef struct PmhashRebuild
 	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
 
-/* An index that a worker has complained about in this server life. */
-typedef struct PmhashComplaint
-{
-	Oid			database;
-	Oid			index;
-} PmhashComplaint;
-
 /* What the launcher is to have done, and where; a bit for each job. */
 typedef struct PmhashRequests
 {
-	int			all;			/* in all databases: too many to be listed */
 	int			n;
 	Oid			database[PMHASH_MAX_REQUESTS];
 	int			jobs[PMHASH_MAX_REQUESTS];
@@ -113,7 +105,7 @@ typedef struct PmhashShared
 	struct PmhashDeadList *dead_lists;	/* entries known to be dead (dead_list.c) */
 	pg_atomic_uint64 stub_generation;	/* some stub has been changed in place */
 	struct PmhashStandby *standby;	/* files of a server in recovery */
-	LWLockPadded *key_locks;	/* see shared.h */
+	LWLockPadded *key_locks;	/* pmhash_key_lock */
 	uint64		instance;		/* of this life of shared memory; never 0 */
 
 	pg_attribute_aligned(PG_CACHE_LINE_SIZE)
@@ -138,10 +130,11 @@ typedef struct PmhashShared
 									 * failed writes, or 0 */
 	pg_atomic_uint64 ask_from;	/* pmhash_clock_ms: not to be asked before */
 
-	PmhashComplaint complaint[PMHASH_MAX_COMPLAINTS];	/* under mutex */
+	/* indexes that workers have complained about, with their databases, by OID */
+	pg_atomic_uint64 complaint[PMHASH_COMPLAINTS];
 
-	slock_t		mutex;			/* the rest */
-	Latch	   *launcher;
+	Latch	   *volatile launcher;
+	slock_t		mutex;			/* requests */
 	PmhashRequests requests;
 } PmhashShared;
 
@@ -204,8 +197,8 @@ typedef struct PmhashIdentity
 	uint64		cache_era;
 	uint64		instance;		/* server life of its creation */
 	uint64		creator_xid;	/* full transaction id, 0 if not tied to one */
-	int64		owner_start;	/* of the creating backend: TimestampTz */
-	uint32		owner_pid;		/* the same */
+	uint64		unused;			/* 0 */
+	uint32		owner_pid;		/* of the creating backend */
 	Oid			database;
 	Oid			index_oid;		/* it may be another one's by now */
 	uint32		reserved;
@@ -225,7 +218,7 @@ PMHASH_AT(PmhashIdentity, dax_era, 48);
 PMHASH_AT(PmhashIdentity, cache_era, 56);
 PMHASH_AT(PmhashIdentity, instance, 64);
 PMHASH_AT(PmhashIdentity, creator_xid, 72);
-PMHASH_AT(PmhashIdentity, owner_start, 80);
+PMHASH_AT(PmhashIdentity, unused, 80);
 PMHASH_AT(PmhashIdentity, owner_pid, 88);
 PMHASH_AT(PmhashIdentity, database, 92);
 PMHASH_AT(PmhashIdentity, index_oid, 96);

@@ -51,9 +51,6 @@ typedef RelFileLocator PmhashNode;
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilelocatorSubid)
 #define pmhash_fork_subid(rel)			((rel)->rd_newRelfilelocatorSubid)
 
-/* What a process says of itself, from 1 on (utils/backend_status.h). */
-#define pmhash_process_status(i)		pgstat_get_local_beentry_by_index(i)
-
 #define pmhash_materialized(fcinfo)		InitMaterializedSRF(fcinfo, 0)
 
 #else
@@ -65,8 +62,6 @@ typedef RelFileNode PmhashNode;
 	((RelFileNode) {(tablespace), (database), (number)})
 #define pmhash_node_subid(rel)			((rel)->rd_firstRelfilenodeSubid)
 #define pmhash_fork_subid(rel)			((rel)->rd_newRelfilenodeSubid)
-
-#define pmhash_process_status(i)		pgstat_fetch_stat_local_beentry(i)
 
 /* (its new name came in 15.1) */
 #define pmhash_materialized(fcinfo)		SetSingleFuncCall(fcinfo, 0)

@@ -57,7 +57,7 @@
 #include "cluster/base/tools.h"
 #include "cluster/file/files.h"
 
-#define LISTS			16		/* 192 kB each; a power of two */
+#define LISTS			16		/* 448 kB each; a power of two */
 #define SETS			1024	/* a power of two */
 #define SET_WORDS		8		/* one cache line */
 #define GROUP_BITS		4		/* neighbours in a word */

@@ -206,7 +206,7 @@ remove_files(Oid database)
 {
 	char		path[MAXPGPATH];
 
-	pmhash_rebuild_forget(database);
+	pmhash_rebuild_forget(database, InvalidOid, NIL);
 	pmhash_remove_dropped(database);
 	pmhash_database_path(path, database);
 	if (access(path, F_OK) == 0 || errno != ENOENT)

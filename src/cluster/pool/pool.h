@@ -26,7 +26,7 @@ typedef bool (*PmhashGoOn) (void);
 typedef bool (*PmhashAskFile) (int fd, const char *path);
 
 extern bool pmhash_visit_files(Oid database, PmhashVisit visit, void *arg);
-extern bool pmhash_pool_write_back(uint64 device, PmhashAskFile ask, PmhashGoOn go_on);
+extern bool pmhash_pool_write_back_or_ask(uint64 device, PmhashAskFile ask, PmhashGoOn go_on);
 extern uint64 pmhash_device_of_syncfs(void);
 extern bool pmhash_pool_sync(void);
 

@@ -190,7 +190,7 @@ treat_file(const char *path, Oid database, uint64 file_id, void *arg)
  * if all files are to be asked, and the pool is not where it was.
  */
 bool
-pmhash_pool_write_back(uint64 device, PmhashAskFile ask, PmhashGoOn go_on)
+pmhash_pool_write_back_or_ask(uint64 device, PmhashAskFile ask, PmhashGoOn go_on)
 {
 	FileWalk	walk = {.device = device, .ask = ask, .go_on = go_on, .going = true};
 	bool		complete;

@@ -18,7 +18,6 @@
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/spin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -147,28 +146,14 @@ pmhash_report_index(const char *doing, Relation index)
  * pmhash_first_complaint
  *		Is a message about an index of this database the first one in this server life?
  *
- * It counts as given from now on.  False as well if there are too many to be noted.  The
- * cleaner's, of which there is one at a time, and those of builders on a standby.
+ * It counts as given from now on, until there is one about another index with the same place.
  */
 bool
 pmhash_first_complaint(Oid index)
 {
-	PmhashComplaint *complaint = pmhash_shared->complaint;
-	bool		first = false;
-	int			i;
+	uint64		about = (uint64) MyDatabaseId << 32 | index;
 
 	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
-	SpinLockAcquire(&pmhash_shared->mutex);
-	for (i = 0; i < PMHASH_MAX_COMPLAINTS && OidIsValid(complaint[i].index); i++)
-	{
-		if (complaint[i].database == MyDatabaseId && complaint[i].index == index)
-			break;
-	}
-	if (i < PMHASH_MAX_COMPLAINTS && !OidIsValid(complaint[i].index))
-	{
-		complaint[i] = (PmhashComplaint) {MyDatabaseId, index};
-		first = true;
-	}
-	SpinLockRelease(&pmhash_shared->mutex);
-	return first;
+	return pg_atomic_exchange_u64(&pmhash_shared->complaint[index % PMHASH_COMPLAINTS],
+								  about) != about;
 }

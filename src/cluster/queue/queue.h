@@ -33,12 +33,11 @@ extern void pmhash_rebuild_wanted(Oid index);
 extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
 extern const char *pmhash_rebuild_failure_hint(int sqlstate);
 extern List *pmhash_rebuilds_due(PmhashJob job, int64 now, int64 *next);
-extern void pmhash_rebuild_forget(Oid database);
+extern void pmhash_rebuild_forget(Oid database, Oid index, const List *existing);
 
 /* for the rebuilder */
 extern bool pmhash_rebuild_begins(Oid index, Oid heap);
 extern int	pmhash_rebuild_failed(Oid index, int sqlstate, const char *message);
-extern void pmhash_rebuild_is_over(Oid index);
 extern void pmhash_rebuild_pass_begins(PmhashJob job, List *indexes);
 extern bool pmhash_rebuild_has_to_wait(Oid index);
 

@@ -34,7 +34,9 @@ bool		pmhash_has_launcher = false;
 
 /*
  * Ask for this to be done in a database soon.  A worker for plain indexes asks for that of
- * the others, so whoever has met an index need not know its kind.  Raises no error.
+ * the others, so whoever has met an index need not know its kind.  Raises no error.  A request
+ * that finds no room is lost: it is made again where the cause is met again, and the launcher
+ * looks at all databases from time to time.
  */
 void
 pmhash_request(Oid database, PmhashJob job)
@@ -49,39 +51,23 @@ pmhash_request(Oid database, PmhashJob job)
 	SpinLockAcquire(&pmhash_shared->mutex);
 	while (i < requests->n && requests->database[i] != database)
 		i++;
-	if (i == PMHASH_MAX_REQUESTS)
-		requests->all |= 1 << job;
-	else
+	if (i == requests->n && i < PMHASH_MAX_REQUESTS)
 	{
-		if (i == requests->n)
-		{
-			requests->n++;
-			requests->database[i] = database;
-			requests->jobs[i] = 0;
-		}
-		requests->jobs[i] |= 1 << job;
+		requests->n++;
+		requests->database[i] = database;
+		requests->jobs[i] = 0;
 	}
+	if (i < requests->n)
+		requests->jobs[i] |= 1 << job;
 	SpinLockRelease(&pmhash_shared->mutex);
 	pmhash_wake_launcher();
-}
-
-/* The launcher's latch, or NULL: there is none just now.  Raises no error. */
-static Latch *
-launcher_latch(void)
-{
-	Latch	   *launcher;
-
-	SpinLockAcquire(&pmhash_shared->mutex);
-	launcher = pmhash_shared->launcher;
-	SpinLockRelease(&pmhash_shared->mutex);
-	return launcher;
 }
 
 /* Is there a launcher just now?  Raises no error. */
 bool
 pmhash_launcher_is_there(void)
 {
-	return launcher_latch() != NULL;
+	return pmhash_shared->launcher != NULL;
 }
 
 /*
@@ -90,7 +76,7 @@ pmhash_launcher_is_there(void)
 void
 pmhash_wake_launcher(void)
 {
-	Latch	   *launcher = launcher_latch();
+	Latch	   *launcher = pmhash_shared->launcher; /* read once: it may end */
 
 	if (launcher != NULL)
 		SetLatch(launcher);
@@ -105,7 +91,6 @@ pmhash_take_requests(void)
 	SpinLockAcquire(&pmhash_shared->mutex);
 	taken = pmhash_shared->requests;
 	pmhash_shared->requests.n = 0;
-	pmhash_shared->requests.all = 0;
 	SpinLockRelease(&pmhash_shared->mutex);
 	return taken;
 }
@@ -115,9 +100,7 @@ void
 pmhash_set_launcher(Latch *latch)
 {
 	Assert(latch == NULL || latch == MyLatch);
-	SpinLockAcquire(&pmhash_shared->mutex);
 	pmhash_shared->launcher = latch;
-	SpinLockRelease(&pmhash_shared->mutex);
 }
 
 /*
@@ -170,14 +153,17 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 	return r != NULL;
 }
 
-/* Take a free row, if there is one. */
+/* The row of an index of this database, or a free one for it, if there is one. */
 static PmhashRebuild *
-new_rebuild(Oid index)
+find_or_make_rebuild(Oid index)
 {
-	PmhashRebuild *r = find_rebuild(InvalidOid, InvalidOid);
+	PmhashRebuild *r = find_rebuild(MyDatabaseId, index);
 
 	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE));
+	if (r != NULL)
+		return r;
+	r = find_rebuild(InvalidOid, InvalidOid);
 	if (r != NULL)
 	{
 		memset(r, 0, sizeof(*r));
@@ -214,16 +200,15 @@ is_other_at(Oid heap)
 bool
 pmhash_rebuild_begins(Oid index, Oid heap)
 {
-	PmhashRebuild *r;
+	PmhashRebuild *r = NULL;
 	bool		begins;
 
 	Assert(OidIsValid(index) && OidIsValid(heap));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	begins = !is_other_at(heap);
-	r = find_rebuild(MyDatabaseId, index);
-	if (begins && r == NULL)
-		r = new_rebuild(index);
-	if (begins && r != NULL)
+	if (begins)
+		r = find_or_make_rebuild(index);
+	if (r != NULL)
 	{
 		r->running = true;
 		r->heap = heap;
@@ -243,9 +228,7 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 	int			pause = 0;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	r = find_rebuild(MyDatabaseId, index);
-	if (r == NULL)
-		r = new_rebuild(index);
+	r = find_or_make_rebuild(index);
 	if (r != NULL)
 	{
 		pause = (int) (pmhash_pause(++r->failures, PMHASH_LONGEST_PAUSE) / 1000);
@@ -258,28 +241,19 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 	return pause;
 }
 
-/* Forget an index of this database. */
+/* Forget an index of a database, or (InvalidOid) those that are not among the ones there are. */
 void
-pmhash_rebuild_is_over(Oid index)
+pmhash_rebuild_forget(Oid database, Oid index, const List *existing)
 {
-	PmhashRebuild *r;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	r = find_rebuild(MyDatabaseId, index);
-	if (r != NULL)
-		memset(r, 0, sizeof(*r));
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-}
-
-/* Forget a database. */
-void
-pmhash_rebuild_forget(Oid database)
-{
+	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
 	{
-		if (pmhash_shared->rebuild[i].database == database)
-			memset(&pmhash_shared->rebuild[i], 0, sizeof(PmhashRebuild));
+		PmhashRebuild *r = &pmhash_shared->rebuild[i];
+
+		if (r->database == database &&
+			(OidIsValid(index) ? r->index == index : !list_member_oid(existing, r->index)))
+			memset(r, 0, sizeof(*r));
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 }
@@ -347,16 +321,7 @@ pmhash_rebuild_pass_begins(PmhashJob job, List *indexes)
 {
 	Assert(OidIsValid(MyDatabaseId) && job <= PMHASH_JOB_EXPRESSIONS);
 	own_job = job;
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
-	{
-		PmhashRebuild *r = &pmhash_shared->rebuild[i];
-
-		if (r->database == MyDatabaseId && OidIsValid(r->index) &&
-			!list_member_oid(indexes, r->index))
-			memset(r, 0, sizeof(*r));
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
+	pmhash_rebuild_forget(MyDatabaseId, InvalidOid, indexes);
 }
 
 /* Is a new try of a failed rebuild not due yet? */

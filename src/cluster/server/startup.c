@@ -19,7 +19,6 @@
 
 #include "access/xlogdefs.h"
 #include "miscadmin.h"
-#include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
@@ -36,6 +35,7 @@
 
 #define TRANCHE_NAME	"pmhash"
 #define KEY_TRANCHE_NAME "pmhash_keys"
+#define LOCK_STRIPES	4096	/* locks of segments, for all files; a power of two */
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
@@ -62,7 +62,7 @@ journal_lsn_size(void)
 static Size
 lock_table_size(void)
 {
-	return add_size(pmh_locks_size(pg_nextpower2_32(pmhash_lock_stripes)), PG_CACHE_LINE_SIZE);
+	return add_size(pmh_locks_size(LOCK_STRIPES), PG_CACHE_LINE_SIZE);
 }
 
 static void
@@ -111,7 +111,7 @@ init_shared_memory(void)
 
 	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);
 	memory = (char *) TYPEALIGN(PG_CACHE_LINE_SIZE, memory);
-	pmhash_shared->locks = pmh_locks_init(memory, pg_nextpower2_32(pmhash_lock_stripes));
+	pmhash_shared->locks = pmh_locks_init(memory, LOCK_STRIPES);
 
 	pmhash_shared->journal_most = journal_records();
 	pmhash_shared->journal_records = pmhash_shared->journal_most;
@@ -125,9 +125,9 @@ init_shared_memory(void)
 	pmhash_counters_init();
 	pmhash_imports_init();
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
-	{
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
-	}
+	for (int i = 0; i < PMHASH_COMPLAINTS; i++)
+		pg_atomic_init_u64(&pmhash_shared->complaint[i], 0);
 	for (int i = 0; i < PMHASH_QUEUE_COUNTS; i++)
 		pg_atomic_init_u32(&pmhash_shared->queues[i], 0);
 }

@@ -124,7 +124,7 @@ static int64 asking;
  * answer has been written down, for the case that this process dies meanwhile, and an
  * immediate shutdown has to wait that long, for which this process would have to wait
  * anyway while the kernel writes.  Index files should have been written back before
- * (pmhash_pool_write_back): syncfs() does not end until all of the file system has been,
+ * (pmhash_pool_write_back_or_ask): syncfs() does not end until all of the file system has been,
  * and nothing can cut it short.
  *
  * What a file has said is written down when the file system is asked: all files are asked
@@ -213,10 +213,10 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_ASK_LOCK)));
 	pg_atomic_write_u64(&pmhash_shared->ask_from, ASKED_NOW);
 	asking = 0;
-	if (!pmhash_pool_write_back(device, NULL, go_on) && failed[0] == '\0')
+	if (!pmhash_pool_write_back_or_ask(device, NULL, go_on) && failed[0] == '\0')
 		return;
 	/* once more: syncfs() has to wait for what has been stored meanwhile */
-	if ((pmhash_pool_write_back(device, ask_kernel, go_on) || failed[0] != '\0') &&
+	if ((pmhash_pool_write_back_or_ask(device, ask_kernel, go_on) || failed[0] != '\0') &&
 		ask_kernel(-1, NULL))
 		pg_atomic_write_u64(&pmhash_shared->asked_redo, redo);
 	/* unless a user has said CHECKPOINT meanwhile */
@@ -231,7 +231,10 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 void
 pmhash_ask_soon(void)
 {
+	if (pmhash_shared == NULL)
+		return;
 	pg_atomic_write_u64(&pmhash_shared->ask_from, 0);
+	pmhash_wake_launcher();
 }
 
 /*
@@ -240,7 +243,7 @@ pmhash_ask_soon(void)
  *
  * Also if the pool directory is not where it was: what processes have mapped, and the
  * file that they ask by, are the same still.  go_on: what cannot wait until all index
- * files are written back (pmhash_pool_write_back).
+ * files are written back (pmhash_pool_write_back_or_ask).
  */
 void
 pmhash_notice_failed_writes(PmhashGoOn go_on)

@@ -170,7 +170,7 @@ ask_before_server(void)
 	if (!pmhash_has_witness())
 		return true;
 	/* as long as it is there */
-	(void) pmhash_pool_write_back(pmhash_device_of_syncfs(), NULL, NULL);
+	(void) pmhash_pool_write_back_or_ask(pmhash_device_of_syncfs(), NULL, NULL);
 	if (!pmhash_withdraw_witness() || !pmhash_pool_sync())
 		return false;
 	pmhash_restore_witness();
@@ -318,7 +318,7 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	shutting.stamp = control->next_shut;
 	shutting.synced = pmhash_device_of_syncfs();
 	/* as long as the witness is there */
-	(void) pmhash_pool_write_back(shutting.synced, NULL, NULL);
+	(void) pmhash_pool_write_back_or_ask(shutting.synced, NULL, NULL);
 	ok = pmhash_withdraw_witness() &&
 		pmhash_visit_files(InvalidOid, shut_file, &shutting) &&
 		(pmhash_fsync_directory(pmhash_pool_path()) || may_be_lost(&shutting));

@@ -23,6 +23,14 @@
 #include "cluster/wal/undo_journal.h"
 #include "engine/stop_point.h"
 
+pg_noreturn static void
+not_ready(const char *reason)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IO_ERROR),
+			 errmsg("pmhash could not be made ready: %s", reason)));
+}
+
 /* Write the control file and keep what is in it.  ERROR if that fails. */
 static void
 keep_control(PmhashControl *control)
@@ -31,9 +39,7 @@ keep_control(PmhashControl *control)
 
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	if (!pmhash_pool_write_control(control, reason))
-		ereport(ERROR,
-				(errcode(ERRCODE_IO_ERROR),
-				 errmsg("pmhash could not be made ready: %s", reason)));
+		not_ready(reason);
 	pmhash_shared->control = *control;
 }
 
@@ -44,6 +50,7 @@ make_ready(void)
 	PmhashControl control = pmhash_shared->control;
 	bool		pmem;
 	bool		promoted = control.role == PMHASH_ROLE_STANDBY;
+	char		reason[PMHASH_REASON_SIZE];
 
 	Assert(!RecoveryInProgress());
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
@@ -62,13 +69,15 @@ make_ready(void)
 		pmhash_standby_promote(&control);
 	}
 	pmhash_journal_begin(pmhash_shared->instance, &pmem);
+	if (!pmhash_mark_life(reason))
+		not_ready(reason);
 	control.state = PMHASH_POOL_RUNNING;
 	control.clean_checkpoint = InvalidXLogRecPtr;
 	control.journal_instance = pmhash_shared->instance;
 	control.nonce_pending = 0;
 	control.pmem = pmem;
 	control.timeline = GetWALInsertionTimeLine();
-	control.opts_mtime = pmhash_postmaster_opts_mtime();
+	control.life_mark = pmhash_life_mark();
 	keep_control(&control);
 }
 

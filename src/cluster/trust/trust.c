@@ -165,17 +165,14 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 
 	/*
 	 * A server that had its journal has crashed, and this is the first start since.
-	 * It left the server "in production" or about to shut down.  A server that
-	 * recovers it and goes on leaves a checkpoint later than all WAL that had been
-	 * flushed in that life: the undo compares.
+	 * It left the server "in production" or about to shut down, and its mark.
 	 */
 	if (control->journal_instance != 0)
 	{
 		if (server->control.state != DB_IN_PRODUCTION &&
 			server->control.state != DB_SHUTDOWNING)
 			return "the server was shut down without the pool, or its WAL was reset";
-		if (control->opts_mtime == 0 ||
-			control->opts_mtime != pmhash_postmaster_opts_mtime())
+		if (control->life_mark == 0 || control->life_mark != pmhash_life_mark())
 			return "the server was started without the pool, or the data directory is a copy";
 		return NULL;
 	}

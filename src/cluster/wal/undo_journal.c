@@ -331,17 +331,6 @@ write_record(PmhashJournalRecord *to, const PmhashJournalRecord *from)
 	pm_flush(&journal, to, sizeof(*to));
 }
 
-static void
-raise_flushed(XLogRecPtr lsn)
-{
-	PmhashJournalHeader *header = (PmhashJournalHeader *) journal.base;
-
-	Assert(header != NULL && lsn <= GetFlushRecPtr(NULL));
-	pm_raise64(&header->flushed, lsn);
-	pm_flush(&journal, &header->flushed, sizeof(uint64));
-	pm_fence(&journal);
-}
-
 /*
  * Note durably that WAL is flushed up to lsn, the end of a record.  If replay
  * ends before it, the data directory is an older one.
@@ -349,20 +338,15 @@ raise_flushed(XLogRecPtr lsn)
 void
 pmhash_journal_note_flushed(XLogRecPtr lsn)
 {
+	PmhashJournalHeader *header;
+
 	map_journal();
-	raise_flushed(lsn);
+	Assert(lsn <= GetFlushRecPtr(NULL));
+	header = (PmhashJournalHeader *) journal.base;
+	pm_raise64(&header->flushed, lsn);
+	pm_flush(&journal, &header->flushed, sizeof(uint64));
+	pm_fence(&journal);
 	require_journal();
-}
-
-/* The same, if the journal can be used just now.  Raises no error. */
-void
-pmhash_journal_try_note_flushed(XLogRecPtr lsn)
-{
-	char		path[MAXPGPATH];
-	PmhError	error;
-
-	if (pmhash_journal_map(path, &error) == PMH_OK)
-		raise_flushed(lsn);
 }
 
 /*
@@ -631,10 +615,6 @@ pmhash_undo(PmhashControl *control)
 		doubt = "the undo journal is missing or damaged";
 	else if (undo.end == InvalidXLogRecPtr || undo.end < undo.flushed)
 		doubt = "WAL that had been flushed was not replayed";
-
-	/* Another life's checkpoint is no earlier than the end of all WAL flushed in this one. */
-	else if (control->seen_redo >= undo.flushed)
-		doubt = "it is not known whether the server has run without the pool";
 	if (doubt != NULL)
 		pmhash_trust_none(control, PMHASH_REASON_APART, doubt);
 	else

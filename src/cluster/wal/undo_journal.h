@@ -67,7 +67,6 @@ extern bool pmhash_journal_provide(char *reason);
 extern void pmhash_journal_begin(uint64 instance, bool *pmem);
 extern PmhResult pmhash_journal_map(char *path, PmhError *error);
 extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
-extern void pmhash_journal_try_note_flushed(XLogRecPtr lsn);
 extern void pmhash_undo(PmhashControl *control);
 
 #endif							/* PMHASH_UNDO_JOURNAL_H */

@@ -323,7 +323,7 @@ forget_database(Task *task)
 			return;
 		}
 	}
-	pmhash_rebuild_forget(task->database);
+	pmhash_rebuild_forget(task->database, InvalidOid, NIL);
 	tasks = list_delete_ptr(tasks, task);
 	pfree(task);
 }
@@ -442,13 +442,6 @@ take_requests(void)
 			if (requests.jobs[i] & (1 << job))
 				want(requests.database[i], job);
 		}
-		if ((requests.all & (1 << job)) == 0)
-			continue;
-		read_catalog();
-		if (job == PMHASH_JOB_CLEAN)
-			want_cleaning();
-		else
-			want_in(connectable, job);
 	}
 }
 
@@ -586,7 +579,6 @@ see_to_databases(bool settled)
 
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
 #define NOTE_IDLE			5000	/* ms, while none is */
-#define NOTE_CHECKPOINT		100 /* ms, while one is under way that is not noted */
 #define LOOK_AROUND			100 /* ms, while scans want WAL to be flushed */
 #define LOOK_FOR_RECOVERY	5000	/* ms: its restartpoints, and its end */
 
@@ -606,58 +598,23 @@ PGDLLEXPORT void pmhash_launcher_main(Datum arg);
  * vacuum.  Where WAL ends now is the end of a record; by the next round it is
  * flushed.  Returns milliseconds until there may be something to note again: a
  * server that writes nothing is seldom woken.
- *
- * A crash within the first seconds after a checkpoint must not cost the indexes:
- * the journal has to say that WAL past its redo pointer was flushed by this
- * server life (pmhash_undo).  So when a checkpoint has begun, which shared memory shows,
- * the first WAL that comes after that pointer, its own record at the latest, is flushed
- * and noted soon.
  */
 static long
 note_flushed(void)
 {
 	static XLogRecPtr seen = InvalidXLogRecPtr;
 	static XLogRecPtr noted = InvalidXLogRecPtr;
-	XLogRecPtr	redo = GetRedoRecPtr();
 	XLogRecPtr	end = pmhash_insert_end();
 
 	Assert(!RecoveryInProgress());
 	if (seen <= noted)
 		seen = end;				/* else it is flushed some time, however often we look */
-	if (noted <= redo && end > redo)
-	{
-		seen = end;
-		XLogFlush(seen);
-	}
 	if (seen > noted && seen <= GetFlushRecPtr(NULL))
 	{
 		pmhash_journal_note_flushed(seen);
 		noted = seen;
 	}
-	return noted <= redo ? NOTE_CHECKPOINT : noted == end ? NOTE_IDLE : NOTE_FLUSHED_EVERY;
-}
-
-/*
- * pmhash_checkpoint_made
- *		A session has executed CHECKPOINT: note it, before its user is told.
- *
- * Its record is past the redo pointer, and flushed.  What has been made by now is no reason
- * to fail, so an error is left to those that depend on the journal.
- */
-void
-pmhash_checkpoint_made(void)
-{
-	if (pmhash_shared == NULL)
-		return;
-	pmhash_ask_soon();
-	if (pmhash_shared->usable && pg_atomic_read_u32(&pmhash_shared->ready) != 0)
-	{
-		XLogRecPtr	end = pmhash_insert_end();
-
-		XLogFlush(end);
-		pmhash_journal_try_note_flushed(end);
-	}
-	pmhash_wake_launcher();
+	return noted == end ? NOTE_IDLE : NOTE_FLUSHED_EVERY;
 }
 
 /*

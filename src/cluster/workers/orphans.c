@@ -12,8 +12,7 @@
  *		its creation was cut off.
  *	(2) leave out the files whose creating transaction is in progress, which
  *		includes prepared ones: their stubs are in main forks we can't see.
- *		Leave out temporary files whose backend is alive: the process with its
- *		number, begun when it did.
+ *		Leave out temporary files of this server life whose backend is alive.
  *	(3) with a newer snapshot, read the stubs of all pmhash indexes, in the main forks that
  *		they have in pg_class.  None is locked, so one may have got another main fork by
  *		then, or have gone, and handed it to an index that this snapshot does not see
@@ -41,7 +40,6 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "utils/backend_status.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -76,32 +74,11 @@ creator_in_progress(uint64 xid)
 }
 
 /*
- * Is the session at work that made a temporary file?  Its process number may be that of
- * another one by now, which began later.  Of the processes there were when the snapshot
- * of them was taken (drop_protected).
- */
-static bool
-owner_is_alive(const PmhashIdentity *id)
-{
-	int			n = pgstat_fetch_stat_numbackends();
-
-	if (BackendPidGetProc((int) id->owner_pid) == NULL)
-		return false;
-	for (int i = 1; i <= n; i++)
-	{
-		const PgBackendStatus *status = &pmhash_process_status(i)->backendStatus;
-
-		if (status->st_procpid == (int) id->owner_pid)
-			return status->st_proc_start_timestamp == id->owner_start;
-	}
-	return true;				/* it began after that, or says nothing of itself */
-}
-
-/*
  * May a process at work need the file, without a stub that we can see?  A file
  * without a valid header is one whose creation was cut off: its maker holds
  * the create lock until it has its header (file_create.c, create_file), and it
- * was listed under that lock.
+ * was listed under that lock.  A temporary one that its session could not remove stays as
+ * long as any has that one's number.
  */
 static bool
 maker_is_alive(const char *path)
@@ -116,7 +93,8 @@ maker_is_alive(const char *path)
 	if (result != PMH_OK)
 		return true;
 	if (id.flags & PMHASH_IDENTITY_TEMP)
-		return id.instance == pmhash_shared->instance && owner_is_alive(&id);
+		return id.instance == pmhash_shared->instance &&
+			BackendPidGetProc((int) id.owner_pid) != NULL;
 	return creator_in_progress(id.creator_xid);
 }
 
@@ -127,8 +105,6 @@ drop_protected(uint64 *files, int n)
 	char		path[MAXPGPATH];
 	int			kept = 0;
 
-	/* The process that made a listed file tells by now when it began. */
-	pgstat_clear_backend_activity_snapshot();
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -531,7 +531,7 @@ rebuild_if_needed(Oid relid, char *name, volatile Oid *heap)
 		running = InvalidOid;
 		pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
 	}
-	pmhash_rebuild_is_over(relid);
+	pmhash_rebuild_forget(MyDatabaseId, relid, NIL);
 }
 
 /* The same; an error is noted. */

@@ -70,6 +70,25 @@ type_of_worker(PmhashJob job)
 		RecoveryInProgress() ? "pmhash standby builder" : "pmhash rebuilder";
 }
 
+/* What the server is to know of a worker. */
+static BackgroundWorker
+worker_of(const char *function, const char *type, int flags, int restart)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = flags;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = restart;
+	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, function, BGW_MAXLEN);
+	strlcpy(worker.bgw_name, type, BGW_MAXLEN);
+	strlcpy(worker.bgw_type, type, BGW_MAXLEN);
+	return worker;
+}
+
+#define WITH_DATABASE	(BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION)
+
 /*
  * Start a worker in a database, with a job and a place for its result.  False if no slot is
  * free for it; tell: and users are to know that.
@@ -78,22 +97,16 @@ bool
 pmhash_start_worker(Oid database, PmhashJob job, int place,
 					BackgroundWorkerHandle **handle, bool tell)
 {
-	BackgroundWorker worker;
 	const char *type = type_of_worker(job);
+	BackgroundWorker worker = worker_of("pmhash_worker_main", type, WITH_DATABASE,
+										BGW_NEVER_RESTART);
 	bool		started;
 
 	Assert(OidIsValid(database));
 	Assert(place >= 0 && place < PMHASH_WORKERS);
 	Assert(job < PMHASH_JOBS);
 	pg_atomic_write_u32(&pmhash_shared->worker_result[place], PMHASH_WORKER_UNFINISHED);
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "pmhash_worker_main", BGW_MAXLEN);
 	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %u", type, database);
-	strlcpy(worker.bgw_type, type, BGW_MAXLEN);
 	worker.bgw_main_arg = ObjectIdGetDatum(database);
 	worker.bgw_extra[0] = (char) job;
 	worker.bgw_extra[1] = (char) place;
@@ -228,28 +241,6 @@ pmhash_worker_main(Datum arg)
 }
 
 /*
- * Register a worker that starts by itself, at that time; restart: seconds after which
- * it is started again if it fails.  Only while preloading.
- */
-static void
-register_worker(const char *function, const char *type, int flags,
-					   BgWorkerStartTime start, int restart)
-{
-	BackgroundWorker worker;
-
-	Assert(process_shared_preload_libraries_in_progress);
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = flags;
-	worker.bgw_start_time = start;
-	worker.bgw_restart_time = restart;
-	strlcpy(worker.bgw_library_name, "pmhash", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, function, BGW_MAXLEN);
-	strlcpy(worker.bgw_name, type, BGW_MAXLEN);
-	strlcpy(worker.bgw_type, type, BGW_MAXLEN);
-	RegisterBackgroundWorker(&worker);
-}
-
-/*
  * Is the last worker that has been registered this one?  If there was no room for it,
  * RegisterBackgroundWorker has only said so in the log.
  */
@@ -277,16 +268,18 @@ is_registered(const char *function)
 void
 pmhash_worker_init(void)
 {
+	BackgroundWorker launcher = worker_of("pmhash_launcher_main", "pmhash launcher",
+										  WITH_DATABASE, PMHASH_WORKER_RESTART);
+	BackgroundWorker warmer = worker_of("pmhash_warmer_main", "pmhash warmer",
+										BGWORKER_SHMEM_ACCESS, BGW_NEVER_RESTART);
+
+	Assert(process_shared_preload_libraries_in_progress);
 	if (IsBinaryUpgrade)
 		return;
-	register_worker("pmhash_launcher_main", "pmhash launcher",
-						   BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-						   BgWorkerStart_ConsistentState, PMHASH_WORKER_RESTART);
+	RegisterBackgroundWorker(&launcher);
 	pmhash_has_launcher = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
 
 	/* The last to get a slot, and the first to give it back. */
 	if (pmhash_warm_up != 0)
-		register_worker("pmhash_warmer_main", "pmhash warmer",
-							   BGWORKER_SHMEM_ACCESS, BgWorkerStart_ConsistentState,
-							   BGW_NEVER_RESTART);
+		RegisterBackgroundWorker(&warmer);
 }

@@ -20,9 +20,6 @@ extern void pmhash_worker_init(void);
 extern bool pmhash_start_worker(Oid database, PmhashJob job, int place,
 								BackgroundWorkerHandle **handle, bool tell);
 
-/* ---- launcher.c ---- */
-extern void pmhash_checkpoint_made(void);
-
 /* ---- orphans.c ---- */
 extern PmhashWorkerResult pmhash_remove_orphans(void);
 extern void pmhash_remove_distrusted(void);

@@ -53,13 +53,13 @@ our %statements_on_x = (
 my $patience = 60;
 my ($node, $points);
 
-# All that follows is about this server, which has the library with stop points
+# All that follows is about this server, from now on, which has the library with stop points
 # (PmhashTest, install_with_stop_points).  Returns the directory of its points.
 sub use_stop_points
 {
 	($node) = @_;
 	$points = $node->data_dir . '/stop_points';
-	mkdir $points or die "$points: $!";
+	-d $points or mkdir $points or die "$points: $!";
 	return $points;
 }
 

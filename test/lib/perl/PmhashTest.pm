@@ -102,7 +102,9 @@ sub init_server
 		});
 		return $system_or_bail->('cp', '-a', '--sparse=always', $template, $data);
 	};
-	$node->init;
+	# (a segment of WAL is written, copied and filled with zeroes as a whole)
+	$node->init(extra => ['--wal-segsize=1']);
+	$node->append_conf('postgresql.conf', "max_wal_size = 1GB\nmin_wal_size = 80MB\n");
 	return;
 }
 

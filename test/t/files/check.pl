@@ -9,7 +9,7 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashTest;
 
 # How long the load runs, in seconds.
-my $load_time = load_time(10);
+my $load_time = load_time(5);
 
 my $node = new_server('check', <<CONF);
 autovacuum = on
@@ -359,7 +359,7 @@ my %script = (
 	rollback => q{BEGIN; INSERT INTO busy SELECT :new, 0, :new % 5, repeat(md5(:new::text), 10), i FROM generate_series(1, 5) i; UPDATE busy SET w = 0, p = 0 WHERE k = :k; ROLLBACK;},
 	savepoint => q{BEGIN; UPDATE busy SET w = -w WHERE k = :k; SAVEPOINT s; UPDATE busy SET d = 7 WHERE k = :k; INSERT INTO busy VALUES (:new, 1, 1, 'sub', 1); ROLLBACK TO s; UPDATE busy SET w = 7 WHERE k = :k; END;},
 	vacuum => 'VACUUM busy;');
-my @options = ('-c', '4', '--max-tries=10', '-T', $load_time + 30);
+my @options = ('-c', '4', '-R', '300', '--max-tries=10', '-T', $load_time + 60);
 foreach my $name (sort keys %script)
 {
 	my $path = $node->basedir . "/$name.sql";
@@ -379,7 +379,7 @@ my @settings = (
 	q{SET maintenance_work_mem = '1MB';},
 	'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM busy; SELECT pg_sleep(1);',
 	q{BEGIN; UPDATE busy SET w = 0, k = -k WHERE k < 100; SET enable_seqscan = off;});
-while (time < $deadline)
+while (time < $deadline || ($checks < 6 && time < $deadline + 30))
 {
 	my $setting = $settings[$checks % @settings];
 	my ($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);

@@ -8,7 +8,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
-use PmhashStandbyBuild;
 use PmhashTest;
 
 # ======== copied stubs ========

@@ -230,28 +230,6 @@ SQL
 		'row of the prepared transaction');
 	$writer->quit;
 
-	# ---- a rebuild under load ----
-	my $script = "$PostgreSQL::Test::Utils::tmp_check/invalid_load.sql";
-	append_to_file($script, <<'SQL');
-\set k random(1, 3000)
-INSERT INTO t VALUES (:k, :k);
-UPDATE t SET k = k + 1 WHERE k = :k AND v = :k;
-DELETE FROM t WHERE k = :k + 5;
-SELECT count(*) FROM t WHERE k = :k;
-SQL
-	foreach my $round (1 .. load_time(1))
-	{
-		my $output;
-		my $load = start_pgbench($node, \$output, '-c', '3', '-T', '4', '-f', $script);
-
-		sleep 1;
-		unlink(index_file($node, 't_k')) or die;
-		sleep 1;
-		$node->safe_psql('postgres', 'VACUUM t');
-		ok($load->finish, "round $round: no statement failed") or diag($output);
-		comes_back($node, "round $round under load");
-	}
-
 	# ---- unlogged, partitioned, temporary, in a schema with strange names ----
 	$node->safe_psql('postgres', <<SQL);
 CREATE UNLOGGED TABLE u (k int4);

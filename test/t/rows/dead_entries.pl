@@ -295,7 +295,7 @@ SQL
 	hold_wal_writer($node);
 	flush_wal();
 	my $data = $node->data_dir;
-	my $save = "$PostgreSQL::Test::Utils::tmp_check/save";
+	my $save = $node->basedir . "/save";
 	rmtree($save);
 	system_or_bail('cp', '-a', $data, $save);
 	$node->safe_psql('postgres', 'DELETE FROM d WHERE k = 3');

@@ -10,7 +10,6 @@ use PmhashSqlFuzz;
 use PmhashTypeFuzz;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
 # ======== join differential ========
 
@@ -34,34 +33,6 @@ use Time::HiRes qw(time);
 	cmp_ok($paged, '>', $lists / 50, 'and many keys page by page');
 	unlike(slurp_file($node->logfile), qr/PANIC:|was terminated by|TRAP/, 'the server has stayed up');
 
-	# ---- a join that is under way can be cancelled ----
-	# One key of 2,000 rows, three times: 8,000,000,000 combinations, which end in the result
-	# or in a condition that needs all three tables.
-	$node->safe_psql('postgres', <<'SQL');
-CREATE TABLE hot (k int, id int);
-INSERT INTO hot SELECT 33, g FROM generate_series(1, 2000) g;
-CREATE INDEX hot_k ON hot USING pmhash (k);
-VACUUM ANALYZE hot;
-SQL
-	my $endless = 'SELECT count(*) FROM hot o JOIN hot i ON i.k = o.k JOIN hot j ON j.k = i.k';
-	foreach my $query ($endless, "$endless WHERE o.id + i.id + j.id < 0",
-		'SELECT count(*) FROM generate_series(1, 1000000000) g WHERE NOT EXISTS (SELECT FROM b WHERE b.k = g + 10000)')
-	{
-		my ($out, $err);
-		my $began = time();
-
-		$node->psql('postgres', <<SQL, stdout => \$out, stderr => \$err, timeout => 60);
-SET enable_hashjoin = off; SET enable_mergejoin = off; SET cpu_index_tuple_cost = 1000;
-SET enable_material = off; SET seq_page_cost = 1000;
-SET max_parallel_workers_per_gather = 0;
-EXPLAIN (COSTS OFF) $query;
-SET statement_timeout = 200;
-$query;
-SQL
-		like($out, qr/pmhash join/, 'endless: plan');
-		like($err, qr/canceling statement due to statement timeout/, 'endless: cancelled');
-		cmp_ok(time() - $began, '<', 5, 'endless: soon, also where others are at work');
-	}
 	my $figures = "$queries queries, $joined of them by joins, $scanned by lists, $paged page by page, $changes changes, seed $seed";
 	note($figures);
 	diag($figures) if $seconds > 60;

@@ -13,8 +13,8 @@ use PmhashTest;
 
 # Processes held at named points, while others do what would hurt: scans
 # between two batches, VACUUM between judging and removing, inserts between
-# journal and entry, rebuilds between mark and build, and writers in the middle
-# of a split with the engine's locks held.
+# journal and entry, and writers in the middle of a split with the engine's locks held.
+# (Rebuilds: rebuild/rebuild_stops.)
 #
 # The library is built once more for this, with its stop points
 # (test/lib/stop_points.c), and installed into a server of its own.
@@ -298,51 +298,6 @@ SQL
 			is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 5000'), '1',
 				"serializable, $point: one row");
 		}
-	}
-
-	# ---- rebuilds held after the mark and before the stub ----
-
-	sub lose_file
-	{
-		my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 't_k'");
-
-		$node->stop;
-		unlink($file) or die "$file: $!";
-		return;
-	}
-
-	sub wait_until_valid
-	{
-		my ($name) = @_;
-
-		return ok($node->poll_query_until('postgres',
-				"SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'"), "$name: rebuilt");
-	}
-
-	# (rebuild_stops has each of these points, with more ends)
-	foreach my $point (some_of(2, 'rebuild_marked', 'rebuild_before_build', 'rebuild_before_stub', 'rebuild_before_valid'))
-	{
-		make_table();
-		lose_file();
-		hold($point);
-		$node->start;
-		is_held($point, 'rebuild');
-		is(at_once("$by{index}; SELECT count(*) FROM t WHERE k = 1"), '6000', "$point: queries do without the index");
-		is(at_once('INSERT INTO t VALUES (1, 0, 7) RETURNING k'), '1', "$point: a writer does not wait");
-		release($point);
-		wait_until_valid($point);
-		is(at_once("$by{index}; SELECT count(*) FROM t WHERE k = 1"), '6001', "$point: its row is in the index");
-		all_is_well($point);
-
-		lose_file();
-		hold($point);
-		$node->start;
-		is_held($point, 'rebuild');
-		crash($node);
-		unlink("$points/$point.held");
-		$node->start;
-		wait_until_valid("$point, crash");
-		all_is_well("$point, crash");
 	}
 
 	# ---- writers held with the engine's locks: readers do not wait ----

@@ -8,7 +8,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
-use PmhashStandbyBuild;
 use PmhashTest;
 
 # ======== standby build ========
@@ -240,30 +239,21 @@ SQL
 	$old->quit;
 	all_built('twenty indexes', map { [ 'm', "c$_", "m_c$_" ] } (1, 10, 20));
 
-	# ---- another database, and a copy of one ----
+	# ---- another database ----
 	on_primary('CREATE DATABASE db1');
 	install_extension($primary, 'db1');
 	$primary->safe_psql('db1', 'CREATE TABLE x (k int); INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i; CREATE INDEX x_k ON x USING pmhash (k)');
 	built($primary, $standby, 'another database', 'db1');
 	same_as_heap($standby, 'x', 'k', 'x_k', 'another database', 'db1');
-	on_primary('CREATE DATABASE db2 TEMPLATE db1');
-	$primary->safe_psql('db2', 'INSERT INTO x SELECT 11 FROM generate_series(1, 10)');
-	$primary->poll_query_until('db2', "SELECT bool_and(state = 'valid') FROM pmhash.indexes") or die;
-	$primary->safe_psql('db2', 'REINDEX INDEX x_k');
-	built($primary, $standby, 'a copy', 'db2');
-	same_as_heap($standby, 'x', 'k', 'x_k', 'a copy', 'db2');
-	same_as_heap($standby, 'x', 'k', 'x_k', 'and its original', 'db1');
-	my @gone = map { pool($standby) . '/' . on_primary("SELECT oid FROM pg_database WHERE datname = '$_'") } qw(db1 db2);
-	is(scalar(grep { -d } @gone), 2, 'both have directories');
-	on_primary('DROP DATABASE db2');
+	my $directory = pool($standby) . '/' . on_primary("SELECT oid FROM pg_database WHERE datname = 'db1'");
+	ok(-d $directory, 'it has a directory');
 	on_primary('DROP DATABASE db1');
 	caught_up($primary, $standby);
-	foreach (1 .. 600)
+	for (my $i = 0; $i < 600 && -e $directory; $i++)
 	{
-		last if !grep { -e } @gone;
 		usleep(50_000);
 	}
-	is_deeply([ grep { -e } @gone ], [], 'dropped databases leave nothing on the standby');
+	ok(!-e $directory, 'a dropped database leaves nothing on the standby');
 
 	# ---- again and again, under load ----
 	on_primary(<<'SQL');
@@ -291,10 +281,10 @@ DELETE FROM l WHERE k = :k + 4;
 ROLLBACK;
 SQL
 	my $output;
-	my $load = start_pgbench($primary, \$output, '-c', '2', '-T', load_time(5) + 2, '-f', $script);
+	my $load = start_pgbench($primary, \$output, '-c', '2', '-R', '60', '-T', load_time(4) + 2, '-f', $script);
 	my $begun = time;
 	my $rounds = 0;
-	while (time - $begun < load_time(5))
+	while (time - $begun < load_time(4))
 	{
 		on_primary('REINDEX INDEX l_k');
 		built($primary, $standby, 'under load, round ' . ++$rounds);

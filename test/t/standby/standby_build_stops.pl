@@ -7,14 +7,13 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
-use PmhashStandbyBuild;
 use PmhashStops;
 use PmhashTest;
 
 # ======== standby build stops ========
 
-# At each step of the build of a file on a standby: the builder, the server, the postmaster
-# alone are killed, it is stopped at once, the builder is cancelled and terminated; on the
+# At each step of the build of a file on a standby: the primary goes on, the builder, the
+# server, the postmaster alone are killed, it is stopped at once, the builder is cancelled and terminated; on the
 # primary the index, the table, the database are dropped, rewritten, moved; the standby is
 # promoted.  What is there afterwards is built and answers right, and no file is left of what
 # is not.
@@ -93,12 +92,13 @@ SQL
 
 	# ---- ends of processes ----
 
-	my %ends = ends_of('builder', \&builder);
+	my %ends = (ends_of('builder', \&builder), 'goes on' => sub { return });
+	my %often = ('goes on' => [ some_of(2, @points) ], crash => [ some_of(2, @points[ 1 .. $#points ]) ]);
 
 	my $turn = 0;
 	foreach my $end (sort keys %ends)
 	{
-		foreach my $point (points_of($turn++, @points))
+		foreach my $point ($often{$end} ? @{ $often{$end} } : points_of($turn++, @points))
 		{
 			my $name = "$end at $point";
 
@@ -194,6 +194,7 @@ SQL
 			ok($promoted->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes"), "$name: all valid");
 			same_as_heap($promoted, 'p', 'k', 'p_k', $name) if $point ne 'standby_scanning';
 			wait_for_files(pool($promoted), 3, "$name: files");
+			is_deeply([ glob(pool($promoted) . '/*/*.new ' . pool($promoted) . '/*/*.delta') ], [], "$name: no left-overs");
 			unlike(slurp_file($promoted->logfile), qr/PANIC|TRAP|could not replay|signal (?!9\b)\d+:/, "$name: nothing failed");
 			$promoted->stop;
 			$promoted->clean_node;
@@ -209,107 +210,6 @@ SQL
 	both_valid($standby, 'end');
 	no_findings($standby, 'end');
 	$_->stop foreach $standby, $primary;
-}
-
-# ======== standby build held ========
-
-# A standby that is killed while it builds the file of an index, at each step of
-# that; and the same steps held while the primary goes on.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
-{
-	my $install = install_with_stop_points();
-	my $primary = new_primary('stops_primary', "pmhash.wal = on\n", install_path => $install);
-
-	$primary->safe_psql('postgres', <<'SQL');
-CREATE FUNCTION slowly(k int8) RETURNS int8 IMMUTABLE LANGUAGE plpgsql AS
-	'BEGIN IF k = 0 THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
-CREATE TABLE a (k int8, v int4) WITH (fillfactor = 60, autovacuum_enabled = off);
-INSERT INTO a SELECT i % 500, i FROM generate_series(0, 4999) i;
-CREATE INDEX a_k ON a USING pmhash (k);
-CREATE INDEX a_slow ON a USING pmhash (slowly(k));
-SQL
-	my $standby = made_standby($primary, 'stops_standby', "max_standby_streaming_delay = 300s\n", install_path => $install);
-	use_stop_points($standby);
-	$standby->start;
-
-	sub all_right_of_standby_build_held
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
-		built($primary, $standby, $name);
-		same_as_heap($standby, 'a', 'k', 'a_k', $name);
-		is($standby->safe_psql('postgres', <<SQL), '0', "$name: a_slow") if $name =~ /scanning/;
-SET enable_seqscan = off; SET enable_bitmapscan = off;
-SELECT count(*) FROM (SELECT k, count(*) FROM a WHERE k > 0 GROUP BY 1) wanted (k, n),
-	LATERAL (SELECT count(*) FROM a WHERE slowly(k) = wanted.k) got (n) WHERE got.n <> wanted.n
-SQL
-		return;
-	}
-
-	my $all = ($ENV{PMHASH_CASES} // '') eq 'all';
-	my $held = 0;
-	all_right_of_standby_build_held('begin');
-	foreach my $point (qw(standby_begun standby_waited standby_scanning standby_scanned
-		standby_loaded standby_caught_up standby_published))
-	{
-		my $index = $point eq 'standby_scanning' ? 'a_slow' : 'a_k';
-
-		foreach my $kill ($all ? (0, 1) : $held++ % 2)
-		{
-			my $name = ($kill ? 'killed' : 'held') . " at $point";
-
-			hold($point);
-			$primary->safe_psql('postgres', "REINDEX INDEX $index");
-			is_held($point, $name);
-			write_all_ways($primary, 'a');
-			caught_up($primary, $standby);
-			if ($kill)
-			{
-				crash($standby);
-				release($point);
-				$standby->start;
-				write_all_ways($primary, 'a');
-			}
-			else
-			{
-				release($point);
-			}
-			all_right_of_standby_build_held($name);
-		}
-	}
-
-	# the worker alone is killed: all processes of the server start again
-	hold('standby_loaded');
-	$primary->safe_psql('postgres', 'REINDEX INDEX a_k');
-	is_held('standby_loaded', 'the builder alone');
-	my $builder = $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' AND query LIKE 'building%'");
-	like($builder, qr/^\d+$/, 'one builder is at work');
-	kill('KILL', $builder) if $builder =~ /^\d+$/;
-	usleep(200_000);
-	release('standby_loaded');
-	write_all_ways($primary, 'a');
-	wait_until_up($standby) or die 'the standby does not come back';
-	all_right_of_standby_build_held('the builder is killed');
-
-	# ... or terminated, and promoted in the middle
-	hold('standby_scanned');
-	$primary->safe_psql('postgres', 'REINDEX INDEX a_k');
-	is_held('standby_scanned', 'promotion');
-	write_all_ways($primary, 'a');
-	caught_up($primary, $standby);
-	$primary->stop;
-	$standby->promote;
-	release('standby_scanned');
-	ok($standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes"),
-		'promoted during a build: rebuilt as a primary does');
-	$standby->safe_psql('postgres', 'INSERT INTO a SELECT i % 500, i FROM generate_series(1, 300) i');
-	same_as_heap($standby, 'a', 'k', 'a_k', 'promoted during a build');
-	is_deeply([ glob(pool($standby) . '/*/*.new ' . pool($standby) . '/*/*.delta') ], [], 'promoted during a build: no left-overs');
-	unlike(slurp_file($standby->logfile), qr/could not build index|could not replay|PANIC|TRAP/,
-		'nothing failed on the standby');
-	$standby->stop;
 }
 
 # ======== build at switch ========

@@ -7,7 +7,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
-use PmhashStandbyBuild;
 use PmhashStops;
 use PmhashTest;
 

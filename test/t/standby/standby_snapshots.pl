@@ -101,7 +101,6 @@ SQL
 	is(answer($keeper, "ROLLBACK TO s; SELECT pmhash.check('p_k', false)"), '', 'but the file alone');
 
 	$standby->promote;
-	$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 	is(answer($keeper, "SAVEPOINT s; $query"), '100', 'the same after the promotion');
 	$keeper->query('ROLLBACK TO s');
 	like(answer($keeper, "SELECT pmhash.check('p_k')"), $unfit, 'not checked after the promotion');
@@ -161,7 +160,6 @@ SQL
 	plan_has_index($one, 'before_replay');
 	$one->quit;
 	$again->promote;
-	$again->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 	is($keeper->query_safe($query), 50, 'restarted: the same rows after the promotion');
 	is($again->safe_psql('postgres', "$by_index; $query"), 0, 'restarted: none for others');
 	like($again->safe_psql('postgres', "$by_index; EXPLAIN $query"), qr/Index Only Scan using p_k/, 'restarted: they go by the index');
@@ -285,7 +283,6 @@ SQL
 	sees('p', $built_since, 30, 'built since, on the standby');
 
 	$standby->promote;
-	$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 	sees('p', $built_since, 30, 'built since, promoted');
 	sees('q', $removed_since, 30, 'removed since, promoted');
 	user_sees('the same, promoted');
@@ -469,7 +466,6 @@ SQL
 		wait_for_state($standby, 'settings_k', qr/^valid$/, '... and once more');
 		counts(10, 'on the standby', $standby);
 		$standby->promote;
-		$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 		counts(10, '... promoted', $standby);
 		$standby->restart;
 		counts(10, '... and restarted', $standby);

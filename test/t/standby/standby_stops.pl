@@ -10,9 +10,9 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid qw(rebuild_on);
 use PmhashStandby;
+use PmhashStops;
 use PmhashTest;
 
-my $patience = 60;
 my $built = qr/has been built on this standby|not trusted|is given up/;
 my $primary = new_primary('primary', <<CONF, install_path => install_with_stop_points());
 wal_writer_delay = 10s
@@ -21,37 +21,8 @@ pmhash.cleaner_naptime = 1000
 CONF
 my $standby = made_standby($primary, 'standby', "max_standby_streaming_delay = 300s\n",
 	install_path => $primary->{_install_path});
-mkdir $_->data_dir . '/stop_points' or die foreach $primary, $standby;
+use_stop_points($standby);
 $standby->start;
-
-sub hold
-{
-	my ($node, $point) = @_;
-
-	append_to_file($node->data_dir . "/stop_points/$point", '');
-	return;
-}
-
-# A test: a process is held.
-sub is_held
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $point, $name) = @_;
-	my $file = $node->data_dir . "/stop_points/$point.held";
-	my $deadline = time + $patience;
-
-	usleep(2_000) until -e $file || time > $deadline;
-	return ok(-e $file, "$name: held");
-}
-
-sub release
-{
-	my ($node, $point) = @_;
-	my $file = $node->data_dir . "/stop_points/$point";
-
-	unlink($file, "$file.held");
-	return;
-}
 
 # A test: answers and pmhash.check, on each of these.
 sub all_right
@@ -73,35 +44,20 @@ both_valid($standby, 'begin');
 
 $standby->stop;
 unlink($standby->data_dir . '/pmhash.nonce') or die $!;
-hold($standby, 'distrusted_before_unlink');
+hold('distrusted_before_unlink');
 my $begin = log_position($standby);
 $standby->start;
-is_held($standby, 'distrusted_before_unlink', 'past eras');
+is_held('distrusted_before_unlink', 'past eras');
 foreach (1 .. 30)
 {
 	last if logged_since($standby, $begin) =~ /"t_k" has been built.*"t_s" has been built/s;
 	usleep(100_000);
 }
-release($standby, 'distrusted_before_unlink');
+release('distrusted_before_unlink');
 both_valid($standby, 'past eras');
 sleep 1;
 is(scalar(index_files(pool($standby))), 2, 'past eras: only what is of them is removed');
 both_valid($standby, 'past eras, later');
-
-# Start psql on the standby with a query that a stop point holds up; what it says goes to
-# $$output.  With a test.  Returns the run.
-sub start_held
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $query, $output, $name) = @_;
-	my $run;
-
-	hold($standby, $point);
-	$run = IPC::Run::start([ $standby->installed_command('psql'), '-XAtq', '-d', $standby->connstr('postgres'), '-c', $query ],
-		'<', \undef, '>', $output, '2>&1');
-	is_held($standby, $point, $name);
-	return $run;
-}
 
 # ---- a scan goes on with a file that is given up ----
 
@@ -121,24 +77,22 @@ caught_up($primary, $standby);
 {
 	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
 	my $count = 'SELECT count(*) FROM e WHERE k = 7';
-	my $output = '';
-	my $run;
+	my $session;
 
 	like(plan_of($standby, $count, $by_index), qr/Index Only Scan using e_k/, 'given up: an index-only scan');
-	$run = start_held('scan_between_batches', "$by_index $count", \$output, 'given up: between two batches');
+	$session = start_and_hold('scan_between_batches', "$by_index $count", 'given up: between two batches');
 	file_is_lost($standby, 'e_k', $count);
 	unlike(standby_state($standby, 'e_k'), qr/^valid/, 'given up: it is');
-	hold($standby, 'scan_before_visibility');
-	release($standby, 'scan_between_batches');
-	is_held($standby, 'scan_before_visibility', 'given up: the next batch has been read');
+	hold('scan_before_visibility');
+	release('scan_between_batches');
+	is_held('scan_before_visibility', 'given up: the next batch has been read');
 	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
 	caught_up($primary, $standby);
 	is($standby->safe_psql('postgres',
 			"SELECT reltuples < 25000 AND relallvisible = relpages FROM pg_class WHERE relname = 'e'"), 't',
 		'given up: all pages are all-visible');
-	release($standby, 'scan_before_visibility');
-	$run->finish;
-	is($output, "9999\n", 'given up: no row that is gone is found');
+	release('scan_before_visibility');
+	is(finish($session), '9999', 'given up: no row that is gone is found');
 	rebuild_on($standby);
 }
 $primary->safe_psql('postgres', 'DROP TABLE e');
@@ -156,19 +110,16 @@ wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built');
 $primary->safe_psql('postgres', 'DELETE FROM e WHERE k % 10 = 7');
 caught_up($primary, $standby);
 {
-	my $output = '';
-	my $run;
+	my $session = start_and_hold('check_before_entries', q(SELECT pmhash.check('e_k')), 'given up under a check: the rows are checked');
 
-	$run = start_held('check_before_entries', q(SELECT pmhash.check('e_k')), \$output, 'given up under a check: the rows are checked');
 	unlink(database_files($standby, 'postgres')) or die;
 	$standby->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM e WHERE k = 5; SELECT count(*) FROM t WHERE k = 5; SELECT count(*) FROM t WHERE s = 'text 5'");
 	wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built again');
 	both_valid($standby, 'given up under a check');
 	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
 	caught_up($primary, $standby);
-	release($standby, 'check_before_entries');
-	$run->finish;
-	like($output, qr/^ERROR:  index "e_k" has got another file while it was checked/, 'given up under a check: it has no findings');
+	release('check_before_entries');
+	like(finish($session), qr/^ERROR:  index "e_k" has got another file while it was checked/, 'given up under a check: it has no findings');
 }
 $primary->safe_psql('postgres', 'DROP TABLE e');
 
@@ -189,11 +140,11 @@ foreach my $point (qw(redo_before_entries redo_before_applied))
 		$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
 		caught_up($primary, $standby);
 		$position = log_position($standby);
-		hold($standby, $point);
+		hold($point);
 		$primary->safe_psql('postgres', $records{$what});
-		is_held($standby, $point, $name);
+		is_held($point, $name);
 		crash($standby);
-		release($standby, $point);
+		release($point);
 		$standby->start;
 		$primary->safe_psql('postgres', $records{$what});
 		caught_up($primary, $standby);
@@ -243,25 +194,20 @@ my %statements = (
 	insert_after_wal => "INSERT INTO t VALUES (89, 'lost', 1)",
 	vacuum_after_log => 'VACUUM (INDEX_CLEANUP ON) t',
 	vacuum_after_flush => 'VACUUM (INDEX_CLEANUP ON) t');
+use_stop_points($primary);
 foreach my $point (sort keys %statements)
 {
-	my $output = '';
-	my $run;
+	my $session;
 
 	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
-	hold($primary, $point);
-	$run = IPC::Run::start(
-		[ $primary->installed_command('psql'), '-XAtq', '-d', $primary->connstr('postgres'),
-			'-c', $statements{$point} ],
-		'<', \undef, '>', \$output, '2>&1');
-	is_held($primary, $point, "primary at $point");
+	$session = start_and_hold($point, $statements{$point}, "primary at $point");
 
 	# what it has written of the row gets to the standby
 	$primary->safe_psql('postgres', "CREATE TABLE IF NOT EXISTS flush (); DROP TABLE flush")
 	  if $point ne 'vacuum_after_log';
 	crash($primary);
-	$run->finish;
-	release($primary, $point);
+	finish($session);
+	release($point);
 	$primary->start;
 	$primary->safe_psql('postgres', "INSERT INTO t SELECT 90, 'after', i FROM generate_series(1, 50) i");
 	caught_up($primary, $standby);
@@ -280,22 +226,24 @@ foreach my $point ('insert_before_wal', 'vacuum_after_flush')
 	my $session = $primary->background_psql('postgres', on_error_stop => 0);
 	my $killed = $point =~ /insert/;
 
+	use_stop_points($primary);
+
 	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
-	hold($primary, $point);
+	hold($point);
 	$session->query_until(qr/sent/, "\\echo sent\n$statements{$point};\n");
-	is_held($primary, $point, "switchover after $point");
+	is_held($point, "switchover after $point");
 	$primary->safe_psql('postgres', 'CREATE TABLE flush (); DROP TABLE flush');
 	if ($killed)
 	{
 		crash($primary);
-		release($primary, $point);
+		release($point);
 		$primary->start;
 	}
 	else
 	{
 		# cancelled between record and removal
 		$primary->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'VACUUM (%'");
-		release($primary, $point);
+		release($point);
 	}
 	eval { $session->quit };
 	caught_up($primary, $standby);
@@ -320,12 +268,12 @@ sub killed_start
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($point, $name) = @_;
 
-	hold($standby, $point);
+	hold($point);
 	system_log($standby->installed_command('pg_ctl'), '-W', '-D', $standby->data_dir, '-l', $standby->logfile, 'start');
-	is_held($standby, $point, $name);
+	is_held($point, $name);
 	$standby->_update_pid(1);
 	crash($standby);
-	release($standby, $point);
+	release($point);
 	return;
 }
 
@@ -333,6 +281,7 @@ sub killed_start
 {
 	my $position = log_position($standby);
 
+	use_stop_points($standby);
 	$standby->stop('fast');
 	killed_start('pool_taken', 'a start that is killed');
 	killed_start('pool_taken', 'the next one');

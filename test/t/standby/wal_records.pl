@@ -508,9 +508,9 @@ UPDATE t SET n = n + 1 WHERE k = :k + 1;
 DELETE FROM t WHERE k = :k + 5;
 SQL
 	my $output = '';
-	my $load = start_pgbench($primary, \$output, '-c', '4', '-T', load_time(6) + 3, '-f', $bench);
+	my $load = start_pgbench($primary, \$output, '-c', '4', '-R', '400', '-T', load_time(4) + 2, '-f', $bench);
 	my $rounds = 0;
-	my $until = time + load_time(6);
+	my $until = time + load_time(4);
 	while (time < $until)
 	{
 		last if !compare_in_snapshot($standby, 'under load, round ' . ++$rounds);

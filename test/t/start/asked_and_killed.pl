@@ -148,7 +148,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	{
 		my $first = -s $node->logfile;
 
-		$node->append_conf('postgresql.conf', "fsync = off\nmax_wal_size = 32MB\nmin_wal_size = 32MB");
+		$node->append_conf('postgresql.conf', "fsync = off\nmax_wal_size = 2MB\nmin_wal_size = 2MB");
 		faults('syncfs', 'slow', 'pmhash launcher', 'off', 1);
 		$node->append_conf('postgresql.conf', 'pmhash_faults.fail_for = 1000');
 		$node->reload;

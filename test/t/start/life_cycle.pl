@@ -140,27 +140,27 @@ SQL
 	wait_for_files($pool, 0, 'file of a temporary index after pg_terminate_backend');
 	eval { $temp->quit };
 
-	# The number of its process is another session's by now: a copy says so, whose maker began
-	# at another time.  A copy that says the same is taken for what that session has made.
+	# A copy says that a process has made it which has gone: it is removed.  One that says the
+	# same as the original is taken for what that session has made.
 	$temp = $node->background_psql('postgres');
 	$temp->query_safe('CREATE TEMP TABLE tmp (k int4); CREATE INDEX tmp_k ON tmp USING pmhash (k)');
 	my ($own) = index_files($pool);
-	my ($same, $reused) = map { $own =~ s/[0-9a-f]{16}(?=\.pmh$)/$_/r } 'fedcba9876543210', 'fedcba9876543211';
-	foreach my $copy ($same, $reused)
+	my ($same, $left) = map { $own =~ s/[0-9a-f]{16}(?=\.pmh$)/$_/r } 'fedcba9876543210', 'fedcba9876543211';
+	foreach my $copy ($same, $left)
 	{
 		system_or_bail('cp', '--sparse=always', $own, "$copy.new");
-		if ($copy eq $reused)
+		if ($copy eq $left)
 		{
 			my $format = substr(slurp_file("$copy.new"), 0, 192);
 
-			substr($format, 48 + 80, 8) = pack('Q<', 1);    # owner_start, src/cluster/base/shared.h
+			substr($format, 48 + 88, 4) = pack('V', $pid);    # owner_pid, src/cluster/base/shared.h
 			substr($format, 28, 4) = pack('V', 0);
 			substr($format, 28, 4) = pack('V', PmhashInvalid::crc32c($format));
 			PmhashInvalid::patch_file("$copy.new", 0, $format);
 		}
 		rename("$copy.new", $copy) or die "$copy: $!";
 	}
-	wait_for_files($pool, 2, 'the file of a session that had the number of another before');
+	wait_for_files($pool, 2, 'the file of a session that has ended');
 	is(join(' ', index_files($pool)), join(' ', sort $own, $same), 'and no other');
 	$temp->quit;
 	wait_for_files($pool, 0, 'all of them when the session has ended');

@@ -336,7 +336,20 @@ SQL
 
 	# replaced by another cluster's, which stays as it is
 	my $neighbour_control = slurp_file("$theirs/control");
-	lost_while_running('replaced', sub { rename($pool, $away) or die; rename($theirs, $pool) or die },
+	# (not while the launcher renews the nonce, each second, and with it the control file: it
+	# looks at the directory before it writes there)
+	lost_while_running('replaced', sub {
+			my $nonce = slurp_file($node->data_dir . '/pmhash.nonce');
+
+			$node->safe_psql('postgres', q(SELECT pg_logical_emit_message(false, 'pmhash', 'renew')));
+			for (my $i = 0; $i < 1000 && slurp_file($node->data_dir . '/pmhash.nonce') eq $nonce; $i++)
+			{
+				usleep(10_000);
+			}
+			usleep(200_000);
+			rename($pool, $away) or die;
+			rename($theirs, $pool) or die;
+		},
 		join(' ', map { "$pool/$_" } sort map { s,.*/,,r } glob "$theirs/*"));
 	$node->stop;
 	is(slurp_file("$pool/control"), $neighbour_control, 'replaced: the other pool is not marked');

@@ -284,7 +284,7 @@ CONF
 
 		$node->init_from_backup($primary, 'base', has_streaming => 1);
 		$node->append_conf('postgresql.conf', $settings) if defined $settings;
-		mkdir $node->data_dir . '/stop_points' or die $!;
+		use_stop_points($node);
 		$node->start;
 		wait_for_state($node, $_, qr/^valid$/, $node->name . ": $_") foreach qw(t_k t_s);
 		$primary->safe_psql('postgres', <<SQL);
@@ -295,29 +295,6 @@ VACUUM t;
 SQL
 		caught_up($primary, $node);
 		return $node;
-	}
-
-	# Promote it, and have a process held at that point.  A test.
-	sub promote_up_to
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $point) = @_;
-		my $file = $node->data_dir . "/stop_points/$point";
-		my $deadline = time + 60;
-
-		append_to_file($file, '');
-		kill('USR1', $node->{_pid}) if open(my $signal, '>', $node->data_dir . '/promote');
-		usleep(5_000) until -e "$file.held" || time > $deadline;
-		return ok(-e "$file.held", $node->name . ": held at $point");
-	}
-
-	sub kill_it
-	{
-		my ($node) = @_;
-
-		crash($node);
-		unlink(glob($node->data_dir . '/stop_points/*'));
-		return;
 	}
 
 	# Tests: both indexes are there at once, with the right answers, before and after
@@ -367,10 +344,15 @@ SQL
 		my $node = standby_with_files();
 		my $position = log_position($node);
 
-		promote_up_to($node, $point);
+		# (pg_ctl would wait for its end)
+		hold($point);
+		append_to_file($node->data_dir . '/promote', '');
+		kill('USR1', $node->{_pid});
+		is_held($point, $node->name);
 		$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 		$node->safe_psql('postgres', 'CREATE TABLE other AS SELECT i FROM generate_series(1, 1000) i');
-		kill_it($node);
+		crash($node);
+		release($point);
 		$node->start;
 		# trust: promoted
 		builds_anew($node, "killed, $point", $position, qr/the server was a standby and has not used the pool as a primary/);

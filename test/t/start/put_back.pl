@@ -16,7 +16,7 @@ my $apart = 'server and pool directory have not been together all the time since
 my $node = new_server('put_back');
 my $pool = pool($node);
 my $data = $node->data_dir;
-my $save = "$PostgreSQL::Test::Utils::tmp_check/save";
+my $save = $node->basedir . "/save";
 
 start_with_extension($node);
 $node->safe_psql('postgres', invalid_fixture());

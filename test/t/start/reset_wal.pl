@@ -16,8 +16,7 @@ use PostgreSQL::Test::RecursiveCopy;
 # ======== reset wal ========
 
 # What the server does without the pool knowing of it: WAL that is thrown away,
-# pg_control put back from before, runs without the library that leave no
-# trace in postmaster.opts.  Rows that were in the index get lost, and others take
+# pg_control put back from before, runs without the library that no postmaster makes.  Rows that were in the index get lost, and others take
 # their places: no index may be taken for up to date then.
 {
 	my $apart = 'server and pool directory have not been together all the time since it was made';
@@ -57,10 +56,11 @@ SQL
 		return;
 	}
 
-	# The same with rows whose WAL was flushed, and is thrown away afterwards.
+	# The same with rows whose WAL was flushed, and is thrown away afterwards; and for as
+	# many segments more.
 	sub crash_with_committed_rows
 	{
-		my ($table) = @_;
+		my ($table, $segments) = @_;
 
 		$node->safe_psql('postgres', <<SQL);
 CREATE TABLE $table (k int4, v text);
@@ -69,6 +69,8 @@ INSERT INTO $table SELECT g, 'keep' FROM generate_series(1, 100) g;
 CHECKPOINT;
 INSERT INTO $table SELECT g, 'lost' FROM generate_series(1001, 1015) g;
 SQL
+		$node->safe_psql('postgres', "SELECT pg_switch_wal(); CREATE TABLE more_${table}_$_ ()") foreach 1 .. $segments // 0;
+		sleep(6) if $segments;    # the journal has a note of it
 		crash($node);
 		return;
 	}
@@ -104,19 +106,23 @@ SQL
 		return;
 	}
 
-	# A start without the library that no postmaster makes, ended in order or killed.
+	# A start without the library that no postmaster makes, ended in order or killed; it
+	# writes for as many segments more.
 	sub single_user
 	{
-		my ($how) = @_;
+		my ($how, $segments) = @_;
 		my $input = "CREATE TABLE without_$how (k int4)\nINSERT INTO without_$how SELECT generate_series(1, 1000)\nCHECKPOINT\n"
 		  . "INSERT INTO without_$how SELECT generate_series(1, 1000)\n";
+		my $statements = 4 + 2 * ($segments // 0);
 		my $output = '';
 		my $timer = IPC::Run::timer(60);
+
+		$input .= "SELECT pg_switch_wal()\nINSERT INTO without_$how SELECT generate_series(1, 1000)\n" x $segments if $segments;
 		my $single = IPC::Run::start([ 'postgres', '--single', '-c', 'shared_preload_libraries=', '-D', $data, 'postgres' ],
 			'<', \$input, '>&', \$output, $timer);
 
 		unlink("$data/postmaster.pid");
-		$single->pump until ($output =~ s/backend>/backend>/g) > 4 || $timer->is_expired;
+		$single->pump until ($output =~ s/backend>/backend>/g) > $statements || $timer->is_expired;
 		$single->signal('KILL') if $how eq 'killed';
 		eval { $single->finish };
 		unlink("$data/postmaster.pid");
@@ -169,10 +175,18 @@ SQL
 	{
 		crash_with_rows("t5$how");
 		single_user($how);
-		# trust: redo
+		# trust: life-mark
 		not_trusted("t5$how", "single-user mode, $how");
 		is($node->safe_psql('postgres', "SELECT count(*) FROM without_$how"), '2000', "single-user mode, $how: it has run");
 	}
+
+	# pg_wal is emptied, pg_resetwal, and then single-user mode without the library, which is
+	# killed: WAL begins before the end that the journal knows of, and goes past it
+	crash_with_committed_rows('t8', 2);
+	unlink(glob "$data/pg_wal/0*");
+	reset_wal();
+	single_user('killed', 3);
+	not_trusted('t8', 'pg_wal emptied, then single-user mode');
 
 	# a start of ours has died between
 	crash_with_rows('t6');
@@ -194,12 +208,11 @@ SQL
 	}
 
 	# It dies before pg_control has its first checkpoint: that is as the crash left it, but
-	# replay goes past the rows that were lost.  postmaster.opts tells.
+	# replay goes past the rows that were lost.
 	crash_with_rows('t7');
 	copy($pg_control, "$pg_control.before") or die $!;
 	run_without_library('without_t7', '');
 	copy("$pg_control.before", $pg_control) or die $!;
-	# trust: opts
 	not_trusted('t7', 'a start without the library that dies before its checkpoint is in pg_control');
 
 	crash_with_rows('t11', 'CHECKPOINT');
@@ -374,7 +387,6 @@ SQL
 	else
 	{
 		$standby->promote;
-		$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'no promotion';
 		$standby->stop;
 		change_identifier($standby);
 	}
