@@ -5,11 +5,11 @@
  *
  * Bulk delete sweeps the table a segment at a time.  Each step is copied out by the engine
  * and looked at here with no lock held; then its dead entries are taken out, or those of many
- * steps together.  What VACUUM has found dead is known beforehand; where there is no memory for
- * that, and for other callers, the callback is asked.  Every entry that was there when the sweep
- * began is judged (CREATE INDEX CONCURRENTLY relies on it), whatever inserts and splits go on.
- * When all is done, the removal epoch advances: from then on VACUUM may give the TIDs to other
- * rows.
+ * steps together.  What VACUUM has found dead, which its callback searches, we read and have in
+ * a better form (dead_tids.c); where there is no memory for that, and for other callers, the
+ * callback is asked.  Every entry that was there when the sweep began is judged (CREATE INDEX
+ * CONCURRENTLY relies on it), whatever inserts and splits go on.  When all is done, the removal
+ * epoch advances: from then on VACUUM may give the TIDs to other rows.
  *
  * A VACUUM without a bulk delete sweeps once after a restart, to find what is free.
  *
@@ -44,12 +44,6 @@ delay_point(void)
 	vacuum_delay_point();
 #endif
 }
-
-/*
- * VACUUM's callback is not called: what it searches, an array of dead TIDs (PostgreSQL 15
- * and 16) or a TidStore (17 and later), we can read, and have it in a better form
- * (dead_tids.c).
- */
 
 /* TIDs taken over between two looks at vacuum_cost_delay and interrupts */
 #define TAKEN_AT_ONCE	8192
@@ -367,8 +361,11 @@ sweep_table(VacuumState *state, bool removes)
 				if (state->nbatch == BATCH_ENTRIES)
 					remove_batch(state);
 			}
+
+			/* Not each buffer of a list at once: it is walked through for that. */
 			if (state->nbatch > 0 && (state->begun || !state->file->logged) &&
-				!state->entries_logged)
+				!state->entries_logged &&
+				state->batch[0].hash != state->batch[state->nbatch - 1].hash)
 				remove_batch(state);
 			pages = 1 + sweep->n * sizeof(PmhEntry) / BLCKSZ;
 			if (VacuumCostActive)

@@ -20,12 +20,16 @@
  */
 #define PMHASH_DELTA_DELETE		(UINT64CONST(1) << 63)
 
+/* That a builder applies while replay waits. */
+#define PMHASH_PUBLISH_MAX		1000
+
 /*
- * As a value: what follows are as many bytes of DEAD pieces (wal_record.h) as the hash says,
- * in whole operations.
+ * As a value: what follows are as many bytes of DEAD pieces (wal_record.h) as the hash says.
+ * They count for more operations than are applied while replay waits, as a sweep takes long;
+ * the rest is a hole of the delta.
  */
 #define PMHASH_DELTA_DEAD		(UINT64CONST(1) << 62)
-#define PMHASH_DELTA_OPS(size)	(((size) + sizeof(PmhEntry) - 1) / sizeof(PmhEntry))
+#define PMHASH_DELTA_OPS(size)	((size) / sizeof(PmhEntry) + PMHASH_PUBLISH_MAX)
 
 /* An index that is to have a file here. */
 typedef struct PmhashStandbyIndex

@@ -67,8 +67,9 @@
 
 #define LONGEST_LOOK	100		/* ms, between looks for transactions before N0 */
 #define BATCH			4096	/* operations of a delta that are applied at a time */
-#define PUBLISH_MAX		1000	/* that are applied while replay waits */
-#define LITTLE			(PUBLISH_MAX / 4)	/* to be left for that */
+#define LITTLE			(PMHASH_PUBLISH_MAX / 4)	/* to be left to publish */
+
+static void require_building(void);
 
 static const PmhashFiller *filler = NULL;
 
@@ -221,8 +222,7 @@ delta_length(const PmhashStandbyBuild *build)
  * False with a reason.
  */
 static bool
-apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64 to,
-		  void (*pause) (void), char *reason)
+apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64 to, char *reason)
 {
 	static PmhEntry ops[BATCH];
 	size_t		n = Min(BATCH, to - *from);
@@ -246,12 +246,13 @@ apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64
 
 		if (ops[i].value == PMHASH_DELTA_DEAD)
 		{
+			Assert(!LWLockHeldByMe(pmhash_standby_lock));	/* it takes long */
 			wanted = (ssize_t) ops[i].hash;
 			pieces = palloc_extended(wanted, MCXT_ALLOC_NO_OOM);
 			(*from)++;
 			if (pieces != NULL &&
 				pread(fd, pieces, wanted, (off_t) (*from * sizeof(PmhEntry))) == wanted)
-				applied = pmhash_remove_dead(table, pieces, wanted, pause, reason);
+				applied = pmhash_remove_dead(table, pieces, wanted, require_building, reason);
 			else
 				applied = pmhash_fail(reason, "could not read the dead rows of file \"%s\"",
 									  build->delta_path);
@@ -308,12 +309,10 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhT
 
 	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
 	Assert(row->status == PMHASH_STANDBY_DELTA && row->life == build->life);
-	Assert(from <= length && length - from <= PUBLISH_MAX);
-	while (from < length)
-	{
-		if (!apply_ops(build, table, &from, length, NULL, reason))
-			return false;
-	}
+	Assert(from <= length && length - from <= PMHASH_PUBLISH_MAX);
+	if (!apply_ops(build, table, &from, length, reason))
+		return false;
+	Assert(from == length);
 
 	/*
 	 * First, as it may end: the record that is being replayed.  The table may have some of
@@ -658,7 +657,7 @@ catch_up(PmhashFile *file, uint64 from)
 		require_building();
 		pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
 								InvalidTransactionId);
-		if (!apply_ops(&builder.build, file->table, &from, length, require_building, reason))
+		if (!apply_ops(&builder.build, file->table, &from, length, reason))
 		{
 			if (pmh_error(file->table)->code != PMH_OK)
 				engine_failed(file->path, pmh_error(file->table));
@@ -689,7 +688,7 @@ publish(PmhashFile *file, TransactionId usable_xmin)
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 		row = RecoveryInProgress() ? row_of(&builder.build) : NULL;
 		length = delta_length(&builder.build);
-		behind = row != NULL && length - from > PUBLISH_MAX;
+		behind = row != NULL && length - from > PMHASH_PUBLISH_MAX;
 		if (row != NULL && !behind)
 		{
 			done = publish_locked(&builder.build, from, length, file->table, usable_xmin,

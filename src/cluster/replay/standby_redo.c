@@ -237,7 +237,8 @@ append_delta(PmhashStandbyRow *row, char *reason)
 {
 	bool		delete = work.record.type == PMHASH_WAL_DELETE;
 	uint64		before = pg_atomic_read_u64(&row->delta_ops);
-	uint64		length = before + work.n + PMHASH_DELTA_OPS(work.record.size);
+	uint64		length = before + work.n +
+		(work.record.size > 0 ? PMHASH_DELTA_OPS(work.record.size) : 0);
 	ssize_t		size = work.n * sizeof(PmhEntry);
 	off_t		at = (off_t) (before * sizeof(PmhEntry));
 

@@ -31,6 +31,9 @@
 #endif
 #define RECORD_BLOCKS	(4 * 1024 * 1024)
 
+/* Entries removed together: more than twice as many as a step of a sweep has. */
+#define BATCH_ENTRIES	65536
+
 StaticAssertDecl(MaxHeapTuplesPerPage / 8 < PG_UINT8_MAX,
 				 "the length of a piece is a byte");
 
@@ -114,34 +117,44 @@ read_set(PmhashDeadTids *set, const uint8 *pieces, uint32 size, char *reason)
 }
 
 /*
- * On a standby: take all entries of the rows that a record has out of a table.  pause, unless
- * NULL, is called between the steps, and may raise an ERROR or exit.  False with a reason.
+ * On a standby: take all entries of the rows that a record has out of a table.  pause is called
+ * between the steps, and may raise an ERROR or exit.  False with a reason.
  */
 bool
 pmhash_remove_dead(PmhTable *table, const uint8 *pieces, uint32 size,
 				   void (*pause) (void), char *reason)
 {
+	static PmhEntry batch[BATCH_ENTRIES];
 	PmhashDeadTids set;
 	PmhSweep	sweep;
 	PmhResult	result;
+	PmhResult	deleted = PMH_OK;
+	size_t		n = 0;
+	size_t		removed;
 
 	if (!read_set(&set, pieces, size, reason))
 		return false;
 	result = pmh_sweep_begin_reading(table, &sweep);
-	while (result == PMH_OK && (result = pmh_sweep_next(table, &sweep)) == PMH_OK)
+	while (result == PMH_OK)
 	{
-		size_t		dead = 0;
-		size_t		removed;
-
+		result = pmh_sweep_next(table, &sweep);
 		for (size_t i = 0; i < sweep.n; i++)
 		{
 			if (pmhash_is_dead(&set, sweep.entries[i].value))
-				sweep.entries[dead++] = sweep.entries[i];
+				batch[n++] = sweep.entries[i];
+			Assert(n < BATCH_ENTRIES);
 		}
-		if (dead > 0)
-			result = pmh_delete_group(table, sweep.entries, dead, &removed);
-		if (pause != NULL)
-			pause();
+
+		/* Not each buffer of a list at once: it is walked through for that. */
+		if (n > 0 && (batch[0].hash != batch[n - 1].hash || n > BATCH_ENTRIES / 2 ||
+					  result != PMH_OK))
+		{
+			deleted = pmh_delete_group(table, batch, n, &removed);
+			if (deleted != PMH_OK)
+				result = deleted;
+			n = 0;
+		}
+		pause();
 	}
 	pmh_sweep_end(&sweep);
 	pfree(set.at);

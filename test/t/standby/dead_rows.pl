@@ -196,6 +196,27 @@ foreach my $point (qw(redo_before_entries redo_sweeping redo_before_applied))
 	unlike(logged_since($standby, $position), qr/has been built on this standby|not trusted|is given up/, "$name: nothing is built");
 }
 
+# stopped: it does not wait for the end of the sweep
+my $name = 'standby stopped while it sweeps';
+my $position = log_position($standby);
+
+half_dies();
+caught_up($primary, $standby);
+hold('redo_sweeping');
+sql($vacuum);
+places_are_taken();
+is_held('redo_sweeping', $name);
+$standby->command_ok([ 'pg_ctl', '-D', $standby->data_dir, '-m', 'fast', '-W', 'stop' ], $name);
+$standby->wait_for_log(qr/received fast shutdown request/, $position);
+hold('redo_before_applied');
+release('redo_sweeping');
+$standby->wait_for_log(qr/database system is shut down/, $position);
+$standby->stop('fast', fail_ok => 1);
+unlink(use_stop_points($standby) . '/redo_before_applied') or die "it has not ended in the sweep: $!";
+$standby->start;
+same($standby, $name);
+unlike(logged_since($standby, $position), qr/has been built on this standby|not trusted|is given up/, "$name: nothing is built");
+
 # ---- while the standby builds ----
 
 foreach my $point (qw(standby_begun standby_waited standby_scanned standby_loaded standby_caught_up))
@@ -219,10 +240,11 @@ foreach my $point (qw(standby_begun standby_waited standby_scanned standby_loade
 
 # ---- promoted right after ----
 
+sql('DROP INDEX d_off');		# a promoted standby would build it, and use it
 half_dies();
 sql($vacuum);
 caught_up($primary, $standby);
-my $position = log_position($standby);
+$position = log_position($standby);
 $primary->stop('immediate');
 $standby->promote;
 $primary = $standby;
