@@ -1,18 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * planner_hook.c
- *	  What the planner sees of our indexes, and what not.
+ * 	  What the planner sees of our indexes, and what not.
  *
  * No plan may have an invalid index, one whose file does not serve the snapshot
  * (file_open.c; on a standby one that is not built, standby.c), one of a pool that is
- * not ours, or any index of ours if the library is not preloaded.  A high cost would not do:
- * since PostgreSQL 18 it does not keep the planner from a path when all others are disabled
- * (enable_seqscan = off).  So the hook is installed in every process that has
- * the library, preloaded or not; the planner has opened the indexes, and that
- * has called our handler (relcache.c, InitIndexAmRoutine).  The hook is called
- * at the end of get_relation_info (plancat.c), which invites removing an index
- * from rel->indexlist.  Looking costs a search in a table of this backend when
- * it has the file open, and opening it if not.
+ * not ours, or any index of ours if the library is not preloaded.  So the hook is installed
+ * in every process that has the library, preloaded or not; the planner has opened the indexes,
+ * and that has called our handler (relcache.c, InitIndexAmRoutine).  The hook is called at the
+ * end of get_relation_info (plancat.c), which invites removing an index from rel->indexlist.
+ * Looking costs a search in a table of this backend when it has the file open, and opening it
+ * if not.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,24 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * standby_build.c
- *	  Building the files of logged indexes on a standby.
+ * 	  Building the files of logged indexes on a standby.
  *
- * Each file is built from this server's own copy of the table, while replay goes on
- * and no process waits.  The steps, each of which may find that the build is over, as
- * the index was dropped, the file replaced, or the server promoted:
- *
- *	begin	The state of the file becomes DELTA: what is replayed from here on is put
- *			into the delta.  Then N0 is read, the next transaction id.
- *	wait	until all transactions before N0 are over: a fresh snapshot's xmin is not
- *			before N0.  What the others have inserted was replayed before the
- *			delta began, or is in it.  No snapshot and no lock is held meanwhile.
- *	scan	the table, page by page (am/standby_fill.c).  The locks are released every
- *			fifth of a second, for replay of DDL, and what they protect is looked at
- *			again when they are back: the index may have another file by then.
- *	load	what was found (am/standby_fill.c) into a file that no other process knows.
- *			From here on no relation is locked.
- *	catch up	with the delta, until little is left,
- *	publish	with the rest: replay waits for that.
+ * src/README, "Standbys", has the steps and the rules B1 to B7.  Each step may find that the
+ * build is over, as the index was dropped, the file replaced, or the server promoted.  No
+ * snapshot and no lock is held while transactions before N0 are waited for, and from loading
+ * on no relation is locked.
  *
  * A failure is noted for pmhash.indexes and the next try.  A conflict with replay is none,
  * and the build is tried again soon.  In both cases the worker ends, and another one goes
