@@ -88,28 +88,22 @@ is_to_rebuild_itself(Relation index)
 		index->rd_index->indisready;
 }
 
-/* What to do about an index that a standby has no file of: there is no REINDEX there. */
-static const char *
-standby_hint(void)
-{
-	if (!pmhash_rebuild)
-		return "Turn pmhash.rebuild on: this standby builds its files in the background.";
-	return pmhash_workers_can_be_had() ?
-		"Try again when this standby has built its file in the background." :
-		"No background worker of pmhash can run to build it (see max_worker_processes).";
-}
-
-/* What to do about an invalid index. */
+/* What to do about an invalid index, or one that a standby has no file of. */
 const char *
 pmhash_rebuild_hint(Relation index)
 {
+	bool		workers = pmhash_workers_can_be_had();
+
 	if (has_lost_pool())
 		return "Put the directory of pmhash back, or restart the server: it has been unmounted, removed or replaced.";
-	if (RecoveryInProgress())
-		return standby_hint();
+	if (RecoveryInProgress())	/* there is no REINDEX */
+		return !pmhash_rebuild ?
+			"Turn pmhash.rebuild on: this standby builds its files in the background." :
+			workers ? "Try again when this standby has built its file in the background." :
+			"No background worker of pmhash can run to build it (see max_worker_processes).";
 	if (!is_to_rebuild_itself(index))
 		return "REINDEX INDEX makes a new file.";
-	return pmhash_workers_can_be_had() ?
+	return workers ?
 		"Try again when the index has been rebuilt in the background; REINDEX INDEX does so now." :
 		"No background worker of pmhash can run to rebuild it (see max_worker_processes); REINDEX INDEX makes a new file.";
 }
