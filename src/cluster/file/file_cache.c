@@ -1,22 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * file_cache.c
- *	  The files that this backend knows and has mapped.
+ * 	  The files that this backend knows and has mapped.
  *
  * An entry stands for what the stub of an index said when it was read: which file the index
  * has.  It is found by the OID of the index and counts as long as
- *	- the index has the main fork that the stub was read from.  A main fork is
- *	  named by RelFileNode and backend: a temporary index may have the number of
- *	  a permanent one (catalog.c, GetNewRelFileNode looks for files of the same
- *	  kind only).  REINDEX and SET TABLESPACE change it, and so does their abort;
- *	- no relcache invalidation of the index has come since;
- *	- no stub has been changed in place since (stub_generation, invalid.c).
+ * 	- the index has the main fork that the stub was read from.  A main fork is
+ * 	  named by RelFileNode and backend: a temporary index may have the number of
+ * 	  a permanent one (catalog.c, GetNewRelFileNode looks for files of the same
+ * 	  kind only).  REINDEX and SET TABLESPACE change it, and so does their abort;
+ * 	- no relcache invalidation of the index has come since;
+ * 	- no stub has been changed in place since (stub_generation, invalid.c).
  * Else the stub is read again.  If it names the file that is mapped, that stays.
  *
- * Mappings are bounded (mappings.c).  A mapping that has been handed out stays until the
- * end of the transaction, since users of it do not say when they have finished; of those
- * that were handed out in earlier transactions only, what was used longest ago is unmapped.
- * The entry stays.
+ * A mapping that has been handed out stays until the end of the transaction, since users of it
+ * do not say when they have finished; of those that were handed out in earlier transactions
+ * only, what was used longest ago is unmapped if there are too many (mappings.c).
  *
  * A mapping keeps the space of a file that has been removed, unless that was cut off
  * (pmhash_remove_file).  So a relcache invalidation, which comes when another file has taken
