@@ -291,22 +291,16 @@ pmhash_pending_keep(uint64 file_id)
 
 /*
  * Does each abort that takes away the main fork which a table has now remove the file as
- * well?  It does if the file was made when the table had that main fork, or, by
- * levels, not further out than the main fork.  (Of open levels the inner one has the
- * greater number.)  The server does not know which level made it if a later change was
- * rolled back (relcache.c, AtEOSubXact_cleanup): then only the first counts.
+ * well?  It does if the file was made when the table had that main fork already.
  */
 bool
 pmhash_goes_with_table(uint64 file_id, Relation heap)
 {
-	SubTransactionId created = pmhash_fork_subid(heap);
 	const Made *file = find_made(file_id);
 
 	Assert(pmhash_node_subid(heap) != InvalidSubTransactionId);
-	if (file == NULL || file->subid == InvalidSubTransactionId)
-		return false;
-	return memcmp(&file->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0 ||
-		(created != InvalidSubTransactionId && file->subid >= created);
+	return file != NULL && file->subid != InvalidSubTransactionId &&
+		memcmp(&file->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0;
 }
 
 /* An index is to be rebuilt as soon as this transaction has let its locks go. */
