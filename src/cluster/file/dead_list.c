@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * dead_list.c
- * 	  Shared lists of entries that are known to be dead and not removed yet.
+ *	  Shared lists of entries that are known to be dead and not removed yet.
  *
  * An entry that a scan has found dead may have to wait for a flush of WAL before it can be
  * removed (dead_entries.c), and a queue would visit such rows thousands of times.  While it is

@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * file_cache.c
- * 	  The files that this backend knows and has mapped.
+ *	  The files that this backend knows and has mapped.
  *
  * An entry stands for what the stub of an index said when it was read: which file the index
  * has.  It is found by the OID of the index and counts as long as
- * 	- the index has the main fork that the stub was read from.  A main fork is
- * 	  named by RelFileNode and backend: a temporary index may have the number of
- * 	  a permanent one (catalog.c, GetNewRelFileNode looks for files of the same
- * 	  kind only).  REINDEX and SET TABLESPACE change it, and so does their abort;
- * 	- no relcache invalidation of the index has come since;
- * 	- no stub has been changed in place since (stub_generation, invalid.c).
+ *	- the index has the main fork that the stub was read from.  A main fork is
+ *	  named by RelFileNode and backend: a temporary index may have the number of
+ *	  a permanent one (catalog.c, GetNewRelFileNode looks for files of the same
+ *	  kind only).  REINDEX and SET TABLESPACE change it, and so does their abort;
+ *	- no relcache invalidation of the index has come since;
+ *	- no stub has been changed in place since (stub_generation, invalid.c).
  * Else the stub is read again.  If it names the file that is mapped, that stays.
  *
  * A mapping that has been handed out stays until the end of the transaction, since users of it

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * life_cycle.c
- * 	  Files follow transactions, sessions and databases.
+ *	  Files follow transactions, sessions and databases.
  *
  * Made		on a list with the number of its (sub)transaction; an abort of that
- * 			removes the file.  COMMIT and PREPARE keep it.
+ *			removes the file.  COMMIT and PREPARE keep it.
  * Gone		The stub in the main fork of an index names its file.  Where the server deletes a
- * 			main fork at commit (storage.c knows which these are, smgrGetPendingDeletes),
- * 			because the index is dropped or gets another one (REINDEX, TRUNCATE, VACUUM FULL,
- * 			CLUSTER, ALTER TABLE), the stub is read before, and the file that it names is
- * 			removed after the commit record.  That is flushed by then: a transaction that
- * 			drops relation files never commits asynchronously (xact.c,
- * 			RecordTransactionCommit, nrels).  What COMMIT PREPARED leaves is found by the
- * 			cleaner.
+ *			main fork at commit (storage.c knows which these are, smgrGetPendingDeletes),
+ *			because the index is dropped or gets another one (REINDEX, TRUNCATE, VACUUM FULL,
+ *			CLUSTER, ALTER TABLE), the stub is read before, and the file that it names is
+ *			removed after the commit record.  That is flushed by then: a transaction that
+ *			drops relation files never commits asynchronously (xact.c,
+ *			RecordTransactionCommit, nrels).  What COMMIT PREPARED leaves is found by the
+ *			cleaner.
  *
  * A file stays if another stub names it: SET TABLESPACE copies the main fork and deletes the
  * old one.  The copy is then among the main forks that the same transaction has made (and
@@ -104,9 +104,8 @@ forget_made(Made *file)
  * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
  *
  * Idle sessions may keep it mapped for days.  So one that nobody uses any more, or will, is
- * cut off, as the server does with its own files (md.c,
- * mdunlinkfork), for its space to be free at once: when it has no name any more, so that
- * none meets it cut off.
+ * cut off, as the server does with its own files (md.c, mdunlinkfork), for its space to be
+ * free at once: when it has no name any more, so that none meets it cut off.
  */
 static void
 unlink_file(Oid database, uint64 file_id, bool cut_off)
@@ -131,7 +130,7 @@ unlink_file(Oid database, uint64 file_id, bool cut_off)
 	(void) close(fd);
 }
 
-/* Transactions that are open may use the file. */
+/* Remove a file that open transactions may use. */
 void
 pmhash_unlink(Oid database, uint64 file_id)
 {
@@ -139,7 +138,7 @@ pmhash_unlink(Oid database, uint64 file_id)
 	forget_made(find_made(file_id));
 }
 
-/* None does, of this database. */
+/* Remove one of this database that nobody uses any more, or will. */
 void
 pmhash_remove_file(uint64 file_id)
 {

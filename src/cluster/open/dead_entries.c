@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * dead_entries.c
- * 	  Removal of entries that scans have found dead (kill_prior_tuple).
+ *	  Removal of entries that scans have found dead (kill_prior_tuple).
  *
  * src/README, "Dead entries", has the rule.  btree and hash mark such an entry with a hint bit
  * on its page.  We have no page whose write-out would wait for WAL, so we either remove an

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * invalid.c
- * 	  Invalid indexes: reasons, and making it known to all processes; messages about index
- * 	  files: what failed, the file, what to do about it.
+ *	  Invalid indexes: reasons, and making it known to all processes; messages about index
+ *	  files: what failed, the file, what to do about it.
  *
  * src/README, "Invalid indexes", says what follows from an index being invalid, and why its
  * stub is marked before any process leaves it alone.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * planner_hook.c
- * 	  What the planner sees of our indexes, and what not.
+ *	  What the planner sees of our indexes, and what not.
  *
  * No plan may have an invalid index, one whose file does not serve the snapshot
  * (file_open.c; on a standby one that is not built, standby.c), one of a pool that is

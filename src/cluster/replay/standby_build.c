@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * standby_build.c
- * 	  Building the files of logged indexes on a standby.
+ *	  Building the files of logged indexes on a standby.
  *
  * src/README, "Standbys", has the steps and the rules B1 to B7.  Each step may find that the
  * build is over, as the index was dropped, the file replaced, or the server promoted.  No

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * standby_sweep.c
- * 	  A standby finds out again what is free in its files (src/README, "Space").
+ *	  A standby finds out again what is free in its files (src/README, "Space").
  *
  * On a primary the sweep is VACUUM's; a standby has none that removes entries, and would lose
  * what is free with each restart.  So the files that were LIVE before the restart are swept

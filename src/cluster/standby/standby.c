@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * standby.c
- * 	  The files of a server in recovery: the table of their states, what each says of
- * 	  itself, which are good after a restart, and which have to go.
+ *	  The files of a server in recovery: the table of their states, what each says of
+ *	  itself, which are good after a restart, and which have to go.
  *
  * standby_state.h says what the states mean, and src/README which rules hold: "Standbys".
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * failed_writes.c
- * 	  The kernel is asked for failed writes: how, when, and by which process; the pool loses
- * 	  its trust in a running server, and gets a new nonce.
+ *	  The kernel is asked for failed writes: how, when, and by which process; the pool loses
+ *	  its trust in a running server, and gets a new nonce.
  *
  * When: after each checkpoint, or restartpoint on a standby, as writing back our files is
  * part of the cost of that; and once half a minute after the start, as the last server life

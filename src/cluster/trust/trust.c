@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * trust.c
- * 	  What may be trusted when the pool is taken into use.
+ *	  What may be trusted when the pool is taken into use.
  *
  * src/README, "Trust", has the rule and the marks; test/TRUST.md the table of all facts that
  * are relied on, with the test of each.  Called by the postmaster, where an ERROR would keep
