@@ -115,22 +115,22 @@ is_elsewhere(uint64_t hash, uint32_t home_state)
 }
 
 /*
- * Of slots with the right fingerprint those with the hash.  (In a bucket of 13 entries
- * every twentieth key meets another one's fingerprint.)
+ * Of slots with the right fingerprint those with the hash, or one if none has it.  (In a
+ * bucket of 13 entries every twentieth key meets another one's fingerprint.)
  */
 static uint32_t __attribute__((noinline))
 exact_slots(const PmhBucket *b, uint64_t hash, uint32_t mask)
 {
 	uint32_t	exact = 0;
 
-	for (; mask != 0; mask &= mask - 1)
+	for (uint32_t m = mask; m != 0; m &= m - 1)
 	{
-		unsigned	slot = (unsigned) __builtin_ctz(mask);
+		unsigned	slot = (unsigned) __builtin_ctz(m);
 
 		if (pmh_slot_has_hash(b, slot, pmh_slot_load_word(b, slot), hash))
 			exact |= UINT32_C(1) << slot;
 	}
-	return exact;
+	return exact != 0 ? exact : mask & -mask;
 }
 
 /*
@@ -146,14 +146,20 @@ probe_simple(uint64_t hash, const PmhHome *h, const Sight *sight,
 
 	if (unlikely(is_elsewhere(hash, sight->state)))
 		return -1;
-	if (unlikely((mask & (mask - 1)) != 0))
-		mask = exact_slots(h->bucket, hash, mask);
 	if (mask != 0)
 	{
-		unsigned	slot = (unsigned) __builtin_ctzll(mask);
-		uint64_t	word = pmh_slot_load_word(h->bucket, slot);
+		unsigned	slot;
+		uint64_t	word;
 
-		if (unlikely((mask & (mask - 1)) != 0 || pmh_word_is_pointer(word)))
+		if (unlikely((mask & (mask - 1)) != 0))
+		{
+			mask = exact_slots(h->bucket, hash, mask);
+			if ((mask & (mask - 1)) != 0)
+				return -1;
+		}
+		slot = (unsigned) __builtin_ctzll(mask);
+		word = pmh_slot_load_word(h->bucket, slot);
+		if (unlikely(pmh_word_is_pointer(word)))
 			return -1;
 		if (likely(pmh_slot_has_hash(h->bucket, slot, word, hash)))
 			n = 1;
