@@ -254,7 +254,7 @@ from_array(PmhTable *t, size_t n)
 	else
 		CHECK(bytes * 100 <= n * (n < 556 ? 835 : n < 1000 ? 726 : n < 2000 ? 706 : n < 10000 ? 690 :
 							  648));
-	pmh_list_unmake(t, hash, payload);
+	pmh_value_lose(t);			/* nothing points to it */
 	pmh_values_free(&values);
 	free(value);
 }

@@ -16,9 +16,9 @@ my $top = "$FindBin::RealBin/../../..";
 
 # What each layer may include of others: of all of them, or only these headers.
 my %may = (
-	engine => {},
-	cluster => { engine => [ 'table.h', 'stop_point.h', 'pm.h' ] },
-	am => { cluster => 'all', engine => [ 'table.h', 'sort.h', 'stop_point.h' ] },
+	engine => 14_930{},
+	cluster => { engine => 14_930[ 'table.h', 'stop_point.h', 'pm.h' ] },
+	am => { cluster => 'all', engine => 14_930[ 'table.h', 'sort.h', 'stop_point.h' ] },
 	join => { am => 'all', cluster => 'all' });
 
 # pm.h is for what writes persistent memory itself, which is the undo journal; more files
@@ -317,7 +317,7 @@ cmp_ok(scalar(split ' ', slurp_file("$top/src/README")), '<=', 12_000, 'src/READ
 
 # Lines that each layer may have.  A budget follows the code down and is never raised:
 # what has to come in finds what can go.
-my %budget = (engine => 15_023, cluster => 17_593, am => 11_510, join => 2_224);
+my %budget = (engine => 14_930, cluster => 17_593, am => 11_510, join => 2_224);
 my %size;
 $size{ $_ =~ s{/.*}{}r } += @{ $lines{$_} } foreach keys %lines;
 foreach my $layer (sort keys %budget)
