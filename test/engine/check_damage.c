@@ -480,13 +480,9 @@ int
 main(void)
 {
 	const char *path = fixture_path("check_damage");
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
+	PmhTable   *t = fixture_create(path);
 	uint64_t	seed = 5;
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t i = 0; i < LONG; i++)
 		REQUIRE(pmh_insert(t, fixture_hash(0), i, false) == PMH_OK);
 	for (uint64_t i = 0; i < PAIRS; i++)

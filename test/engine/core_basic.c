@@ -102,13 +102,11 @@ run(const char *path, bool flushed, uint64_t keys)
 {
 	PmhEnv		env = fixture_env_on(flushed, 1);
 	PmhError	error;
-	PmhTable   *t;
+	PmhTable   *t = fixture_create_in(path, &env);
 	Model		m = {keys, calloc(keys, sizeof(uint64_t)), 0};
 	uint64_t	seed = 12345;
 	bool		recovered;
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t i = 0; i < 3 * keys; i++)
 		step(t, &m, &seed, 85);
 	check_all(t, &m);
@@ -122,12 +120,9 @@ run(const char *path, bool flushed, uint64_t keys)
 		step(t, &m, &seed, 40);
 	check_all(t, &m);
 	check_structure(t, &m);
-	pmh_close(t);
 
 	/* The next run of the system: recovery, then go on. */
-	env.instance = 2;
-	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
-	CHECK(recovered);
+	t = fixture_recover(path, t, &env);
 	check_all(t, &m);
 	check_structure(t, &m);
 	for (uint64_t i = 0; i < keys; i++)
@@ -171,16 +166,13 @@ static void
 run_groups(const char *path, bool flushed, uint64_t keys)
 {
 	PmhEnv		env = fixture_env_on(flushed, 1);
-	PmhError	error;
-	PmhTable   *t;
+	PmhTable   *t = fixture_create_in(path, &env);
 	Model		m = {keys, calloc(keys, sizeof(uint64_t)), 0};
 	PmhEntry	entry[BATCH];
 	uint64_t	key[BATCH];
 	uint64_t	hash[BATCH];
 	uint64_t	seed = 31;
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t round = 0; round < keys / 50; round++)
 	{
 		size_t		n = fixture_random(&seed) % BATCH;
@@ -265,12 +257,8 @@ note_said(void *arg, size_t i, uint64_t value)
 static void
 bulk_short(const char *path, const uint64_t *hash)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
-	PmhBulk    *bulk;
+	PmhTable   *t = fixture_create(path);
 	PmhEntry   *entry = malloc(sizeof(PmhEntry) * SHORT_KEYS * SHORT_KEYS * SHORT_KEYS);
-	uint32_t	depth;
 	size_t		n = 0;
 	Said		said;
 
@@ -283,11 +271,7 @@ bulk_short(const char *path, const uint64_t *hash)
 			entry[n++].value = v;
 		}
 	}
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
-	REQUIRE(pmh_bulk_begin(t, SHORT_KEYS, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	fixture_load(t, entry, n, SHORT_KEYS, PMH_DEFAULT_FILL);
 	memset(&said, 0, sizeof(said));
 	CHECK(pmh_lookup_group(t, hash, SHORT_KEYS, note_said, &said) == PMH_OK);
 	for (size_t i = 0; i < SHORT_KEYS; i++)
@@ -307,15 +291,11 @@ bulk_short(const char *path, const uint64_t *hash)
 static void
 run_short(const char *path)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
+	PmhTable   *t = fixture_create(path);
 	uint64_t	hash[SHORT_KEYS];
 	Said		said;
 	size_t		nmany = 0;
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (size_t i = 0; i < SHORT_KEYS; i++)
 	{
 		hash[i] = fixture_hash(i);

@@ -157,15 +157,11 @@ now(void)
 static PmhTable *
 recover(const char *path, PmhTable *t)
 {
-	static uint64_t instance = 1;
-	PmhEnv		env = fixture_env(++instance);
-	PmhError	error;
-	bool		recovered;
+	static PmhEnv env;
 
-	pmh_close(t);
-	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
-	CHECK(recovered);
-	return t;
+	if (env.locks == NULL)
+		env = fixture_env(1);
+	return fixture_recover(path, t, &env);
 }
 
 static uint64_t

@@ -182,17 +182,8 @@ static PmhTable *
 load(uint64_t keys)
 {
 	PmhTable   *t = create();
-	PmhEntry   *entries = malloc(keys * sizeof(PmhEntry));
-	PmhBulk    *bulk;
-	uint32_t	depth;
 
-	REQUIRE(entries != NULL);
-	for (uint64_t key = 0; key < keys; key++)
-		entries[key] = (PmhEntry) {fixture_hash(key), key};
-	REQUIRE(pmh_bulk_begin(t, keys, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entries, keys) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
-	free(entries);
+	load_unique(t, keys, PMH_DEFAULT_FILL);
 	return t;
 }
 

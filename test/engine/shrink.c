@@ -118,17 +118,8 @@ static void
 test_fill(void)
 {
 	PmhTable   *t = create();
-	PmhBulk    *bulk;
-	PmhEntry   *entries = malloc(UNIQUE_KEYS * sizeof(PmhEntry));
-	uint32_t	depth;
 
-	REQUIRE(entries != NULL);
-	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
-		entries[key] = (PmhEntry) {fixture_hash(key), key};
-	REQUIRE(pmh_bulk_begin(t, UNIQUE_KEYS, 30, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entries, UNIQUE_KEYS) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
-	free(entries);
+	load_unique(t, UNIQUE_KEYS, 30);
 	CHECK(!shrink_all(t, 30));
 	check_unique(t, UNIQUE_KEYS, 1);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));

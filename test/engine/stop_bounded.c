@@ -49,17 +49,8 @@ static PmhTable *
 make_list(void)
 {
 	PmhTable   *t = fixture_create(path);
-	PmhEntry   *entry = malloc(LIST_VALUES * sizeof(*entry));
-	uint32_t	depth;
-	PmhBulk    *bulk;
 
-	REQUIRE(entry != NULL);
-	for (uint64_t i = 0; i < LIST_VALUES; i++)
-		entry[i] = (PmhEntry) {fixture_hash(0), i};
-	REQUIRE(pmh_bulk_begin(t, 1, 90, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, LIST_VALUES) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
-	free(entry);
+	fixture_load_list(t, fixture_hash(0), LIST_VALUES);
 	return t;
 }
 

@@ -65,15 +65,11 @@ int
 main(void)
 {
 	const char *path = fixture_path("stop_figures");
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
+	PmhTable   *t = fixture_create(path);
 	uint64_t	n = 60000;
 
 	within = "pmh_space_figures";
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
-	REQUIRE(pmh_open(path, &env, &other, NULL, &error) == PMH_OK);
+	other = fixture_open(path, 1);
 	statistics(t);
 	for (uint64_t i = 0; i < n; i++)
 		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);

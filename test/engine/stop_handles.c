@@ -123,28 +123,6 @@ tail_when_opened(void)
 
 static PmhValues values;
 
-/* n values of each of some keys. */
-static PmhResult
-load(PmhTable *t, uint64_t keys, uint64_t n, uint64_t (*hash) (uint64_t))
-{
-	PmhEntry   *entry = malloc(keys * n * sizeof(*entry));
-	uint32_t	depth;
-	PmhBulk    *bulk;
-	PmhResult	result;
-
-	REQUIRE(entry != NULL);
-	for (uint64_t i = 0; i < keys * n; i++)
-		entry[i] = (PmhEntry) {hash(i % keys), i / keys};
-	REQUIRE(pmh_bulk_begin(t, keys * n, 90, &depth, &bulk) == PMH_OK);
-	result = pmh_bulk_partition(bulk, 0, 0, entry, keys * n);
-	if (result == PMH_OK)
-		result = pmh_bulk_finish(bulk);
-	else
-		pmh_bulk_abandon(bulk);
-	free(entry);
-	return result;
-}
-
 static PmhResult
 look_up(PmhTable *t)
 {
@@ -198,7 +176,7 @@ versions_of_others(const char *at)
 {
 	PmhTable   *t = fixture_create(path);
 
-	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
+	fixture_load_list(t, fixture_hash(0), LIST_VALUES);
 	goes_on(t, look_up, at);
 	goes_on(t, look_up_repeats, at);
 	goes_on(t, read_statistics, at);
@@ -227,7 +205,7 @@ damage_beside_others(void)
 {
 	PmhTable   *t = fixture_create(path);
 
-	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
+	fixture_load_list(t, fixture_hash(0), LIST_VALUES);
 	pm_store64(&last_header(t)->hash, 1);
 	spoil("list_before_reading", 2);
 	CHECK(pmh_check(t, false, NULL, NULL, NULL) == PMH_ERR_CORRUPT);
@@ -284,7 +262,7 @@ nothing_holds(void)
 {
 	PmhTable   *t = fixture_create(path);
 
-	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
+	fixture_load_list(t, fixture_hash(0), LIST_VALUES);
 	given_up(t, look_up_any);
 	given_up(t, look_up_repeats_any);
 	given_up(t, read_statistics_any);

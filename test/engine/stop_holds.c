@@ -91,19 +91,9 @@ bounded(const char *what, uint64_t most)
 static PmhTable *
 make_table(const char *path, uint64_t hash, uint64_t n)
 {
-	PmhEntry   *entry = malloc(n * sizeof(*entry));
-	uint32_t	depth;
-	PmhBulk    *bulk;
-	PmhTable   *t;
+	PmhTable   *t = fixture_create(path);
 
-	REQUIRE(entry != NULL);
-	t = fixture_create(path);
-	for (uint64_t i = 0; i < n; i++)
-		entry[i] = (PmhEntry) {hash, i};
-	REQUIRE(pmh_bulk_begin(t, n, 90, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
-	free(entry);
+	fixture_load_list(t, hash, n);
 	return t;
 }
 

@@ -63,14 +63,7 @@ blocks(void)
 static void
 shrink(uint64_t before)
 {
-	PmhShrink	shrink;
-	PmhResult	result;
-
-	REQUIRE(pmh_shrink_begin(others, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
-	while ((result = pmh_shrink_step(others, &shrink)) == PMH_OK)
-		;
-	REQUIRE(result == PMH_DONE);
-	pmh_shrink_end(&shrink);
+	REQUIRE(fixture_shrink(others, PMH_DEFAULT_FILL) == PMH_OK);
 	REQUIRE(blocks() < before / 3);
 }
 

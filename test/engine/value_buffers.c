@@ -235,8 +235,6 @@ make_odd_lists(void)
 {
 	PmhTable   *t = create();
 	PmhEntry   *entry = malloc(ODD_KEYS * ODD_VALUES * sizeof(*entry));
-	uint32_t	depth;
-	PmhBulk    *bulk;
 	PmhStats	stats;
 
 	REQUIRE(entry != NULL);
@@ -246,9 +244,7 @@ make_odd_lists(void)
 
 		entry[i] = (PmhEntry) {fixture_hash(key), odd_value(key, i % ODD_VALUES)};
 	}
-	REQUIRE(pmh_bulk_begin(t, ODD_KEYS, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, ODD_KEYS * ODD_VALUES) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	fixture_load(t, entry, ODD_KEYS * ODD_VALUES, ODD_KEYS, PMH_DEFAULT_FILL);
 	free(entry);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.lists == ODD_KEYS);
