@@ -472,7 +472,7 @@ directory_elsewhere(PmhTable *t)
 static void
 check_sound(PmhTable *t)
 {
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	CHECK(pmh_check(t, false, fixture_report, NULL, NULL) == PMH_OK);
 }
 

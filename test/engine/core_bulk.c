@@ -138,7 +138,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 	qsort(entry, n, sizeof(PmhEntry), fixture_compare_entries);
 	load(t, entry, n, expected, fill);
 	check_found(t, entry, n);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == n);
 	printf("%s, %lu entries: %.2f bytes each, %.2f of the slots used in %lu segments (%lu/%lu/%lu)\n",
@@ -162,8 +162,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 		REQUIRE(pmh_delete(t, entry[i].hash, entry[i].value) == PMH_OK);
 	qsort(entry + more, n, sizeof(PmhEntry), fixture_compare_entries);
 	check_found(t, entry + more, n);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 	unlink(path);
 	free(entry);
 }
@@ -187,7 +186,7 @@ run_abandon(void)
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == 0);
 	CHECK(stats.segments == 1);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	REQUIRE(pmh_insert(t, 1, 2, false) == PMH_OK);
 	pmh_close(t);
 	unlink(path);
@@ -213,12 +212,12 @@ bytes_with(PmhEntry *entry, uint64_t n, uint64_t keys, bool loaded)
 	if (loaded)
 		load(t, entry, n, n, PMH_DEFAULT_FILL);
 	check_found(t, entry, n);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	bytes = fixture_file_size(path);
 
 	/* What recovery finds is the same. */
 	t = fixture_recover(path, t, &env);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	CHECK(fixture_file_size(path) == bytes);
 	pmh_close(t);
 	unlink(path);

@@ -320,6 +320,16 @@ fixture_report(void *arg, uint64_t offset, const char *finding)
 	fprintf(stderr, "offset %llu: %s\n", (unsigned long long) offset, finding);
 }
 
+/* Is all of it sound?  Nobody else is at work. */
+#define CHECK_SOUND(t) \
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK)
+
+#define CLOSE_SOUND(t) \
+	do { \
+		CHECK_SOUND(t); \
+		pmh_close(t); \
+	} while (0)
+
 /* A check beside others' work. */
 static inline PmhResult
 fixture_check(PmhTable *t)

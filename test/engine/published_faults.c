@@ -77,12 +77,6 @@ has_keys(PmhTable *t, uint64_t n)
 	return true;
 }
 
-static void
-sound(PmhTable *t)
-{
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-}
-
 /* ---- Pea Hash ---- */
 
 /* The directory element that looks for a segment with several of them. */
@@ -138,8 +132,7 @@ pea_hash_strategy_in_one_replica(void)
 	i = shared_segment(t, &dir, &count);
 	for (uint64_t k = 0; k < count; k++)
 		CHECK(dir[i + k] == elem);
-	sound(t);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 /* A split that fails half way leaves ghosts of what it had done. */
@@ -171,7 +164,7 @@ pea_hash_split_fails_midway(void)
 		CHECK(has_values(t, n, 0, 0));
 		CHECK(has_keys(t, n));
 		CHECK(fixture_no_lock_held());
-		sound(t);
+		CHECK_SOUND(t);
 		failures++;
 		put(t, n, n);
 		n++;
@@ -207,7 +200,7 @@ cceh_hashes_that_cannot_be_parted(void)
 			  values.n == 1 && values.value[0] == i);
 	CHECK(has_keys(t, 500));
 	CHECK(fixture_no_lock_held());
-	sound(t);
+	CHECK_SOUND(t);
 	pmh_values_free(&values);
 	pmh_close(t);
 }
@@ -246,8 +239,7 @@ pattern_recovery_not_idempotent(void)
 	}
 	t = fixture_open(path, instance);
 	CHECK(has_keys(t, 5000));
-	sound(t);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 int

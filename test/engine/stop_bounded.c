@@ -478,7 +478,7 @@ wait_is_given_up(PmhTable *t, uint64_t *lock, PmhResult (*call) (PmhTable *t))
 	be_left_alone();
 	pmh_unlock(lock);
 	CHECK(fixture_no_lock_held() && call(t) == PMH_OK);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 }
 
 static PmhResult
@@ -590,8 +590,7 @@ list_is_loaded_once(void)
 	CHECK(pmh_stats(t, &stats) == PMH_OK && stats.list_bytes > BUFFERS * PMH_BLOCK_SIZE / 2);
 	CHECK(pm_load(&pmh_run(t)->value_blocks) <=
 		  stats.list_bytes / pmh_class_bytes(PMH_MAX_CLASS) + 3);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 /* What it has made of the list is free then. */
@@ -609,7 +608,7 @@ load_is_given_up(unsigned at)
 	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
 	CHECK(pmh_sweep_next(t, &sweep) == PMH_DONE && sweep.n == 0);
 	pmh_sweep_end(&sweep);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	CHECK(pm_load(&pmh_run(t)->value_blocks) == 0);
 	pmh_close(t);
 }
@@ -635,7 +634,7 @@ has_been_loaded(PmhTable *t)
 		wrong += found != (LOADED - key + loaded_keys - 1) / loaded_keys;
 	}
 	CHECK(wrong == 0);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	pmh_cursor_free(&cursor);
 }
 

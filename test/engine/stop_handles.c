@@ -34,9 +34,6 @@
 
 static const char *path;
 static PmhTable *others;
-static const char *act_at;		/* NULL: nowhere */
-static void (*act) (void);
-static unsigned acted;
 static void (*script) (const char *name);	/* NULL, or called at each point */
 static const char *spoil_at;	/* there all versions of buffers are counted up ... */
 static uint64_t spoil_every;	/* ... each time, or one time of so many */
@@ -59,8 +56,6 @@ count_all_versions_up(void)
 void
 pmh_stop_point(const char *name)
 {
-	void		(*once) (void) = act;
-
 	readings += strcmp(name, "list_before_reading") == 0;
 	if (spoil_at != NULL && strcmp(spoil_at, name) == 0 && readings < MOST_READINGS &&
 		readings % spoil_every == spoil_every - 1 && readings != last_spoilt)
@@ -70,11 +65,6 @@ pmh_stop_point(const char *name)
 	}
 	if (script != NULL)
 		script(name);
-	if (act_at == NULL || strcmp(act_at, name) != 0)
-		return;
-	act_at = NULL;
-	once();
-	acted++;
 }
 
 static void
@@ -92,8 +82,11 @@ spoil(const char *name, uint64_t every)
 #define TAIL		((off_t) 1024 * 1024)
 
 static void
-open_others(void)
+open_others(const char *name)
 {
+	if (strcmp(name, "open_before_recovery") != 0)
+		return;
+	script = NULL;
 	others = fixture_open(path, 2);
 }
 
@@ -106,15 +99,13 @@ tail_when_opened(void)
 
 	pmh_close(t);
 	REQUIRE(truncate(path, (off_t) length + TAIL) == 0);
-	act_at = "open_before_recovery";
-	act = open_others;
-	acted = 0;
+	script = open_others;
 	t = fixture_open(path, 2);
-	CHECK(acted == 1 && fixture_file_size(path) == length + (uint64_t) TAIL);
+	CHECK(script == NULL && fixture_file_size(path) == length + (uint64_t) TAIL);
 	CHECK(t->file.bound == length && others->file.bound == length);
 	for (uint64_t i = 0; i < 20000; i++)
 		REQUIRE(pmh_insert(i % 2 == 0 ? t : others, fixture_hash(i), i, false) == PMH_OK);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	pmh_close(others);
 	pmh_close(t);
 }
@@ -268,8 +259,7 @@ nothing_holds(void)
 	given_up(t, read_statistics_any);
 	given_up(t, fixture_begin_shrink);
 	given_up(t, fixture_check);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 /* ---- new segments ---- */
@@ -326,8 +316,7 @@ new_segments(void)
 	CHECK(fixture_shrink(t, PMH_DEFAULT_FILL) == PMH_OK);
 	CHECK(new_elements > 10);
 	script = NULL;
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 static bool
@@ -385,8 +374,7 @@ stripe_of_others(void)
 	}
 	pmh_set_wait_hooks(&none);
 	CHECK(waited > 10);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 int

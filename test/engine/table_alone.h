@@ -53,12 +53,6 @@ file_bytes(PmhTable *t)
 	return stats.file_bytes;
 }
 
-static inline void
-check(PmhTable *t)
-{
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-}
-
 /* Shrink to the end; returns false if it does not pay. */
 static inline bool
 shrink_all(PmhTable *t, int fill_percent)
