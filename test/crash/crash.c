@@ -50,7 +50,6 @@ static void add_figures(Figures *to, const Figures *from);
 static Figures *figures;		/* by workload */
 static bool chosen[MAX_WORKLOADS];
 static uint64_t wanted_images;
-static double wanted_seconds;
 static unsigned nworkers = 2;
 static uint64_t first_seed = 1;
 static bool with_random = true;
@@ -263,8 +262,7 @@ worker(void)
 			uint64_t	seed = first_seed + task - nworkloads;
 			Figures		random = {0};
 
-			if (!with_random || shared->stop || all_images() >= wanted_images ||
-				(wanted_seconds > 0 && since > wanted_seconds))
+			if (!with_random || shared->stop || all_images() >= wanted_images)
 				break;
 			begin_workload(random_name, seed, &random);
 			run_random(crash_mix(seed));
@@ -591,7 +589,6 @@ usage(void)
 			"usage: crash [OPTION]...     (or journal)\n"
 			"  --workload=NAME        only this one (may be repeated); --list names them\n"
 			"  --images=N             random operations until there are N images\n"
-			"  --seconds=N            ... or so much time has passed\n"
 			"  --no-random            no random operations\n"
 			"  --seed=N               first seed\n"
 			"  --state=FILE           go on from this file, save to it every minute\n"
@@ -642,7 +639,6 @@ read_options(int argc, char **argv)
 		{"workload", required_argument, NULL, 'w'},
 		{"list", no_argument, NULL, 'l'},
 		{"images", required_argument, NULL, 'i'},
-		{"seconds", required_argument, NULL, 't'},
 		{"no-random", no_argument, NULL, 'n'},
 		{"seed", required_argument, NULL, 's'},
 		{"state", required_argument, NULL, 'S'},
@@ -676,9 +672,6 @@ read_options(int argc, char **argv)
 				exit(0);
 			case 'i':
 				wanted_images = strtoull(optarg, NULL, 10);
-				break;
-			case 't':
-				wanted_seconds = strtod(optarg, NULL);
 				break;
 			case 'n':
 				with_random = false;

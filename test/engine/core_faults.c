@@ -147,6 +147,7 @@ check_entries(void)
 	ok = CHECK(wrong == 0);
 	REQUIRE(pmh_lookup(table, HOT, &values) == PMH_OK);
 	ok &= CHECK(values.n == hot && (hot == 0 || values.value[hot - 1] == hot - 1));
+	ok &= CHECK(fixture_no_lock_held());
 	ok &= CHECK_SOUND(table);
 	pmh_values_free(&values);
 	return ok;
