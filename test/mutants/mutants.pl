@@ -9,7 +9,6 @@
 #                       that need no server, server: the others
 #     --jobs=N          at a time (default 2)
 #     --work=DIR        scratch directory (default: a new one in TMPDIR)
-#     --reuse           take what is built in the source tree along
 #     --no-baseline     do not run the stages without a mutant first
 #     --list            name them and what should catch them
 #
@@ -70,7 +69,6 @@ my @smoke = qw(put_state_before_slot list_copied_with_new_class
 
 my (@only, $set, $jobs, $work, $list);
 my $baseline = 1;
-my $reuse = 0;
 $set = 'all';
 $jobs = 2;
 GetOptions(
@@ -79,7 +77,6 @@ GetOptions(
 	'jobs=i' => \$jobs,
 	'work=s' => \$work,
 	'baseline!' => \$baseline,
-	'reuse' => \$reuse,
 	'list' => \$list) or exit 2;
 
 # ---- the table ----
@@ -284,11 +281,10 @@ sub first_tree
 	my $dir = "$work/0";
 	my $tree = "$dir/build";
 
-	my $built = $reuse ? '' : "--exclude='*.o' --exclude='*.bc' --exclude='*.so' --exclude=./test/build";
-
 	make_path($tree);
 	must_run($top, "$dir/log", 'sh', '-c',
-		"tar -C '$top' -cf - --exclude=.git --exclude=./build $built . | tar -C '$tree' -xf -");
+		"tar -C '$top' -cf - --exclude=.git --exclude=./build --exclude='*.o' --exclude='*.bc' --exclude='*.so' "
+		  . "--exclude=./test/build . | tar -C '$tree' -xf -");
 	return { dir => $dir, tree => $tree, log => "$dir/log" };
 }
 
