@@ -79,12 +79,6 @@ pmh_stop_point(const char *name)
 	read_before = bytes_read();
 }
 
-static uint64_t
-hash_of(uint64_t key)
-{
-	return fixture_hash(key);
-}
-
 /* Throw all pages of the file out of memory.  False if they cannot be. */
 static bool
 cool_down(void)
@@ -118,7 +112,7 @@ fill(void)
 	for (uint64_t key = 0; key < KEYS; key++)
 	{
 		for (unsigned i = 0; i < (key < LISTED ? 10 : 1); i++)
-			entries[n++] = (PmhEntry) {hash_of(key), key * 16 + i};
+			entries[n++] = (PmhEntry) {fixture_hash(key), key * 16 + i};
 	}
 	CHECK(pmh_insert_group(t, entries, n, false, &done) == PMH_OK && done == n);
 	free(entries);
@@ -139,10 +133,10 @@ test_single_look_ups(void)
 	PmhValues	values = {0};
 	uint64_t	before;
 
-	(void) pmh_lookup(t, hash_of(1), &values);
+	(void) pmh_lookup(t, fixture_hash(1), &values);
 	before = bytes_read();
 	for (uint64_t i = 0; i < PROBES; i++)
-		CHECK(pmh_lookup(t, hash_of(KEYS + i), &values) == PMH_OK && values.n == 0);
+		CHECK(pmh_lookup(t, fixture_hash(KEYS + i), &values) == PMH_OK && values.n == 0);
 	before = bytes_read() - before;
 	CHECK(before > PROBES * PAGE / 4);	/* or nothing is tested */
 	CHECK(before <= PROBES * 2 * PAGE);
@@ -158,7 +152,7 @@ test_group_look_ups(uint64_t first)
 	uint64_t	pages = first < LISTED ? 2 * PROBES : PROBES;	/* and that of the list */
 
 	for (uint64_t i = 0; i < PROBES; i++)
-		hash[i] = hash_of(first + i);
+		hash[i] = fixture_hash(first + i);
 	asked = 0;
 	CHECK(pmh_lookup_group(t, hash, PROBES, count_found, &found) == PMH_OK);
 	CHECK(found == PROBES * (first < LISTED ? 10 : 1));
@@ -184,7 +178,7 @@ test_group_inserts(void)
 	size_t		done;
 
 	for (uint64_t i = 0; i < PROBES; i++)
-		entries[i] = (PmhEntry) {hash_of(2 * KEYS + i), i};
+		entries[i] = (PmhEntry) {fixture_hash(2 * KEYS + i), i};
 	asked = 0;
 	CHECK(pmh_insert_group(t, entries, PROBES, false, &done) == PMH_OK && done == PROBES);
 	CHECK(asked >= 2 * PROBES);
@@ -208,9 +202,9 @@ test_locks(void)
 	{
 		locked = false;
 		if (i % 4 == 3)
-			CHECK(pmh_delete(t, hash_of(LISTED + i), (LISTED + i) * 16) == PMH_OK);
+			CHECK(pmh_delete(t, fixture_hash(LISTED + i), (LISTED + i) * 16) == PMH_OK);
 		else
-			CHECK(pmh_insert(t, hash_of(3 * KEYS + i), i, false) == PMH_OK);
+			CHECK(pmh_insert(t, fixture_hash(3 * KEYS + i), i, false) == PMH_OK);
 		took_lock += locked;
 		blocked += bytes_read() > read_before;
 		if (pmh_take_counts(t, &counts))

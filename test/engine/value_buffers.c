@@ -166,8 +166,7 @@ test_classes(uint32_t most)
 	while (ntaken > 0)
 		free_one(t, ntaken - 1);
 	CHECK(used_bytes(t) == 0 && value_blocks(t) == 0);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 /* Each class fills a block to the end, and what is freed is one piece again. */
@@ -235,8 +234,6 @@ make_odd_lists(void)
 {
 	PmhTable   *t = create();
 	PmhEntry   *entry = malloc(ODD_KEYS * ODD_VALUES * sizeof(*entry));
-	uint32_t	depth;
-	PmhBulk    *bulk;
 	PmhStats	stats;
 
 	REQUIRE(entry != NULL);
@@ -246,9 +243,7 @@ make_odd_lists(void)
 
 		entry[i] = (PmhEntry) {fixture_hash(key), odd_value(key, i % ODD_VALUES)};
 	}
-	REQUIRE(pmh_bulk_begin(t, ODD_KEYS, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, ODD_KEYS * ODD_VALUES) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	fixture_load(t, entry, ODD_KEYS * ODD_VALUES, ODD_KEYS, PMH_DEFAULT_FILL);
 	free(entry);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.lists == ODD_KEYS);
@@ -286,7 +281,7 @@ test_grow_odd_lists(void)
 		for (uint64_t key = 0; key < ODD_KEYS; key++)
 			REQUIRE(pmh_insert(t, fixture_hash(key), odd_value(key, i), false) == PMH_OK);
 		check_odd_lists(t, i + 1, 0);
-		check(t);
+		CHECK_SOUND(t);
 	}
 	pmh_close(t);
 }
@@ -310,7 +305,7 @@ test_reclaim_odd_lists(uint64_t gone)
 	}
 	t = reopen(t);
 	sweep_out(t, 1);
-	check(t);
+	CHECK_SOUND(t);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.value_space_known);
 	CHECK(stats.list_bytes == (ODD_KEYS - ngone) * pmh_class_bytes(PMH_ODD_CLASS));
