@@ -16,9 +16,9 @@ my $top = "$FindBin::RealBin/../../..";
 
 # What each layer may include of others: of all of them, or only these headers.
 my %may = (
-	engine => 14_930{},
-	cluster => { engine => 14_930[ 'table.h', 'stop_point.h', 'pm.h' ] },
-	am => { cluster => 'all', engine => 14_930[ 'table.h', 'sort.h', 'stop_point.h' ] },
+	engine => {},
+	cluster => { engine => [ 'table.h', 'stop_point.h', 'pm.h' ] },
+	am => { cluster => 'all', engine => [ 'table.h', 'sort.h', 'stop_point.h' ] },
 	join => { am => 'all', cluster => 'all' });
 
 # pm.h is for what writes persistent memory itself, which is the undo journal; more files
