@@ -275,7 +275,6 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	if (IsA(utility, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
 		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
 		pmhash_snapshot_is_imported();
-	pmhash_note_statement(utility);
 	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (finishes)
 		pmhash_request(MyDatabaseId, PMHASH_JOB_CLEAN);

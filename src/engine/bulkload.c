@@ -237,8 +237,6 @@ make_list(PmhBulk *bulk, const PmhEntry *entry, size_t n, uint64_t *payload)
 		if (result != PMH_OK)
 			break;
 	}
-	if (result != PMH_OK && made.head != 0)
-		pmh_list_unmake(t, entry->hash, made.head);
 	*payload = made.head;
 	PMH_ASSERT(result != PMH_OK || (made.head != 0 && made.values == n));
 	return result;
@@ -536,7 +534,7 @@ pmh_bulk_finish(PmhBulk *bulk)
 	return pmh_conclude(t, PMH_OK);
 }
 
-/* Value lists that were made are found by the next sweep. */
+/* Value lists that were made, one in part perhaps, are found by the next sweep. */
 void
 pmh_bulk_abandon(PmhBulk *bulk)
 {

@@ -21,7 +21,6 @@
 #include <string.h>
 
 #include "segment.h"
-#include "sort.h"
 
 /* So many steps may add nothing to a batch; then the caller may cancel. */
 #define FRUITLESS_STEPS		32
@@ -51,27 +50,6 @@ was_given(const uint64_t *given, size_t n, uint64_t value)
 	return found;
 }
 
-/* The same for sorted ones. */
-static bool
-was_given_in_slot(const uint64_t *given, size_t n, uint64_t value)
-{
-	while (n > 0)
-	{
-		size_t		half = n / 2;
-
-		if (given[half] == value)
-			return true;
-		if (given[half] < value)
-		{
-			given += half + 1;
-			n -= half + 1;
-		}
-		else
-			n = half;
-	}
-	return false;
-}
-
 /*
  * Of batch[from ..] drop what was given before, as far as the list may have it again, and
  * what the caller does not want to see.
@@ -81,22 +59,18 @@ keep_fresh(PmhCursor *cursor, size_t from)
 {
 	PmhValues  *batch = &cursor->batch;
 	const uint64_t *given = cursor->given.value;
-	size_t		plain = cursor->plain;
+	size_t		ngiven = cursor->at.again ? cursor->given.n : cursor->plain;
 	size_t		end = batch->n;
-	size_t		of_slot = cursor->at.again ? cursor->given.n - plain : 0;
 
-	PMH_ASSERT(from <= batch->n && plain <= cursor->given.n);
-	if (of_slot > 0)
-		(void) pmh_sort_numbers(cursor->given.value + plain, of_slot, NULL);
-	if (plain + of_slot > 0)
+	PMH_ASSERT(from <= batch->n && cursor->plain <= cursor->given.n);
+	if (ngiven > 0)
 	{
 		batch->n = from;
 		for (size_t i = from; i < end; i++)
 		{
 			uint64_t	value = batch->value[i];
 
-			if (!was_given(given, plain, value) &&
-				!(of_slot > 0 && was_given_in_slot(given + plain, of_slot, value)))
+			if (!was_given(given, ngiven, value))
 				batch->value[batch->n++] = value;
 		}
 	}

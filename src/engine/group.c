@@ -282,19 +282,10 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
  * it is read once more.
  */
 
-/* What has become of a pair. */
-typedef enum PmhPairState
-{
-	PMH_PAIR_LEFT = 0,			/* not seen to, or only by waiting */
-	PMH_PAIR_REMOVED,
-	PMH_PAIR_ABSENT
-} PmhPairState;
-
 typedef struct Drain
 {
 	const PmhEntry *entry;		/* what is to go: of one hash, by value */
 	size_t		n;
-	uint8_t    *state;			/* PmhPairState of each */
 	size_t		left;			/* not claimed */
 	bool		wait;
 	bool		begun;
@@ -307,6 +298,8 @@ typedef struct Drain
 	uint16_t	mask[PMH_MAX_LINES];	/* cells that are to be cleared */
 	uint32_t	nclaimed;
 	size_t		claimed[PMH_STEP_MAX];
+
+	bool		taken[];		/* each of the pairs: has been claimed */
 } Drain;
 
 static inline uint32_t
@@ -334,7 +327,7 @@ find_wanted(const Drain *d, uint64_t value)
 		else
 			high = middle;
 	}
-	while (low < d->n && d->entry[low].value == value && d->state[low] != PMH_PAIR_LEFT)
+	while (low < d->n && d->entry[low].value == value && d->taken[low])
 		low++;
 	return low < d->n && d->entry[low].value == value ? low : d->n;
 }
@@ -347,7 +340,7 @@ claim(Drain *d, uint64_t value)
 
 	if (at == d->n)
 		return false;
-	d->state[at] = PMH_PAIR_REMOVED;
+	d->taken[at] = true;
 	d->left--;
 	d->claimed[d->nclaimed++] = at;
 	return true;
@@ -415,7 +408,7 @@ drain_buffer(PmhTable *t, Drain *d, PmhListPath *path)
 		return result;
 	/* What was claimed stays for now. */
 	for (uint32_t i = 0; i < d->nclaimed; i++)
-		d->state[d->claimed[i]] = PMH_PAIR_LEFT;
+		d->taken[d->claimed[i]] = false;
 	d->left += d->nclaimed;
 	PMH_ASSERT(d->left <= d->n);
 	d->passed_over = true;
@@ -496,28 +489,11 @@ drain_next(PmhTable *t, Drain *d)
 	return result == PMH_RETRY && !d->wait ? PMH_BUSY : result;
 }
 
-/* The walk is over: what was not met is not there, unless it was passed over. */
-static PmhResult
-finish_drain(Drain *d)
-{
-	for (size_t i = 0; i < d->n && !d->passed_over && d->left > 0; i++)
-	{
-		if (d->state[i] == PMH_PAIR_LEFT)
-		{
-			d->state[i] = PMH_PAIR_ABSENT;
-			d->left--;
-		}
-	}
-	PMH_ASSERT(d->passed_over || d->left == 0);
-	return PMH_DONE;
-}
-
-/* Begin with n pairs.  NULL for want of memory (t->error set).  Keeps entries and state. */
+/* Begin with n pairs.  NULL for want of memory (t->error set).  Keeps entries. */
 static Drain *
-begin_drain(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
-				uint8_t *state)
+begin_drain(PmhTable *t, const PmhEntry *entries, size_t n, bool wait)
 {
-	Drain	   *d = malloc(sizeof(*d));
+	Drain	   *d = malloc(sizeof(*d) + n * sizeof(bool));
 
 	PMH_ASSERT(n > 0 && entries[0].hash == entries[n - 1].hash);
 	PMH_ASSERT(entries[0].value <= entries[n - 1].value);
@@ -528,9 +504,9 @@ begin_drain(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 		return NULL;
 	}
 	memset(d, 0, offsetof(Drain, mask));
+	memset(d->taken, 0, n * sizeof(bool));
 	d->entry = entries;
 	d->n = d->left = n;
-	d->state = state;
 	d->wait = wait;
 	d->hash = entries[0].hash;
 	d->at = PMH_LIST_START;
@@ -543,21 +519,24 @@ begin_drain(PmhTable *t, const PmhEntry *entries, size_t n, bool wait,
 	return d;
 }
 
-/* A piece: begin, or see to a buffer.  PMH_OK: there is more; PMH_DONE; or a real error. */
+/*
+ * A piece: begin, or see to a buffer.  PMH_OK: there is more; PMH_DONE; or a real error.
+ * When it is done, what is left is not there, unless something was passed over.
+ */
 static PmhResult
 drain_step(PmhTable *t, Drain *d)
 {
 	PmhResult	result;
 
 	if (d->left == 0 || (d->begun && d->at.below == 0))
-		return finish_drain(d);
+		return PMH_DONE;
 	result = d->begun ? drain_next(t, d) : drain_locked(t, d, &d->at.below);
 	if (result == PMH_NEED)
 		return pmh_provide(t);
 	if (result == PMH_BUSY)
 	{
 		d->passed_over = true;
-		return finish_drain(d);
+		return PMH_DONE;
 	}
 	return result == PMH_RETRY ? PMH_OK : result;
 }
@@ -566,19 +545,18 @@ PmhResult
 pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	const PmhEntry entry = {hash, value};
-	uint8_t		state = PMH_PAIR_LEFT;
-	Drain	   *d = begin_drain(t, &entry, 1, true, &state);
+	Drain	   *d = begin_drain(t, &entry, 1, true);
 	PmhResult	result = PMH_OK;
 
 	if (d == NULL)
 		return PMH_ERR_NO_MEMORY;
 	while (result == PMH_OK)
 		result = drain_step(t, d);
+	PMH_ASSERT(!d->passed_over);
+	if (result == PMH_DONE)
+		result = d->left == 0 ? PMH_OK : PMH_NOT_FOUND;
 	free(d);
-	if (result != PMH_DONE)
-		return result;
-	PMH_ASSERT(state != PMH_PAIR_LEFT);
-	return state == PMH_PAIR_REMOVED ? PMH_OK : PMH_NOT_FOUND;
+	return result;
 }
 
 /* ---- delete ---- */
@@ -586,16 +564,11 @@ pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value)
 struct PmhRemovalPrivate
 {
 	PmhEntry   *entry;			/* in order of (hash, value) */
-	uint8_t    *state;			/* PmhPairState of each */
 	size_t		n;
 	size_t		at;				/* those before it have been seen to */
 	bool		wait;
 	bool		far;			/* the next one is far down a long list */
-	Drain	   *drain;			/* at work on [at, drain_to), or NULL */
-	size_t		drain_to;
-	size_t		counted;		/* of those before it ... */
-	size_t		counted_removed;	/* ... so many are gone ... */
-	size_t		counted_left;	/* ... and so many have stayed */
+	Drain	   *drain;			/* at work on the next ones, or NULL */
 };
 
 /* How many entries from the first on have its hash? */
@@ -628,29 +601,27 @@ up_to_many(const PmhEntry *entries, size_t n)
 }
 
 /*
- * Take the entries of a locked group out; unlocks it.  *done: how many have been
- * seen to; state[] tells how.  PMH_OK; PMH_FAR: the next one is in a long list;
- * PMH_NEED, or a real error.
+ * Take the next entries, a locked group, out; unlocks it.  PMH_OK; PMH_FAR: the next one
+ * is in a long list; PMH_NEED, or a real error.
  */
 static PmhResult
-delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
-			  unsigned *done, uint8_t *state)
+delete_locked(PmhTable *t, PmhRemoval *removal, const Group *g)
 {
+	struct PmhRemovalPrivate *p = removal->priv;
 	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(g->n > 0 && g->nlocked > 0);
-	for (*done = 0; *done < g->n; (*done)++)
+	for (unsigned i = 0; i < g->n; i++, p->at++)
 	{
-		result = pmh_segment_delete(t, &g->locked[g->which[*done]], entries[*done].hash,
-									entries[*done].value, wait);
-		if (!wait)
+		const PmhEntry *e = &p->entry[p->at];
+
+		result = pmh_segment_delete(t, &g->locked[g->which[i]], e->hash, e->value, p->wait);
+		if (!p->wait)
 			pmh_space_release(t);
-		if (result == PMH_OK)
-			state[*done] = PMH_PAIR_REMOVED;
-		else if (result == PMH_NOT_FOUND)
-			state[*done] = PMH_PAIR_ABSENT;
-		else if (result != PMH_BUSY)
+		if (result != PMH_OK && result != PMH_NOT_FOUND && result != PMH_BUSY)
 			break;
+		removal->removed += result == PMH_OK;
+		removal->left -= result != PMH_BUSY;
 		result = PMH_OK;
 	}
 	unlock_group(t, g);
@@ -662,12 +633,11 @@ delete_locked(PmhTable *t, const Group *g, const PmhEntry *entries, bool wait,
  * what is locked just now.
  */
 static PmhResult
-delete_some(PmhTable *t, struct PmhRemovalPrivate *p, size_t n)
+delete_some(PmhTable *t, PmhRemoval *removal, size_t n)
 {
-	const PmhEntry *entries = p->entry + p->at;
+	struct PmhRemovalPrivate *p = removal->priv;
 	Group		g;
-	unsigned	done = 0;
-	PmhResult	result = lock_group(t, &g, entries, n, p->wait);
+	PmhResult	result = lock_group(t, &g, p->entry + p->at, n, p->wait);
 
 	if (result == PMH_BUSY)
 	{
@@ -675,8 +645,7 @@ delete_some(PmhTable *t, struct PmhRemovalPrivate *p, size_t n)
 		return PMH_OK;
 	}
 	if (result == PMH_OK)
-		result = delete_locked(t, &g, entries, p->wait, &done, p->state + p->at);
-	p->at += done;
+		result = delete_locked(t, removal, &g);
 	p->far = result == PMH_FAR;
 	if (p->far)
 		return PMH_OK;
@@ -685,27 +654,33 @@ delete_some(PmhTable *t, struct PmhRemovalPrivate *p, size_t n)
 
 /* A piece of the walk along the list of the next key. */
 static PmhResult
-delete_in_list(PmhTable *t, struct PmhRemovalPrivate *p)
+delete_in_list(PmhTable *t, PmhRemoval *removal)
 {
+	struct PmhRemovalPrivate *p = removal->priv;
+	Drain	   *d = p->drain;
+	size_t		before;
 	PmhResult	result;
 
 	PMH_ASSERT(p->at < p->n);
-	if (p->drain == NULL)
+	if (d == NULL)
 	{
-		size_t		same = same_hash(p->entry + p->at, p->n - p->at);
-
-		p->drain = begin_drain(t, p->entry + p->at, same, p->wait, p->state + p->at);
-		if (p->drain == NULL)
+		d = p->drain = begin_drain(t, p->entry + p->at,
+								   same_hash(p->entry + p->at, p->n - p->at), p->wait);
+		if (d == NULL)
 			return PMH_ERR_NO_MEMORY;
-		p->drain_to = p->at + same;
 	}
-	result = drain_step(t, p->drain);
+	before = d->left;
+	result = drain_step(t, d);
+	removal->removed += before - d->left;
+	removal->left -= before - d->left;
 	if (result != PMH_DONE)
 		return result;
-	free(p->drain);
-	p->drain = NULL;
-	p->at = p->drain_to;
+	if (!d->passed_over)
+		removal->left -= d->left;
+	p->at += d->n;
 	p->far = false;
+	p->drain = NULL;
+	free(d);
 	return PMH_OK;
 }
 
@@ -719,11 +694,8 @@ pmh_removal_begin(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
 	removal->left = n;
 	removal->priv = p;
 	if (p != NULL)
-	{
 		p->entry = malloc((n + 1) * sizeof(PmhEntry));
-		p->state = calloc(n + 1, 1);
-	}
-	if (p == NULL || p->entry == NULL || p->state == NULL)
+	if (p == NULL || p->entry == NULL)
 	{
 		pmh_removal_end(removal);
 		return pmh_fail(table, PMH_ERR_NO_MEMORY, ENOMEM, 0,
@@ -742,7 +714,6 @@ removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
 {
 	struct PmhRemovalPrivate *p = removal->priv;
 	Ahead		ahead;
-	size_t		to;
 	PmhResult	result = PMH_OK;
 
 	ahead.page = ahead.element = ahead.bucket = ahead.line = p->at;
@@ -758,25 +729,9 @@ removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
 			some = up_to_many(p->entry + p->at, p->n - p->at);
 		}
 		/* Durable when it unlocks. */
-		result = some > 0 ? delete_some(t, p, some) : delete_in_list(t, p);
+		result = some > 0 ? delete_some(t, removal, some) : delete_in_list(t, removal);
 	}
-
-	/* Tell how far it has come. */
-	to = p->drain != NULL ? p->drain_to : p->at;
-	PMH_ASSERT(p->counted <= to && to <= p->n);
-	removal->removed = p->counted_removed;
-	removal->left = p->n - p->counted + p->counted_left;
-	for (size_t i = p->counted; i < to; i++)
-	{
-		removal->removed += p->state[i] == PMH_PAIR_REMOVED;
-		removal->left -= p->state[i] != PMH_PAIR_LEFT;
-	}
-	if (p->drain == NULL)
-	{
-		p->counted = to;
-		p->counted_removed = removal->removed;
-		p->counted_left = removal->left - (p->n - to);
-	}
+	PMH_ASSERT(removal->removed + removal->left <= p->n);
 	return result == PMH_OK && p->at == p->n ? PMH_DONE : result;
 }
 
@@ -795,7 +750,6 @@ pmh_removal_end(PmhRemoval *removal)
 	{
 		free(p->drain);
 		free(p->entry);
-		free(p->state);
 		free(p);
 	}
 	removal->priv = NULL;

@@ -85,6 +85,8 @@ struct PmhTable
 	PmhCounts	counts;			/* of this handle, since pmh_take_counts */
 	/* of read_ahead.c: */
 	uint32_t	cold;			/* groups whose pages are asked for, still */
+	size_t		look_each;		/* keys from one look at a page to the next, ... */
+	size_t		keys_warm;		/* ... and of these still to come */
 	uint32_t	walk_left;		/* segments asked for and not read yet; ... */
 	uint64_t	walk_at;		/* ... the element after them; ... */
 	uint64_t	walk_next;		/* ... the hash where a walk goes on */

@@ -357,11 +357,10 @@ typedef struct PmhListMade
 /*
  * The same of any number of values (n >= 1; order free), in buffers that fit, for a caller
  * that holds no lock: what was made before PMH_NEED is kept, and the next call, with the same
- * arguments, goes on with it.  pmh_list_unmake frees all of such a list instead.
+ * arguments, goes on with it.  A list that is given up is left to a sweep (pmh_value_lose).
  */
 extern PmhResult pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values,
 							   size_t n, PmhListMade *made);
-extern void pmh_list_unmake(PmhTable *t, uint64_t hash, uint64_t payload);
 
 /*
  * What follows is for writers: the segment is locked, and path->head, place, bucket and
@@ -414,12 +413,6 @@ extern PmhResult pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level
 
 /* How many values a buffer holds. */
 extern uint32_t pmh_buffer_count(const PmhTable *t, uint64_t payload);
-
-/*
- * Is a buffer of the list of hash where it can be, and does it say so itself?  PMH_OK,
- * PMH_NEED, PMH_ERR_CORRUPT.
- */
-extern PmhResult pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload);
 
 /* The smallest class for n values, or the largest of all. */
 extern uint32_t pmh_buffer_class_for(size_t n);

@@ -183,18 +183,6 @@ free_buffer(PmhTable *t, uint64_t payload)
 /* ---- the way to a buffer, and what names it ---- */
 
 PmhResult
-pmh_buffer_check(PmhTable *t, uint64_t hash, uint64_t payload)
-{
-	PmhResult	result = pmh_buffer_check_span(t, payload);
-
-	if (result != PMH_OK)
-		return result;
-	if (pmh_pointer_has_header(payload) && !pmh_header_fits(t, payload, hash))
-		return pmh_list_fail_foreign(t, payload);
-	return PMH_OK;
-}
-
-PmhResult
 pmh_list_find_below(PmhTable *t, uint64_t hash, PmhListPath *path, uint64_t *below)
 {
 	PmhResult	result = pmh_buffer_check_span(t, path->head);
@@ -358,13 +346,15 @@ static PmhResult
 find_end(PmhTable *t, uint64_t hash, PmhListPath *path)
 {
 	uint64_t	payload = path->head;
-	PmhResult	result = pmh_buffer_check(t, hash, payload);
+	PmhResult	result = pmh_buffer_check_span(t, payload);
 
 	for (uint32_t level = pmh_pointer_level(payload); result == PMH_OK; level--)
 	{
 		uint64_t	holder = payload;
 		uint32_t	last;
 
+		if (pmh_pointer_has_header(payload) && !pmh_header_fits(t, payload, hash))
+			return pmh_list_fail_foreign(t, payload);
 		path->payload[level] = payload;
 		if (level == 0)
 			break;
@@ -379,9 +369,6 @@ find_end(PmhTable *t, uint64_t hash, PmhListPath *path)
 			break;
 		}
 		result = pmh_list_check_child(t, holder, payload);
-		if (result == PMH_OK && pmh_pointer_has_header(payload) &&
-			!pmh_header_fits(t, payload, hash))
-			return pmh_list_fail_foreign(t, payload);
 	}
 	PMH_ASSERT(result != PMH_OK || path->payload[0] == payload);
 	return result;
@@ -423,26 +410,6 @@ pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, PmhL
 	}
 	pm_fence(&t->file);
 	return PMH_OK;
-}
-
-void
-pmh_list_unmake(PmhTable *t, uint64_t hash, uint64_t payload)
-{
-	PMH_ASSERT(payload != 0);
-	for (uint32_t i = 0; pmh_pointer_level(payload) > 0 && i < pmh_index_slots(payload); i++)
-	{
-		uint64_t	child = pm_load(pmh_index_slot(t, payload, i)) & PMH_SLOT_POINTER;
-
-		if (child == 0)
-			continue;
-		/* What is damaged, or cannot be looked at here, is left to a walk. */
-		if (pmh_list_check_child(t, payload, child) == PMH_OK &&
-			pmh_buffer_check(t, hash, child) == PMH_OK)
-			pmh_list_unmake(t, hash, child);
-		else
-			pmh_value_lose(t);
-	}
-	free_buffer(t, payload);
 }
 
 PmhResult

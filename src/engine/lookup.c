@@ -115,6 +115,25 @@ is_elsewhere(uint64_t hash, uint32_t home_state)
 }
 
 /*
+ * Of slots with the right fingerprint those with the hash, or one if none has it.  (In a
+ * bucket of 13 entries every twentieth key meets another one's fingerprint.)
+ */
+static uint32_t __attribute__((noinline))
+exact_slots(const PmhBucket *b, uint64_t hash, uint32_t mask)
+{
+	uint32_t	exact = 0;
+
+	for (uint32_t m = mask; m != 0; m &= m - 1)
+	{
+		unsigned	slot = (unsigned) __builtin_ctz(m);
+
+		if (pmh_slot_has_hash(b, slot, pmh_slot_load_word(b, slot), hash))
+			exact |= UINT32_C(1) << slot;
+	}
+	return exact != 0 ? exact : mask & -mask;
+}
+
+/*
  * What nearly all look-ups come to: the home bucket alone answers, with one
  * plain entry or none.  Returns how many; -1: there is more to it.
  */
@@ -129,10 +148,18 @@ probe_simple(uint64_t hash, const PmhHome *h, const Sight *sight,
 		return -1;
 	if (mask != 0)
 	{
-		unsigned	slot = (unsigned) __builtin_ctzll(mask);
-		uint64_t	word = pmh_slot_load_word(h->bucket, slot);
+		unsigned	slot;
+		uint64_t	word;
 
-		if (unlikely((mask & (mask - 1)) != 0 || pmh_word_is_pointer(word)))
+		if (unlikely((mask & (mask - 1)) != 0))
+		{
+			mask = exact_slots(h->bucket, hash, mask);
+			if ((mask & (mask - 1)) != 0)
+				return -1;
+		}
+		slot = (unsigned) __builtin_ctzll(mask);
+		word = pmh_slot_load_word(h->bucket, slot);
+		if (unlikely(pmh_word_is_pointer(word)))
 			return -1;
 		if (likely(pmh_slot_has_hash(h->bucket, slot, word, hash)))
 			n = 1;
@@ -418,12 +445,14 @@ begin_probing(const PmhTable *t, uint64_t hash, Probing *p)
 }
 
 /*
- * Third stage: the line of a slot with the right fingerprint, and what the home
+ * Third stage: the lines of slots with the right fingerprint, and what the home
  * tells of another bucket.
  */
 static inline void
 continue_probing(const PmhTable *t, uint64_t hash, Probing *p)
 {
+	uint32_t	mask;
+
 	if (unlikely(!p->seen || p->home.base != t->file.base))
 	{
 		p->seen = false;
@@ -432,9 +461,14 @@ continue_probing(const PmhTable *t, uint64_t hash, Probing *p)
 	p->seen = look_at_home(hash, &p->home, &p->sight);
 	if (unlikely(!p->seen))
 		return;
-	if (p->sight.mask != 0)
+	mask = p->sight.mask;
+	if (mask != 0)
 		__builtin_prefetch(p->home.bucket->bytes + PMH_LINE *
-						   pmh_slot_line((unsigned) __builtin_ctz(p->sight.mask)));
+						   pmh_slot_line((unsigned) __builtin_ctz(mask)));
+	mask &= mask - 1;
+	if (unlikely(mask != 0))
+		__builtin_prefetch(p->home.bucket->bytes + PMH_LINE *
+						   pmh_slot_line((unsigned) __builtin_ctz(mask)));
 	if (unlikely((p->sight.state & pmh_filter_bit(hash)) != 0))
 		prefetch_all(pmh_home_alternative(t, hash, &p->home));
 	if (unlikely(t->cold > 0))

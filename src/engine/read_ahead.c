@@ -7,11 +7,11 @@
  * neighbours.  What is known to be needed soon is asked for here, all at once, and the
  * device reads it together.
  *
- * Each page that is asked for is a system call of half a microsecond, five times what a
- * look-up takes.  So one page of a group is looked at first: if it is in memory,
- * nothing is asked for; if it is not, neither for this group nor for the next ones is
- * looked any further.  Of a file of which a part is in memory that finds the groups that
- * would wait, soon enough.
+ * Each page that is asked for, or looked at, is a system call of half a microsecond, as
+ * long as eight keys of a group take.  So one page of a group is looked at first: if it is
+ * in memory, nothing is asked for, and the next look is some keys later, the more the more
+ * looks have found so; if it is not, this group and the next ones are asked for.  Of a file
+ * of which a part is in memory that finds the groups that would wait, soon enough.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,6 +19,9 @@
 
 /* Groups of fewer keys are not worth the look. */
 #define LEAST_KEYS		8
+
+/* Keys between looks that find all in memory, at most. */
+#define KEYS_ON			1024
 
 /* After a page that was not in memory so many groups are asked for without one. */
 #define GROUPS_ON		16
@@ -46,9 +49,21 @@ pmh_ask_for_homes(PmhTable *t, const uint64_t *hash, size_t stride,
 
 	PMH_ASSERT(stride > 0);
 	n = n < PMH_ASK_KEYS ? n : PMH_ASK_KEYS;
-	if (n < LEAST_KEYS || pmh_locate(t, *hash, &place) != PMH_OK ||
-		!pmh_home_find(t, *hash, &h) || !is_cold(t, h.bucket))
+	if (t->keys_warm >= n)
+	{
+		t->keys_warm -= n;
 		return n;
+	}
+	if (n < LEAST_KEYS || pmh_locate(t, *hash, &place) != PMH_OK ||
+		!pmh_home_find(t, *hash, &h))
+		return n;
+	if (!is_cold(t, h.bucket))
+	{
+		t->look_each = t->look_each < KEYS_ON / 2 ? 2 * t->look_each + n : KEYS_ON;
+		t->keys_warm = t->look_each;
+		return n;
+	}
+	t->look_each = 0;
 	for (size_t i = 0; i < n; i++)
 	{
 		if (!pmh_home_find(t, hash[i * stride], &h))

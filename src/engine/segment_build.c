@@ -169,39 +169,32 @@ displace(PmhBuild *build, const PmhItem *item, uint32_t home)
 	return true;
 }
 
+/* If a bucket has room for an item, put it there, and let its home tell of it. */
+static bool
+put_item(PmhBuild *build, const PmhItem *item, uint32_t bucket, uint32_t home,
+		 uint32_t announce, PmhStrategy strategy)
+{
+	if (!may_take(build, bucket, item))
+		return false;
+	add_item(build, bucket, item->hash, item->payload);
+	*(uint32_t *) build->bucket[home].bytes |= announce;
+	raise_strategy(build, strategy);
+	return true;
+}
+
 /* Find room for an item: home, alternative, stash. */
 static bool
 find_room(PmhBuild *build, const PmhItem *item)
 {
 	uint32_t	home = pmh_home_bucket(item->hash, build->hashing);
 	uint32_t	alt = pmh_alt_bucket(item->hash, build->hashing, home);
-	uint32_t   *home_state = (uint32_t *) build->bucket[home].bytes;
+	uint32_t	stash = build->hashing;
 
-	if (may_take(build, home, item))
-	{
-		add_item(build, home, item->hash, item->payload);
-		return true;
-	}
-	if (may_take(build, alt, item))
-	{
-		add_item(build, alt, item->hash, item->payload);
-		*home_state |= pmh_filter_bit(item->hash);
-		raise_strategy(build, PMH_TWO_CHOICE);
-		return true;
-	}
-	if (displace(build, item, home))
-		return true;
-	for (uint32_t i = 0; i < PMH_STASH_BUCKETS; i++)
-	{
-		if (may_take(build, build->hashing + i, item))
-		{
-			add_item(build, build->hashing + i, item->hash, item->payload);
-			*home_state |= PMH_STATE_STASHED;
-			raise_strategy(build, PMH_STASH);
-			return true;
-		}
-	}
-	return false;
+	return put_item(build, item, home, home, 0, PMH_SINGLE) ||
+		put_item(build, item, alt, home, pmh_filter_bit(item->hash), PMH_TWO_CHOICE) ||
+		displace(build, item, home) ||
+		put_item(build, item, stash, home, PMH_STATE_STASHED, PMH_STASH) ||
+		put_item(build, item, stash + 1, home, PMH_STATE_STASHED, PMH_STASH);
 }
 
 bool

@@ -12,7 +12,6 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <malloc.h>
-#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -51,7 +50,6 @@ static void add_figures(Figures *to, const Figures *from);
 static Figures *figures;		/* by workload */
 static bool chosen[MAX_WORKLOADS];
 static uint64_t wanted_images;
-static double wanted_seconds;
 static unsigned nworkers = 2;
 static uint64_t first_seed = 1;
 static bool with_random = true;
@@ -264,8 +262,7 @@ worker(void)
 			uint64_t	seed = first_seed + task - nworkloads;
 			Figures		random = {0};
 
-			if (!with_random || shared->stop || all_images() >= wanted_images ||
-				(wanted_seconds > 0 && since > wanted_seconds))
+			if (!with_random || shared->stop || all_images() >= wanted_images)
 				break;
 			begin_workload(random_name, seed, &random);
 			run_random(crash_mix(seed));
@@ -318,8 +315,7 @@ read_state(FILE *file)
 		if (fscanf(file, "%" SCNu64, figure) != 1)
 			return false;
 	}
-	return getc(file) == '\n' &&
-		fread(shared->distinct, sizeof(shared->distinct), 1, file) == 1;
+	return true;
 }
 
 /* Take over what earlier runs have done: seeds go on after theirs. */
@@ -354,7 +350,6 @@ write_state(FILE *file)
 	for (unsigned i = 0; (figure = state_figure(&f, i)) != NULL; i++)
 		fprintf(file, " %" PRIu64, *figure);
 	putc('\n', file);
-	fwrite(shared->distinct, sizeof(shared->distinct), 1, file);
 	return !ferror(file);
 }
 
@@ -372,24 +367,6 @@ save_state(void)
 		perror(state_file);
 }
 
-/* How many different images there were; the estimate is off by .4 %. */
-static double
-distinct_images(void)
-{
-	const double m = (double) sizeof(shared->distinct);
-	double		sum = 0;
-	unsigned	empty = 0;
-	double		estimate;
-
-	for (size_t i = 0; i < sizeof(shared->distinct); i++)
-	{
-		sum += ldexp(1, -shared->distinct[i]);
-		empty += shared->distinct[i] == 0;
-	}
-	estimate = 0.7213 / (1 + 1.079 / m) * m * m / sum;
-	return estimate < 2.5 * m && empty > 0 ? m * log(m / empty) : estimate;
-}
-
 static void
 print_progress(void)
 {
@@ -397,9 +374,9 @@ print_progress(void)
 
 	for (unsigned i = 0; i < nworkloads; i++)
 		add_figures(&total, &figures[i]);
-	fprintf(stderr, "%.0f s: %.1f million images, %.1f million of them different, "
+	fprintf(stderr, "%.0f s: %.1f million images, "
 			"%.2f million crashes inside recovery, %llu operations, %llu failures\n",
-			seconds_since_start(), (double) total.images * 1e-6, distinct_images() * 1e-6,
+			seconds_since_start(), (double) total.images * 1e-6,
 			(double) total.recovery_images * 1e-6, (unsigned long long) total.operations,
 			(unsigned long long) shared->failures);
 }
@@ -507,24 +484,6 @@ print_figures(const char *name, const Figures *f)
 }
 
 static void
-print_costs(void)
-{
-	printf("\n%-14s %10s %12s %12s %12s %12s %12s\n", "per operation", "number",
-		   "flushes", "idle", "fences", "idle", "lines");
-	for (unsigned i = 0; i < OP_KINDS; i++)
-	{
-		const Costs *c = &shared->costs[i];
-		double		n = (double) c->operations;
-
-		if (c->operations > 0)
-			printf("%-14s %10llu %12.3f %12.3f %12.3f %12.3f %12.3f\n", op_kind_name[i],
-				   (unsigned long long) c->operations, (double) c->flushes / n,
-				   (double) c->flushes_idle / n, (double) c->fences / n,
-				   (double) c->fences_idle / n, (double) c->lines / n);
-	}
-}
-
-static void
 print_unreached(void)
 {
 	for (unsigned id = 1; id <= sites_count(); id++)
@@ -582,19 +541,18 @@ print_all(void)
 		print_figures(random_name, &random);
 	add_figures(&total, &random);
 	print_figures("total", &total);
-	printf("\n%llu images, all recovered, %.0f of them different (.4 %% more or less),\n"
+	printf("\n%llu images, all recovered,\n"
 		   "%llu checked and used (the others, once recovered, equal such a one),\n"
 		   "%llu crashes inside recovery, %llu operations crashed, %llu in recovered images,\n"
-		   "%llu images gone on from, %llu different recovery paths,\n"
+		   "%llu images gone on from,\n"
 		   "%.0f s, %.0f s of processor time in this run, %.0f images a second of that\n",
-		   (unsigned long long) total.images, distinct_images(),
+		   (unsigned long long) total.images,
 		   (unsigned long long) (total.images - total.known),
 		   (unsigned long long) total.recovery_images,
 		   (unsigned long long) total.operations, (unsigned long long) total.fresh_operations,
-		   (unsigned long long) total.adopted, (unsigned long long) shared->paths,
+		   (unsigned long long) total.adopted,
 		   seconds_since_start(), processor_seconds(),
 		   (double) (total.images - earlier_images) / processor_seconds());
-	print_costs();
 	printf("\n");
 	if (with_random)
 		print_unreached();
@@ -631,7 +589,6 @@ usage(void)
 			"usage: crash [OPTION]...     (or journal)\n"
 			"  --workload=NAME        only this one (may be repeated); --list names them\n"
 			"  --images=N             random operations until there are N images\n"
-			"  --seconds=N            ... or so much time has passed\n"
 			"  --no-random            no random operations\n"
 			"  --seed=N               first seed\n"
 			"  --state=FILE           go on from this file, save to it every minute\n"
@@ -682,7 +639,6 @@ read_options(int argc, char **argv)
 		{"workload", required_argument, NULL, 'w'},
 		{"list", no_argument, NULL, 'l'},
 		{"images", required_argument, NULL, 'i'},
-		{"seconds", required_argument, NULL, 't'},
 		{"no-random", no_argument, NULL, 'n'},
 		{"seed", required_argument, NULL, 's'},
 		{"state", required_argument, NULL, 'S'},
@@ -716,9 +672,6 @@ read_options(int argc, char **argv)
 				exit(0);
 			case 'i':
 				wanted_images = strtoull(optarg, NULL, 10);
-				break;
-			case 't':
-				wanted_seconds = strtod(optarg, NULL);
 				break;
 			case 'n':
 				with_random = false;

@@ -105,18 +105,11 @@ typedef struct Figures
 	bool		done;
 } Figures;
 
-#define PATHS_ROOM		(1u << 18)
-#define DISTINCT_BITS	16
-
 typedef struct Shared
 {
 	bool		stop;			/* no further tasks */
 	uint64_t	lock;			/* of 'finished' */
 	Figures		finished;		/* of all random tasks that are complete */
-	Costs		costs[OP_KINDS];
-	uint64_t	paths;			/* different recovery paths */
-	uint64_t	path[PATHS_ROOM];	/* their hash table */
-	uint8_t		distinct[1 << DISTINCT_BITS];	/* see note_distinct */
 	uint64_t	next_task;
 	uint64_t	failures;
 } Shared;

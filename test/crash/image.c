@@ -155,31 +155,6 @@ check_holes(const Image *im)
 	return NULL;
 }
 
-/* Note a recovery path; shared by all processes. */
-static void
-note_path(uint64_t path)
-{
-	uint32_t	at = (uint32_t) path & (PATHS_ROOM - 1);
-
-	path |= 1;
-	for (;;)
-	{
-		uint64_t	expected = 0;
-
-		if (shared->path[at] == path || shared->paths >= PATHS_ROOM / 2)
-			return;
-		if (shared->path[at] == 0 &&
-			__atomic_compare_exchange_n(&shared->path[at], &expected, path, false,
-										__ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		{
-			__atomic_fetch_add(&shared->paths, 1, __ATOMIC_RELAXED);
-			return;
-		}
-		if (shared->path[at] != path)
-			at = (at + 1) & (PATHS_ROOM - 1);
-	}
-}
-
 /* ---- images that are equal ---- */
 
 static uint64_t known_right[KNOWN_ROOM];
@@ -190,24 +165,6 @@ image_hash(unsigned level)
 {
 	return crash_mix(memory_hash(level) ^
 					 crash_mix(crash.model.sum + crash.model.all_or_nothing));
-}
-
-/*
- * Count different images (HyperLogLog; Flajolet and others, 2007): each of
- * many registers keeps the longest run of zeroes in front of its hashes.
- */
-static void
-note_distinct(uint64_t hash)
-{
-	uint8_t    *longest = &shared->distinct[hash >> (64 - DISTINCT_BITS)];
-	uint8_t		run = (uint8_t) (1 + __builtin_clzll(hash << DISTINCT_BITS |
-													 UINT64_C(1) << (DISTINCT_BITS - 1)));
-	uint8_t		before = __atomic_load_n(longest, __ATOMIC_RELAXED);
-
-	while (before < run &&
-		   !__atomic_compare_exchange_n(longest, &before, run, false, __ATOMIC_RELAXED,
-										__ATOMIC_RELAXED))
-		continue;
 }
 
 /* ---- all entries ---- */
@@ -550,7 +507,6 @@ recover(Image *im)
 
 	crash.instance++;
 	env = crash_env(im->level);
-	recorder_path = 0;
 	if (crash.before_open != NULL)
 	{
 		const char *bad = crash.before_open(im->level);
@@ -563,7 +519,6 @@ recover(Image *im)
 		return NULL;
 	if (result != PMH_OK)
 		return say("pmh_open: %s", error.detail);
-	note_path(recorder_path);
 	if (!recovered && crash.before_open == NULL)
 		return say("pmh_open did not recover");
 	return NULL;
@@ -618,7 +573,6 @@ const char *
 image_check(unsigned level)
 {
 	unsigned	caller_level = recorder_level;
-	uint64_t	caller_path = recorder_path;
 	bool		crash_it;
 	Image		im;
 	const char *bad;
@@ -628,7 +582,6 @@ image_check(unsigned level)
 	im.ngone = im.nfresh = 0;
 	im.number = (uint32_t) ++crash.image;
 	recorder_level = level;
-	note_distinct(image_hash(level));
 	memory_take_holes(level);
 	scramble(level);
 	crash_it = level == 1 && recorder_persist && im.number % crash.crash_recovery == 0;
@@ -652,6 +605,5 @@ image_check(unsigned level)
 		pmh_close(im.table);
 	}
 	recorder_level = caller_level;
-	recorder_path = caller_path;
 	return bad;
 }

@@ -31,7 +31,7 @@ arm(bool on)
 {
 	crash.armed = on;
 	crash.rest_tested = false;
-	recorder_costs = on ? &shared->costs[crash.kind] : NULL;
+	recorder_armed = on;
 }
 
 static void
@@ -43,17 +43,11 @@ begin(OpKind kind, uint64_t focus)
 	snprintf(crash.operation, sizeof(crash.operation), "%s %llu (seed %llu) of %016llx",
 			 op_kind_name[kind], (unsigned long long) crash.figures->operations,
 			 (unsigned long long) crash.seed, (unsigned long long) focus);
-	if (crash.armed)
-	{
-		costs_begin();
-		recorder_costs = &shared->costs[kind];
-		recorder_costs->operations++;
-	}
 }
 
-/* All that was done so far must be durable now. */
+/* The operation, or a step of it, has returned: all that was done so far must be durable. */
 static void
-end_step(void)
+end(void)
 {
 	const Recorder *r = &recorders[0];
 
@@ -72,14 +66,6 @@ end_step(void)
 						  crash.operation, site_base_name(site_of(id)), site_of(id)->line);
 	}
 	enumerate(0, NULL);
-}
-
-/* The operation has returned. */
-static void
-end(void)
-{
-	end_step();
-	recorder_costs = NULL;
 }
 
 static void
@@ -292,7 +278,7 @@ op_sweep(bool (*dead) (const PmhEntry *entry))
 			if (flags[i])
 				deleted(sweep.entries[i].hash, sweep.entries[i].value);
 		}
-		end_step();
+		end();
 	}
 	must_be(result, PMH_DONE, "pmh_sweep_next");
 	pmh_sweep_end(&sweep);
@@ -324,7 +310,7 @@ op_shrink(void)
 	while (result == PMH_OK)
 	{
 		result = pmh_shrink_step(crash.table, &shrink);
-		end_step();
+		end();
 	}
 	must_be(result, PMH_DONE, "pmh_shrink_step");
 	pmh_shrink_end(&shrink);

@@ -57,15 +57,11 @@ static Line *free_lines;
 
 unsigned	recorder_level;
 bool		recorder_persist = true;
-uint64_t	recorder_path;
-Costs	   *recorder_costs;
+bool		recorder_armed;
 void		(*recorder_at_fence) (unsigned level, const PmSite *site);
 void		(*recorder_at_store) (void *addr, size_t size, uint64_t value, const PmSite *site);
 void		(*recorder_at_unlock) (const uint64_t *lock);
 void		(*recorder_at_killed) (const PmSite *site);
-
-static uint32_t *cost_stamp;	/* by line of memory 0 */
-static uint32_t cost_round;
 
 /* ---- sites ---- */
 
@@ -192,7 +188,6 @@ recorder_init(void)
 		recorders[level].line = reserve(MEMORY_LINES * sizeof(Line *));
 		recorders[level].pending = reserve(MEMORY_LINES * sizeof(Line *));
 	}
-	cost_stamp = reserve(MEMORY_LINES * sizeof(uint32_t));
 }
 
 char *
@@ -632,29 +627,6 @@ number_of(unsigned level, const void *addr)
 	return (uint32_t) (((const char *) addr - memories[level].base) / PMH_LINE);
 }
 
-static inline void
-path_step(unsigned id)
-{
-	recorder_path = (recorder_path ^ id) * UINT64_C(0x9e3779b97f4a7c15);
-	recorder_path ^= recorder_path >> 29;
-}
-
-static void
-count_line(uint32_t number)
-{
-	if (recorder_costs != NULL && cost_stamp[number] != cost_round)
-	{
-		cost_stamp[number] = cost_round;
-		recorder_costs->lines++;
-	}
-}
-
-void
-costs_begin(void)
-{
-	cost_round++;
-}
-
 /* A store to a block without space, on a full file system, would be SIGBUS. */
 static inline void
 note_use(unsigned level, size_t offset)
@@ -676,9 +648,8 @@ store_level0(void *addr, size_t size, uint64_t value, const PmSite *s)
 		memcpy(addr, &value, size);
 		return;
 	}
-	if (recorder_costs != NULL)
+	if (recorder_armed)
 		site_hits[s->id]++;
-	count_line(number);
 	if (recorder_at_store != NULL && !site_volatile[s->id])
 		recorder_at_store(addr, size, value, s);
 	memcpy(addr, &value, size);
@@ -707,7 +678,6 @@ pm_record_store(void *addr, size_t size, uint64_t value, const PmSite *s)
 	offset = (size_t) ((char *) addr - memories[level].base);
 	note_use(level, offset);
 	memory_touch(level, (uint32_t) (offset / PMH_LINE));
-	path_step((unsigned) s->id);
 	memcpy(addr, &value, size);
 	if (level == 1 && level1_started && !is_run_area(offset))
 		add_store(&recorders[1], (uint32_t) (offset / PMH_LINE),
@@ -759,10 +729,8 @@ pm_record_copy(const PmFile *f, void *dst, const void *src, size_t len,
 
 	if (at % 8 != 0 || len % 8 != 0)
 		abort();
-	if (level == 0 && recorder_costs != NULL)
+	if (level == 0 && recorder_armed)
 		site_hits[s->id]++;
-	if (level > 0)
-		path_step((unsigned) s->id);
 	while (len > 0)
 	{
 		uint32_t	number = (uint32_t) (at / PMH_LINE);
@@ -773,12 +741,6 @@ pm_record_copy(const PmFile *f, void *dst, const void *src, size_t len,
 		if (level > 0)
 			memory_touch(level, number);
 		memcpy(memories[level].base + at, from, n);
-		if (level == 0)
-		{
-			count_line(number);
-			if (recorder_costs != NULL)
-				recorder_costs->flushes++;
-		}
 		if (level == 0 && !f->persist)
 		{
 			make_durable(&recorders[0], number, line_at(0, number));
@@ -807,21 +769,15 @@ pm_record_flush(const PmFile *f, const void *addr, size_t len, const PmSite *s)
 	r = &recorders[level];
 	first = number_of(level, addr);
 	last = number_of(level, (const char *) addr + len - 1);
-	if (level == 0 && recorder_costs != NULL)
+	if (level == 0 && recorder_armed)
 		site_hits[s->id]++;
 	if (suppressed[s->id])
 		return;
 	for (uint32_t number = first; number <= last; number++)
 	{
 		Line	   *line = r->line[number];
-		bool		idle = line == NULL || line->flushed == line->n;
 
-		if (level == 0 && recorder_costs != NULL)
-		{
-			recorder_costs->flushes++;
-			recorder_costs->flushes_idle += idle;
-		}
-		if (idle)
+		if (line == NULL || line->flushed == line->n)
 			continue;
 		line->flushed = line->n;
 		r->unfenced = true;
@@ -837,12 +793,8 @@ pm_record_fence(const PmFile *f, const PmSite *s)
 	if (!f->persist || level > 1 || (level == 1 && !level1_started))
 		return;
 	r = &recorders[level];
-	if (level == 0 && recorder_costs != NULL)
-	{
+	if (level == 0 && recorder_armed)
 		site_hits[s->id]++;
-		recorder_costs->fences++;
-		recorder_costs->fences_idle += !r->unfenced;
-	}
 	if (suppressed[s->id])
 		return;
 	if (recorder_at_fence != NULL)

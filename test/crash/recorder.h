@@ -77,17 +77,6 @@ typedef struct Recorder
 	bool		unfenced;		/* a flush or copy waits for a fence */
 } Recorder;
 
-/* What an operation has cost. */
-typedef struct Costs
-{
-	uint64_t	operations;
-	uint64_t	flushes;		/* lines flushed or copied */
-	uint64_t	flushes_idle;	/* of these, with nothing to flush */
-	uint64_t	fences;
-	uint64_t	fences_idle;	/* of these, with nothing to wait for */
-	uint64_t	lines;			/* different lines stored to */
-} Costs;
-
 /* ---- sites ---- */
 
 /* Number the sites; before anything else. */
@@ -195,13 +184,6 @@ extern void (*recorder_at_unlock) (const uint64_t *lock);
  */
 extern void (*recorder_at_killed) (const PmSite *site);
 extern bool recorder_persist;	/* false: the file is no persistent memory */
-
-/* ---- figures ---- */
-
-extern Costs *recorder_costs;	/* where level 0 counts, or NULL */
-extern void costs_begin(void);	/* an operation begins: count lines anew */
-
-/* Hash of the stores made at levels 1 and 2 since it was set to 0. */
-extern uint64_t recorder_path;
+extern bool recorder_armed;		/* sites that are met at level 0 are counted */
 
 #endif							/* PMH_CRASH_RECORDER_H */

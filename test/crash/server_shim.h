@@ -37,8 +37,6 @@ extern void shim_take_over(uint64_t nrecords);
 extern void shim_note(const PmhEntry *entries, size_t n, uint64_t lsn);
 extern void shim_note_flushed(uint64_t lsn);
 
-/* Let the journal say nothing any more.  False if that failed. */
-
 /* Undo what depends on WAL after 'end'.  False if that ended with an ERROR. */
 extern bool shim_undo(uint64_t end);
 

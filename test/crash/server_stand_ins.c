@@ -91,12 +91,6 @@ errcode_for_file_access(void)
 }
 
 int
-errmsg_internal(const char *fmt,...)
-{
-	return 0;
-}
-
-int
 errdetail(const char *fmt,...)
 {
 	return 0;

@@ -99,6 +99,18 @@ typedef struct Row
 	bool		in_index;		/* its entry was made in the file that is there */
 } Row;
 
+/* Of all histories. */
+typedef struct Figures
+{
+	uint64		trusted;
+	uint64		distrusted;
+	uint64		kept;			/* trusted after starts that were killed */
+	uint64		failed_calls;
+	uint64		failed[NCALLS][NERRNOS];
+	uint64		refused;
+	uint64		not_started;
+} Figures;
+
 /* The world: shared by all processes; what is not on disk or in the files. */
 typedef struct World
 {
@@ -118,13 +130,7 @@ typedef struct World
 	bool		no_hints;		/* the kernel knows no hints: there is never a witness */
 	bool		has_index;		/* the last life had one, as far as it knows */
 	bool		ended_in_order; /* and its end was one in order, in which nothing failed */
-	uint64		trusted;		/* figures */
-	uint64		distrusted;
-	uint64		kept;			/* trusted after starts that were killed */
-	uint64		failed_calls;
-	uint64		failed[NCALLS][NERRNOS];
-	uint64		refused;
-	uint64		not_started;
+	Figures		figures;
 	char		history[4096];
 	char		complaint[256];
 } World;
@@ -164,9 +170,9 @@ static bool
 count_failure(Call call)
 {
 	failed_calls++;
-	world->failed_calls++;
+	world->figures.failed_calls++;
 	for (int i = 0; i < NERRNOS; i++)
-		world->failed[call][i] += errnos[i] == fail_errno;
+		world->figures.failed[call][i] += errnos[i] == fail_errno;
 	errno = fail_errno;
 	return true;
 }
@@ -483,12 +489,6 @@ pg_usleep(long microseconds)
 {
 }
 
-int
-s_lock(volatile slock_t *lock, const char *file, int line, const char *func)
-{
-	return 0;
-}
-
 /* ---- errors ---- */
 
 void
@@ -498,7 +498,7 @@ errfinish(const char *filename, int lineno, const char *funcname)
 		return;
 	if (server_error_level == FATAL)
 	{
-		world->not_started++;
+		world->figures.not_started++;
 		tell(" server does not start");
 		_exit(2);
 	}
@@ -641,11 +641,6 @@ bool
 pmhash_may_see_details(Relation index)
 {
 	return true;
-}
-
-void
-pmhash_engine_hooks_name(void)
-{
 }
 
 /* As in identity.c. */
@@ -956,7 +951,7 @@ has_entry(PmhTable *table, int row)
 static void
 check_index(PmhTable *table)
 {
-	world->trusted++;
+	world->figures.trusted++;
 	for (int i = 0; i < world->nrows; i++)
 	{
 		if (has_entry(table, i) != world->row[i].alive && world->complaint[0] == '\0')
@@ -1202,7 +1197,7 @@ serve_for_a_while(void)
 		if (table != NULL)
 			check_index(table);
 		else
-			world->distrusted++;
+			world->figures.distrusted++;
 		if (table == NULL && pmhash_shared->usable && chance(4) != 0)
 		{
 			rebuild_index();
@@ -1360,7 +1355,7 @@ find_kept(void)
 	}
 	check_index(table);
 	pmh_close(table);
-	world->kept++;
+	world->figures.kept++;
 }
 
 /* One postmaster that is killed before it has started a process, or can start none. */
@@ -1399,7 +1394,7 @@ live(void)
 		fail_at = chance(2) == 0 ? fail_at : -1;
 		if (!pmhash_shared->usable)
 		{
-			world->refused++;
+			world->figures.refused++;
 			tell(" refused");
 		}
 		if (chance(12) == 0)
@@ -1473,38 +1468,22 @@ remove_entry(const char *path, const struct stat *st, int flag, struct FTW *ftw)
 static void
 new_world(uint64 seed)
 {
+	static const char *const directory[] = {"", "/data", "/data/global", "/data/pg_replslot", "/pool", "/pool/" CppAsString2(SERVER_DATABASE)};
 	char		path[MAXPGPATH];
-	World		figures = *world;
+	Figures		figures = world->figures;
 
 	(void) nftw(scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 	memset(world, 0, sizeof(*world));
-	world->trusted = figures.trusted;
-	world->distrusted = figures.distrusted;
-	world->kept = figures.kept;
-	world->failed_calls = figures.failed_calls;
-	memcpy(world->failed, figures.failed, sizeof(world->failed));
-	world->refused = figures.refused;
-	world->not_started = figures.not_started;
+	world->figures = figures;
 	world->rng = seed * UINT64CONST(0x9e3779b97f4a7c15);
 	world->overlay = chance(2) == 0;
 	world->no_hints = seed % 4 == 0;
-	if (mkdir(scratch, 0700) != 0)
-		abort();
-	server_path(path, "");
-	if (mkdir(path, 0700) != 0)
-		abort();
-	server_path(path, "global");
-	if (mkdir(path, 0700) != 0)
-		abort();
-	server_path(path, "pg_replslot");
-	if (mkdir(path, 0700) != 0)
-		abort();
-	snprintf(path, MAXPGPATH, "%s/pool", scratch);
-	if (mkdir(path, 0700) != 0)
-		abort();
-	snprintf(path, MAXPGPATH, "%s/pool/%u", scratch, SERVER_DATABASE);
-	if (mkdir(path, 0700) != 0)
-		abort();
+	for (int i = 0; i < (int) lengthof(directory); i++)
+	{
+		snprintf(path, MAXPGPATH, "%s%s", scratch, directory[i]);
+		if (mkdir(path, 0700) != 0)
+			abort();
+	}
 	world->inserted = world->flushed = SERVER_WAL_SEGMENT + SizeOfXLogLongPHD;
 	world->control.system_identifier = 4711;
 	world->control.checkPointCopy.ThisTimeLineID = 1;
@@ -1558,7 +1537,7 @@ count_tried(bool *all)
 		has_call = false;
 		for (int i = 0; i < NERRNOS; i++)
 		{
-			if (world->failed[call][i] == 0)
+			if (world->figures.failed[call][i] == 0)
 				continue;
 			has_call = has_errno[i] = true;
 			tried++;
@@ -1607,10 +1586,10 @@ main(int argc, char **argv)
 	(void) nftw(scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 	printf("# starts: %llu runs trusted the index, %llu of them after starts in vain, %llu did not, %llu were refused the pool, "
 		   "%llu servers did not start; %llu calls failed\n",
-		   (unsigned long long) world->trusted, (unsigned long long) world->kept,
-		   (unsigned long long) world->distrusted,
-		   (unsigned long long) world->refused, (unsigned long long) world->not_started,
-		   (unsigned long long) world->failed_calls);
+		   (unsigned long long) world->figures.trusted, (unsigned long long) world->figures.kept,
+		   (unsigned long long) world->figures.distrusted,
+		   (unsigned long long) world->figures.refused, (unsigned long long) world->figures.not_started,
+		   (unsigned long long) world->figures.failed_calls);
 	printf("%s 1 - starts (%llu histories, %llu wrong)\n", bad == 0 ? "ok" : "not ok",
 		   (unsigned long long) n, (unsigned long long) bad);
 	tried = count_tried(&all);

@@ -38,10 +38,16 @@ typedef struct Pairs
 
 static uint64_t nvalues;
 
+/* In the place of the one that is there. */
 void
 new_table(void)
 {
 	arm(false);
+	if (crash.table != NULL)
+		pmh_close(crash.table);
+	crash.table = NULL;
+	recorder_reset();
+	model_clear(&crash.model);
 	nvalues = 0;
 	op_create();
 }
@@ -217,15 +223,11 @@ run_strategies(void)
 	{
 		Pairs		pairs = {0};
 
-		recorder_reset();
-		model_clear(&crash.model);
 		new_table();
 		deepen(depths[d]);
 		arm(true);
 		for (uint32_t i = 0; i < FULL; i++)
 			add(&pairs, nth_key(UINT64_C(1) << 23, 3, i), i % 3 == 0);
-		pmh_close(crash.table);
-		crash.table = NULL;
 	}
 }
 
@@ -278,8 +280,6 @@ run_split_wide(void)
 	{
 		Pairs		pairs = {0};
 
-		recorder_reset();
-		model_clear(&crash.model);
 		new_table();
 		deepen(depths[d]);
 		for (uint32_t i = 0; i < FULL; i++)
@@ -287,8 +287,6 @@ run_split_wide(void)
 		arm(true);
 		for (uint32_t i = FULL; i < FULL + 3; i++)
 			add(&pairs, make_hash(UINT64_C(1) << 23 | (uint64_t) (i & 1) << 22 | i >> 9, 5, 9, i >> 1), false);
-		pmh_close(crash.table);
-		crash.table = NULL;
 	}
 }
 
@@ -530,8 +528,6 @@ run_list_delete(void)
 	{
 		Pairs		pairs = {0};
 
-		recorder_reset();
-		model_clear(&crash.model);
 		new_table();
 		for (uint32_t i = 0; i < 5; i++)
 			add(&pairs, nth_key(0, 4, 10 + i), false);
@@ -540,8 +536,6 @@ run_list_delete(void)
 		arm(true);
 		while (pairs.n > 0)
 			drop(&pairs, crash_random() % pairs.n);
-		pmh_close(crash.table);
-		crash.table = NULL;
 	}
 }
 
@@ -554,8 +548,6 @@ run_chain_delete(void)
 
 	for (uint32_t which = 0; which < 3; which++)
 	{
-		recorder_reset();
-		model_clear(&crash.model);
 		new_table();
 		for (uint32_t i = 0; i < 3 * full - 5; i++)
 			op_insert(hash, 1 + i, false);
@@ -568,9 +560,6 @@ run_chain_delete(void)
 		arm(true);
 		op_insert(hash, 100000, false);
 		op_insert(hash, 100001, true);
-		arm(false);
-		pmh_close(crash.table);
-		crash.table = NULL;
 	}
 }
 
@@ -660,12 +649,7 @@ run_bulk(void)
 	for (uint32_t i = 0; i < 40; i++)
 		entries[i] = (PmhEntry) {nth_key(i % 5, i % 4, i / 3), 1 + i};
 	op_bulk(entries, 40, 94);
-	arm(false);
-	pmh_close(crash.table);
-	crash.table = NULL;
 
-	recorder_reset();
-	model_clear(&crash.model);
 	new_table();
 	for (uint32_t i = 0; i < 3000; i++)
 		entries[i] = (PmhEntry) {crash_mix(i % 100 == 0 ? 7 : i % 40 == 0 ? i % 9 : i), 1 + i};
@@ -816,8 +800,6 @@ run_block_return(void)
 	{
 		uint64_t	n = 0;
 
-		recorder_reset();
-		model_clear(&crash.model);
 		new_table();
 		while (pmh_run(crash.table)->value_blocks < 3)
 		{
@@ -844,9 +826,6 @@ run_block_return(void)
 			arm(true);
 		}
 		deepen(3);
-		pmh_close(crash.table);
-		crash.table = NULL;
-		arm(false);
 	}
 }
 
@@ -937,8 +916,6 @@ run_relocate(void)
 		uint64_t	chained = nth_key(0, 4, 3);
 		uint32_t	n = 0;
 
-		recorder_reset();
-		model_clear(&crash.model);
 		new_table();
 		for (uint32_t i = 0; i < 30000; i++)
 			op_insert(nth_key(0, 4, i % 3), 1 + i, false);
@@ -959,9 +936,6 @@ run_relocate(void)
 		op_insert(chained, 200001, true);
 		op_restart();
 		op_insert(nth_key(0, 4, 1), 200002, false);
-		arm(false);
-		pmh_close(crash.table);
-		crash.table = NULL;
 	}
 }
 
@@ -1213,12 +1187,8 @@ run_redo(void)
 {
 	for (unsigned round = 0; round < 8; round++)
 	{
-		recorder_reset();
-		model_clear(&crash.model);
 		random_structure("store_elements", 0.5);
 		random_pairs.n = 0;
-		pmh_close(crash.table);
-		crash.table = NULL;
 	}
 }
 

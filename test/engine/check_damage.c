@@ -472,7 +472,7 @@ directory_elsewhere(PmhTable *t)
 static void
 check_sound(PmhTable *t)
 {
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	CHECK(pmh_check(t, false, fixture_report, NULL, NULL) == PMH_OK);
 }
 
@@ -480,13 +480,9 @@ int
 main(void)
 {
 	const char *path = fixture_path("check_damage");
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
+	PmhTable   *t = fixture_create(path);
 	uint64_t	seed = 5;
 
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t i = 0; i < LONG; i++)
 		REQUIRE(pmh_insert(t, fixture_hash(0), i, false) == PMH_OK);
 	for (uint64_t i = 0; i < PAIRS; i++)

@@ -2,7 +2,7 @@
  *
  * core_bulk.c
  *	  Bulk load: unique keys, few and many duplicates, skewed hashes, empty
- *	  partitions; what is loaded is found, and the table lives on.
+ *	  partitions; what is loaded is found, and the table lives on.  The size of small files.
  *
  *-------------------------------------------------------------------------
  */
@@ -129,19 +129,16 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 	const char *path = fixture_path("core_bulk");
 	PmhEnv		env = fixture_env(1);
 	PmhEntry   *entry = malloc(2 * n * sizeof(PmhEntry) + 1);
-	PmhTable   *t;
-	PmhError	error;
+	PmhTable   *t = fixture_create_in(path, &env);
 	PmhStats	stats;
-	bool		recovered;
 	uint64_t	more = n / 2;
 
 	for (uint64_t i = 0; i < n; i++)
 		entry[i] = generate(i, n);
 	qsort(entry, n, sizeof(PmhEntry), fixture_compare_entries);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	load(t, entry, n, expected, fill);
 	check_found(t, entry, n);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == n);
 	printf("%s, %lu entries: %.2f bytes each, %.2f of the slots used in %lu segments (%lu/%lu/%lu)\n",
@@ -154,10 +151,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 		CHECK(stats.used_bytes <= most_bytes * n);
 
 	/* It recovers, and takes more entries and deletions. */
-	pmh_close(t);
-	env.instance = 2;
-	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
-	CHECK(recovered);
+	t = fixture_recover(path, t, &env);
 	for (uint64_t i = 0; i < more; i++)
 	{
 		entry[n + i] = generate(i, n);
@@ -168,8 +162,7 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 		REQUIRE(pmh_delete(t, entry[i].hash, entry[i].value) == PMH_OK);
 	qsort(entry + more, n, sizeof(PmhEntry), fixture_compare_entries);
 	check_found(t, entry + more, n);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 	unlink(path);
 	free(entry);
 }
@@ -179,15 +172,12 @@ static void
 run_abandon(void)
 {
 	const char *path = fixture_path("core_bulk");
-	PmhEnv		env = fixture_env(1);
-	PmhTable   *t;
-	PmhError	error;
+	PmhTable   *t = fixture_create(path);
 	PmhStats	stats;
 	PmhBulk    *bulk;
 	PmhEntry	entry[5000];
 	uint32_t	depth;
 
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	REQUIRE(pmh_bulk_begin(t, 5000, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
 	for (uint64_t i = 0; i < 5000; i++)
 		entry[i] = some_duplicates(i, 5000);
@@ -196,10 +186,60 @@ run_abandon(void)
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == 0);
 	CHECK(stats.segments == 1);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	REQUIRE(pmh_insert(t, 1, 2, false) == PMH_OK);
 	pmh_close(t);
 	unlink(path);
+}
+
+/* ---- files with few entries: a partition often has no more ---- */
+
+/* Its length in bytes with n entries of so many keys, inserted one by one or loaded. */
+static uint64_t
+bytes_with(PmhEntry *entry, uint64_t n, uint64_t keys, bool loaded)
+{
+	const char *path = fixture_path("core_bulk");
+	PmhEnv		env = fixture_env(1);
+	PmhTable   *t = fixture_create_in(path, &env);
+	uint64_t	bytes;
+
+	for (uint64_t i = 0; i < n; i++)
+	{
+		entry[i] = (PmhEntry) {fixture_hash(i % keys), i};
+		REQUIRE(loaded || pmh_insert(t, entry[i].hash, i, false) == PMH_OK);
+	}
+	qsort(entry, n, sizeof(PmhEntry), fixture_compare_entries);
+	if (loaded)
+		load(t, entry, n, n, PMH_DEFAULT_FILL);
+	check_found(t, entry, n);
+	CHECK_SOUND(t);
+	bytes = fixture_file_size(path);
+
+	/* What recovery finds is the same. */
+	t = fixture_recover(path, t, &env);
+	CHECK_SOUND(t);
+	CHECK(fixture_file_size(path) == bytes);
+	pmh_close(t);
+	unlink(path);
+	return bytes;
+}
+
+/*
+ * What is loaded takes no more space than what is inserted one by one, and neither much
+ * more than it has to.
+ */
+static void
+few(uint64_t n, uint64_t keys, uint64_t most)
+{
+	PmhEntry   *entry = malloc((n + 1) * sizeof(PmhEntry));
+	uint64_t	by_inserts = bytes_with(entry, n, keys, false);
+	uint64_t	by_load = bytes_with(entry, n, keys, true);
+
+	printf("# %lu entries of %lu keys: %lu bytes, loaded %lu\n", (unsigned long) n,
+		   (unsigned long) keys, (unsigned long) by_inserts, (unsigned long) by_load);
+	CHECK(by_load <= by_inserts);
+	CHECK(by_inserts <= most);
+	free(entry);
 }
 
 int
@@ -215,5 +255,16 @@ main(void)
 	TEST(run("none", unique_keys, 0, 0, 94, 0));
 	TEST(run("one", unique_keys, 1, 1, 10, 0));
 	TEST(run_abandon());
+	TEST(few(0, 1, 16384));
+	TEST(few(1, 1, 16384));
+	TEST(few(100, 100, 16384));
+	TEST(few(400, 400, 16384));
+	TEST(few(600, 600, 16384));
+	TEST(few(353, 88, 32768));
+	TEST(few(400, 4, 32768));
+	TEST(few(1000, 1000, 40960));
+	TEST(few(3000, 1, 65536));
+	TEST(few(3000, 3000, 81920));
+	TEST(few(10000, 500, 163840));
 	return unit_done("core_bulk");
 }

@@ -3,7 +3,7 @@
  * core_errors.c
  *	  What can go wrong with a file: absent, there already, short, foreign,
  *	  damaged, no space left.  Each is an error; nothing crashes.
- *	  (Space that ends while a file grows: published_faults.c.  Damage anywhere: test/fuzz.)
+ *	  (Space that ends while a file grows: core_faults.c.  Damage anywhere: test/fuzz.)
  *
  *-------------------------------------------------------------------------
  */

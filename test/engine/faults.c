@@ -17,7 +17,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -42,13 +41,28 @@ static PmhValues values;
 
 /* ---- a file ---- */
 
-static uint64_t
-size_of(const char *name)
+/* What is in the file now. */
+static char *
+read_image(size_t *size)
 {
-	struct stat st;
+	FILE	   *file = fopen(path, "r");
+	char	   *image;
 
-	REQUIRE(stat(name, &st) == 0);
-	return (uint64_t) st.st_size;
+	*size = fixture_file_size(path);
+	image = malloc(*size);
+	REQUIRE(image != NULL && file != NULL && fread(image, 1, *size, file) == *size);
+	fclose(file);
+	return image;
+}
+
+/* Put that there; the file has the same id as before: it is not lost any more. */
+static void
+write_image(const void *image, size_t size)
+{
+	FILE	   *file = fopen(path, "w");
+
+	REQUIRE(file != NULL && fwrite(image, 1, size, file) == size && fclose(file) == 0);
+	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 }
 
 /* A file with KEYS keys, one of them with a long list, and short lists. */
@@ -339,14 +353,11 @@ static bool
 try_fault(const void *image, size_t size, Operation op, uint64_t page, bool cut)
 {
 	uint64_t	seed = page;
-	FILE	   *file = fopen(path, "w");
 	PmhTable   *t;
 	PmhTable   *other;
 	PmhResult	result;
 
-	REQUIRE(file != NULL && fwrite(image, 1, size, file) == size && fclose(file) == 0);
-	/* The same file id as in the last round: it is not lost any more. */
-	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+	write_image(image, size);
 	t = fixture_open(path, 1);
 	other = fixture_open(path, 1);
 	if (cut)
@@ -381,14 +392,12 @@ test_every_page(void)
 {
 	PmhTable   *t = make_table(path);
 	PmhTable   *bystander;
-	size_t		size = size_of(path);
-	char	   *image = malloc(size);
-	FILE	   *file = fopen(path, "r");
+	size_t		size;
+	char	   *image;
 	uint64_t	seed = 5;
 
 	pmh_close(t);
-	REQUIRE(image != NULL && file != NULL && fread(image, 1, size, file) == size);
-	fclose(file);
+	image = read_image(&size);
 	bystander = make_table(bystander_path);
 	for (size_t i = 0; i < OPERATIONS; i++)
 	{
@@ -416,14 +425,14 @@ static void
 test_no_growth(void)
 {
 	PmhTable   *t = make_table(path);
-	uint64_t	size = size_of(path);
+	uint64_t	size = fixture_file_size(path);
 	PmhResult	result = PMH_OK;
 
 	REQUIRE(truncate(path, (off_t) (size - PAGE)) == 0);
 	for (uint64_t k = 0; k < 1000000 && result == PMH_OK; k++)
 		result = pmh_insert(t, fixture_hash(KEYS + k), k, false);
 	CHECK(result == PMH_ERR_LOST || result == PMH_ERR_CORRUPT);
-	CHECK(size_of(path) == size - PAGE);
+	CHECK(fixture_file_size(path) == size - PAGE);
 	CHECK(fixture_no_lock_held());
 	pmh_close(t);
 }

@@ -82,10 +82,7 @@ fixture_path(const char *name)
 	return path;
 }
 
-/*
- * Open a table in a run; ends the program if that cannot be.  What a process maps
- * after fixture_shift_addresses is at another address than in others.
- */
+/* Open a table in a run; ends the program if that cannot be. */
 static inline PmhTable *
 fixture_open_in(const char *path, const PmhEnv *env)
 {
@@ -106,6 +103,23 @@ fixture_open(const char *path, uint64_t instance)
 	PmhEnv		env = fixture_env(instance);
 
 	return fixture_open_in(path, &env);
+}
+
+/* Close it, and open it in a run that has not been: it is recovered. */
+static inline PmhTable *
+fixture_recover(const char *path, PmhTable *t, PmhEnv *env)
+{
+	PmhError	error;
+	bool		recovered;
+
+	pmh_close(t);
+	env->instance++;
+	if (pmh_open(path, env, &t, &recovered, &error) != PMH_OK || !recovered)
+	{
+		fprintf(stderr, "cannot recover %s: %s\n", path, error.detail);
+		exit(1);
+	}
+	return t;
 }
 
 /* Make an empty table, in place of what is there; ends the program if that cannot be. */
@@ -131,6 +145,36 @@ fixture_create(const char *path)
 	PmhEnv		env = fixture_env(1);
 
 	return fixture_create_in(path, &env);
+}
+
+/* Load entries, all in one partition; ends the program if that cannot be. */
+static inline void
+fixture_load(PmhTable *t, PmhEntry *entries, size_t n, uint64_t expected, int fill_percent)
+{
+	uint32_t	depth;
+	PmhBulk    *bulk;
+
+	if (pmh_bulk_begin(t, expected, fill_percent, &depth, &bulk) != PMH_OK ||
+		pmh_bulk_partition(bulk, 0, 0, entries, n) != PMH_OK ||
+		pmh_bulk_finish(bulk) != PMH_OK)
+	{
+		fprintf(stderr, "cannot load\n");
+		exit(1);
+	}
+}
+
+/* Load the values 0 .. n - 1 of one hash. */
+static inline void
+fixture_load_list(PmhTable *t, uint64_t hash, uint64_t n)
+{
+	PmhEntry   *entries = malloc(n * sizeof(*entries));
+
+	if (entries == NULL)
+		abort();
+	for (uint64_t i = 0; i < n; i++)
+		entries[i] = (PmhEntry) {hash, i};
+	fixture_load(t, entries, n, 1, PMH_DEFAULT_FILL);
+	free(entries);
 }
 
 /* Bytes of a file; ends the program if it cannot be looked at. */
@@ -220,17 +264,6 @@ fixture_lookup_group(PmhTable *t, const uint64_t *hashes, size_t n, PmhFound fou
 	return result;
 }
 
-static inline void
-fixture_shift_addresses(void)
-{
-	if (mmap(NULL, 4096 * (size_t) (1 + getpid() % 100), PROT_READ,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
-	{
-		perror("mmap");
-		exit(1);
-	}
-}
-
 /* A removal by a reader, which waits for no lock: all its steps at once. */
 static inline PmhResult
 fixture_delete_nowait(PmhTable *t, const PmhEntry *entries, size_t n, size_t *removed)
@@ -286,6 +319,16 @@ fixture_report(void *arg, uint64_t offset, const char *finding)
 	(void) arg;
 	fprintf(stderr, "offset %llu: %s\n", (unsigned long long) offset, finding);
 }
+
+/* Is all of it sound?  Nobody else is at work. */
+#define CHECK_SOUND(t) \
+	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK)
+
+#define CLOSE_SOUND(t) \
+	do { \
+		CHECK_SOUND(t); \
+		pmh_close(t); \
+	} while (0)
 
 /* A check beside others' work. */
 static inline PmhResult

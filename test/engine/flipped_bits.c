@@ -260,8 +260,7 @@ test_kinds(void)
 		}
 		t = fixture_open(path, 2);
 		CHECK(all_right(t));
-		CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-		pmh_close(t);
+		CLOSE_SOUND(t);
 	}
 }
 
@@ -310,8 +309,7 @@ test_writers(void)
 		CHECK(pmh_delete(t, hash, LIST_KEYS + 1) == PMH_ERR_CORRUPT);
 		dir[i] = elem;
 		CHECK(all_right(t));
-		CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-		pmh_close(t);
+		CLOSE_SOUND(t);
 	}
 }
 
@@ -341,8 +339,7 @@ test_length_in_use(void)
 			fprintf(stderr, "bit %u of the length: blocks are punched\n", bit);
 		*word = was;
 		CHECK(all_right(t));
-		CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-		pmh_close(t);
+		CLOSE_SOUND(t);
 	}
 }
 

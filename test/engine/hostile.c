@@ -157,15 +157,11 @@ now(void)
 static PmhTable *
 recover(const char *path, PmhTable *t)
 {
-	static uint64_t instance = 1;
-	PmhEnv		env = fixture_env(++instance);
-	PmhError	error;
-	bool		recovered;
+	static PmhEnv env;
 
-	pmh_close(t);
-	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
-	CHECK(recovered);
-	return t;
+	if (env.locks == NULL)
+		env = fixture_env(1);
+	return fixture_recover(path, t, &env);
 }
 
 static uint64_t
@@ -354,12 +350,6 @@ sweep_all(PmhTable *t, const Pattern *p, uint64_t from, uint64_t below)
 }
 
 static void
-is_sound(PmhTable *t)
-{
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-}
-
-static void
 counts(PmhTable *t, uint64_t n)
 {
 	PmhStats	stats;
@@ -411,20 +401,20 @@ live(const Pattern *p, const char *path)
 
 	insert_all(t, p);
 	is_no_giant(t, p);
-	is_sound(t);
+	CHECK_SOUND(t);
 	counts(t, n);
 	look_up_all(t, p, 0);
 	t = recover(path, t);
-	is_sound(t);
+	CHECK_SOUND(t);
 	sweep_all(t, p, 0, n / 4);
 	delete_some(t, p, n / 4, n / 2);
 	counts(t, n - n / 2);
 	REQUIRE(fixture_shrink(t, 90) == PMH_OK);
-	is_sound(t);
+	CHECK_SOUND(t);
 	look_up_all(t, p, n / 2);
 	delete_some(t, p, n / 2, n - n / 64);
 	REQUIRE(fixture_shrink(t, 90) == PMH_OK);
-	is_sound(t);
+	CHECK_SOUND(t);
 	t = recover(path, t);
 	look_up_all(t, p, n - n / 64);
 	sweep_all(t, p, n - n / 64, n);
@@ -432,8 +422,7 @@ live(const Pattern *p, const char *path)
 	for (uint64_t i = 0; i < n / 8; i++)
 		REQUIRE(pmh_insert(t, hash_of(p, i), i, false) == PMH_OK);
 	counts(t, n / 8);
-	is_sound(t);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 	(void) unlink(path);
 }
 
@@ -469,12 +458,12 @@ load(const Pattern *p, const char *path, uint32_t bits)
 	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
 	free(entries);
 	is_no_giant(t, p);
-	is_sound(t);
+	CHECK_SOUND(t);
 	counts(t, count_of(p));
 	look_up_all(t, p, 0);
 	t = recover(path, t);
 	sweep_all(t, p, 0, count_of(p));
-	is_sound(t);
+	CHECK_SOUND(t);
 	counts(t, 0);
 	pmh_close(t);
 	(void) unlink(path);

@@ -177,7 +177,7 @@ test_no_descriptor(void)
 	allow(RLIMIT_NOFILE, true);
 	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);
 	check_keys(other, 3 * KEYS);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	pmh_close(other);
 	pmh_close(t);
 	CHECK(open_descriptors() == before);
@@ -199,8 +199,7 @@ test_no_memory(void)
 	allow(RLIMIT_AS, true);
 	CHECK(insert(t, &key, LARGE) == PMH_OK);
 	check_keys(t, LARGE);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 #endif
 }
 
@@ -337,15 +336,13 @@ test_name_is_gone(bool replaced)
 	CHECK(insert(t, &key, 10 * KEYS) == PMH_ERR_NO_FILE);
 	CHECK(pmh_error(t)->detail[0] != '\0');
 	check_keys(t, key);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 	if (another != NULL)
 	{
 		off_t		size = st.st_size;
 
 		CHECK(stat(path, &st) == 0 && st.st_size == size);
-		CHECK(pmh_check(another, true, fixture_report, NULL, NULL) == PMH_OK);
-		pmh_close(another);
+		CLOSE_SOUND(another);
 	}
 }
 
@@ -410,8 +407,7 @@ test_tail_when_opened(bool group_insert)
 	CHECK(done == PMH_GROUP_MAX && !pm_is_lost(&t->file));
 
 	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);
-	CHECK(pmh_check(other, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(other);
+	CLOSE_SOUND(other);
 	pmh_close(t);
 	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 }

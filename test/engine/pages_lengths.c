@@ -145,7 +145,7 @@ check_recovered(PmhTable *t)
 	t = reopen(t);
 	check_lengths(t);
 	CHECK(t->file.bound == recorded_length(t));
-	check(t);
+	CHECK_SOUND(t);
 	return t;
 }
 
@@ -182,17 +182,8 @@ static PmhTable *
 load(uint64_t keys)
 {
 	PmhTable   *t = create();
-	PmhEntry   *entries = malloc(keys * sizeof(PmhEntry));
-	PmhBulk    *bulk;
-	uint32_t	depth;
 
-	REQUIRE(entries != NULL);
-	for (uint64_t key = 0; key < keys; key++)
-		entries[key] = (PmhEntry) {fixture_hash(key), key};
-	REQUIRE(pmh_bulk_begin(t, keys, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entries, keys) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
-	free(entries);
+	load_unique(t, keys, PMH_DEFAULT_FILL);
 	return t;
 }
 
@@ -241,7 +232,7 @@ test_growth(void)
 	for (int i = 0; i < 20; i++)
 	{
 		REQUIRE(grow_once(t, &key) == PMH_OK);
-		check(other);
+		CHECK_SOUND(other);
 	}
 	insert_unique(t, key, UNIQUE_KEYS);
 	check_lengths(t);
@@ -274,7 +265,7 @@ test_full_disk(void)
 	disk = 0;
 	insert_unique(t, key, key + 5000);
 	check_lengths(t);
-	check(t);
+	CHECK_SOUND(t);
 	check_unique(t, key + 5000, 1);
 	pmh_close(t);
 	CHECK(within > 0);
@@ -301,7 +292,7 @@ test_no_reserve(void)
 	}
 	disk = 0;
 	CHECK(kept == 0);
-	check(t);
+	CHECK_SOUND(t);
 	check_unique(t, key, 1);
 	pmh_close(t);
 }
@@ -332,7 +323,7 @@ test_shrink(void)
 			REQUIRE(pmh_insert(other, fixture_hash(key), key, false) == PMH_OK);
 	}
 	check_lengths(other);
-	check(t);
+	CHECK_SOUND(t);
 	check_unique(t, UNIQUE_KEYS, 1);
 	pmh_close(other);
 	sweep_out(t, 64);

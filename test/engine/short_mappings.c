@@ -363,17 +363,6 @@ do_figures(PmhTable *t)
 	CHECK(pmh_check(t, false, fixture_report, NULL, NULL) == PMH_OK);
 }
 
-static PmhTable *
-open_handle(uint64_t run)
-{
-	PmhEnv		env = fixture_env(run);
-	PmhTable   *t;
-	PmhError	error;
-
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
-	return t;
-}
-
 static void
 do_reopen(PmhTable *t)
 {
@@ -383,7 +372,7 @@ do_reopen(PmhTable *t)
 		i++;
 	at_work = NULL;
 	pmh_close(t);
-	handle[i] = open_handle(instance);
+	handle[i] = fixture_open(path, instance);
 }
 
 /*
@@ -401,7 +390,7 @@ do_restart(PmhTable *t)
 	REQUIRE(truncate(path, (off_t) (end + fixture_random(&seed) % LONGEST_TAIL)) == 0);
 	instance++;
 	for (unsigned i = 0; i < HANDLES; i++)
-		handle[i] = open_handle(instance);
+		handle[i] = fixture_open(path, instance);
 }
 
 typedef void (*Operation) (PmhTable *t);
@@ -424,7 +413,7 @@ begin_file(void)
 	instance = 1;
 	handle[0] = fixture_create(path);
 	for (unsigned i = 1; i < HANDLES; i++)
-		handle[i] = open_handle(instance);
+		handle[i] = fixture_open(path, instance);
 	add_keys(handle[0], LASTING);
 }
 

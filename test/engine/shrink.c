@@ -49,7 +49,7 @@ test_unique(void)
 	length = fixture_file_size(path);
 	sweep_out(t, 10);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
-	check(t);
+	CHECK_SOUND(t);
 	check_unique(t, UNIQUE_KEYS, 10);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == UNIQUE_KEYS / 10);
@@ -65,7 +65,7 @@ test_unique(void)
 		if (key % 10 != 0)
 			REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
 	}
-	check(t);
+	CHECK_SOUND(t);
 	check_unique(t, UNIQUE_KEYS, 1);
 	CHECK(fixture_file_size(path) == length);
 
@@ -74,15 +74,15 @@ test_unique(void)
 	{
 		sweep_out(t, keep);
 		(void) shrink_all(t, PMH_DEFAULT_FILL);
-		check(t);
+		CHECK_SOUND(t);
 		check_unique(t, UNIQUE_KEYS, keep);
 	}
 	sweep_out(t, 0);
 	(void) shrink_all(t, PMH_DEFAULT_FILL);
-	check(t);
+	CHECK_SOUND(t);
 	CHECK(file_bytes(t) <= 1024 * 1024);
 	insert_unique(t, 0, UNIQUE_KEYS / 10);
-	check(t);
+	CHECK_SOUND(t);
 	check_unique(t, UNIQUE_KEYS / 10, 1);
 	pmh_close(t);
 }
@@ -102,13 +102,13 @@ test_recovery(void)
 	check_holes(path, t, &holes);
 	CHECK(holes > 0 || !extents_are_known(path));
 	t = reopen(t);
-	check(t);
+	CHECK_SOUND(t);
 	check_unique(t, UNIQUE_KEYS, 10);
 	CHECK(file_bytes(t) == bytes && bytes < fixture_file_size(path));
 	check_holes(path, t, &holes);
 	CHECK(holes > 0 || !extents_are_known(path));
 	insert_unique(t, UNIQUE_KEYS, 2 * UNIQUE_KEYS);
-	check(t);
+	CHECK_SOUND(t);
 	check_holes(path, t, &holes);
 	pmh_close(t);
 }
@@ -118,21 +118,12 @@ static void
 test_fill(void)
 {
 	PmhTable   *t = create();
-	PmhBulk    *bulk;
-	PmhEntry   *entries = malloc(UNIQUE_KEYS * sizeof(PmhEntry));
-	uint32_t	depth;
 
-	REQUIRE(entries != NULL);
-	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
-		entries[key] = (PmhEntry) {fixture_hash(key), key};
-	REQUIRE(pmh_bulk_begin(t, UNIQUE_KEYS, 30, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entries, UNIQUE_KEYS) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
-	free(entries);
+	load_unique(t, UNIQUE_KEYS, 30);
 	CHECK(!shrink_all(t, 30));
 	check_unique(t, UNIQUE_KEYS, 1);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
-	check(t);
+	CHECK_SOUND(t);
 	check_unique(t, UNIQUE_KEYS, 1);
 	pmh_close(t);
 }
@@ -152,7 +143,7 @@ test_lists(void)
 	allocated = allocated_bytes();
 	sweep_out(t, 10);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
-	check(t);
+	CHECK_SOUND(t);
 	check_lists(t, 10);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.value_space_known);
@@ -171,28 +162,28 @@ test_lists(void)
 				REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
 		}
 	}
-	check(t);
+	CHECK_SOUND(t);
 	check_lists(t, 1);
 
 	for (uint64_t keep = 3; keep < 100; keep *= 3)
 	{
 		sweep_out(t, keep);
 		(void) shrink_all(t, PMH_DEFAULT_FILL);
-		check(t);
+		CHECK_SOUND(t);
 		check_lists(t, keep);
 	}
 	t = reopen(t);
-	check(t);
+	CHECK_SOUND(t);
 	check_lists(t, 81);
 	sweep_out(t, 0);
 	/* (Unless what is left of the file is no more than what a shrink spares.) */
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL) || !FULL_SIZE || file_bytes(t) <= 256 * 1024);
-	check(t);
+	CHECK_SOUND(t);
 	CHECK(file_bytes(t) <= 1024 * 1024);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.value_bytes <= 256 * 1024);
 	insert_lists(t);
-	check(t);
+	CHECK_SOUND(t);
 	check_lists(t, 1);
 	pmh_close(t);
 }
@@ -222,16 +213,16 @@ test_given_up(void)
 	sweep_out(t, 20);
 	for (unsigned steps = 1; shrink_some_steps(t, steps); steps += 1 + steps / 2)
 	{
-		check(t);
+		CHECK_SOUND(t);
 		for (uint64_t i = 0; i < 50; i++)
 			REQUIRE(pmh_insert(t, fixture_hash(steps), 20 * LONG_VALUES + i * 2 + 1,
 							   false) == PMH_OK);
 		for (uint64_t i = 0; i < 50; i++)
 			CHECK(pmh_delete(t, fixture_hash(steps), 20 * LONG_VALUES + i * 2 + 1) == PMH_OK);
-		check(t);
+		CHECK_SOUND(t);
 		check_lists(t, 20);
 	}
-	check(t);
+	CHECK_SOUND(t);
 	check_lists(t, 20);
 	pmh_close(t);
 }
@@ -271,9 +262,9 @@ test_sparse_blocks(void)
 		}
 		REQUIRE(sweeper_end(&s) == PMH_OK);
 		(void) shrink_all(t, PMH_DEFAULT_FILL);
-		check(t);
+		CHECK_SOUND(t);
 		t = reopen(t);
-		check(t);
+		CHECK_SOUND(t);
 	}
 	pmh_close(t);
 }
@@ -341,7 +332,7 @@ test_full_disk(void)
 		CHECK(free_units > blocks * PMH_UNITS_PER_BLOCK / 4 || file_bytes(t) < limit.rlim_cur / 2);
 		while (n > 0)
 			pmh_space_free_units(t, taken[--n], 1);
-		check(t);
+		CHECK_SOUND(t);
 		check_unique(t, UNIQUE_KEYS, keep);
 		REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
 		pmh_close(t);

@@ -57,7 +57,7 @@ test_sweep_and_merge(void)
 	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
 		CHECK(seen[key] == (key % 16 == 0));
 	CHECK(removed_all == (UNIQUE_KEYS + 15) / 16 - (UNIQUE_KEYS + 31) / 32);
-	check(t);
+	CHECK_SOUND(t);
 	check_unique(t, UNIQUE_KEYS, 32);
 	free(seen);
 	free(dead);
@@ -118,7 +118,7 @@ test_cursor_and_rewrite(void)
 	for (uint64_t i = 0; i < LONG_VALUES; i++)
 		CHECK(seen[i] == 1);
 	pmh_cursor_free(&cursor);
-	check(t);
+	CHECK_SOUND(t);
 	free(seen);
 	pmh_close(t);
 }
@@ -164,8 +164,7 @@ test_sweep_and_rewrite(void)
 	for (size_t i = 0; i < values.n; i++)
 		CHECK(values.value[i] % 2 == 1);
 	pmh_values_free(&values);
-	check(t);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 /* The slot of a buffer further on as large as the one below 'below', and full, or 0. */
@@ -222,8 +221,7 @@ test_removal_and_rewrite(void)
 	CHECK(result == PMH_DONE && removal.removed == n && removal.left == 0);
 	pmh_removal_end(&removal);
 	free(entry);
-	check(t);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 int

@@ -559,8 +559,6 @@ make_table(void)
 {
 	PmhEntry   *entry = malloc((KEYS * MOST_STANDING + LONG_VALUES) * sizeof(*entry));
 	size_t		n = 0;
-	uint32_t	depth;
-	PmhBulk    *bulk;
 
 	REQUIRE(entry != NULL);
 	others = fixture_create(path);
@@ -577,10 +575,7 @@ make_table(void)
 	}
 	for (uint64_t i = 0; i < LONG_VALUES; i++)
 		entry[n++] = (PmhEntry) {fixture_hash(LONG_KEY), value_of(KEYS, i, OTHER)};
-	qsort(entry, n, sizeof(*entry), fixture_compare_entries);
-	REQUIRE(pmh_bulk_begin(others, n, 90, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, n) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
+	fixture_load(others, entry, n, n, 90);
 	free(entry);
 	first_cold = next_cold = 0;
 }

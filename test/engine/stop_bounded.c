@@ -49,17 +49,8 @@ static PmhTable *
 make_list(void)
 {
 	PmhTable   *t = fixture_create(path);
-	PmhEntry   *entry = malloc(LIST_VALUES * sizeof(*entry));
-	uint32_t	depth;
-	PmhBulk    *bulk;
 
-	REQUIRE(entry != NULL);
-	for (uint64_t i = 0; i < LIST_VALUES; i++)
-		entry[i] = (PmhEntry) {fixture_hash(0), i};
-	REQUIRE(pmh_bulk_begin(t, 1, 90, &depth, &bulk) == PMH_OK);
-	REQUIRE(pmh_bulk_partition(bulk, 0, 0, entry, LIST_VALUES) == PMH_OK);
-	REQUIRE(pmh_bulk_finish(bulk) == PMH_OK);
-	free(entry);
+	fixture_load_list(t, fixture_hash(0), LIST_VALUES);
 	return t;
 }
 
@@ -487,7 +478,7 @@ wait_is_given_up(PmhTable *t, uint64_t *lock, PmhResult (*call) (PmhTable *t))
 	be_left_alone();
 	pmh_unlock(lock);
 	CHECK(fixture_no_lock_held() && call(t) == PMH_OK);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 }
 
 static PmhResult
@@ -599,8 +590,7 @@ list_is_loaded_once(void)
 	CHECK(pmh_stats(t, &stats) == PMH_OK && stats.list_bytes > BUFFERS * PMH_BLOCK_SIZE / 2);
 	CHECK(pm_load(&pmh_run(t)->value_blocks) <=
 		  stats.list_bytes / pmh_class_bytes(PMH_MAX_CLASS) + 3);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 /* What it has made of the list is free then. */
@@ -618,7 +608,7 @@ load_is_given_up(unsigned at)
 	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
 	CHECK(pmh_sweep_next(t, &sweep) == PMH_DONE && sweep.n == 0);
 	pmh_sweep_end(&sweep);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	CHECK(pm_load(&pmh_run(t)->value_blocks) == 0);
 	pmh_close(t);
 }
@@ -644,7 +634,7 @@ has_been_loaded(PmhTable *t)
 		wrong += found != (LOADED - key + loaded_keys - 1) / loaded_keys;
 	}
 	CHECK(wrong == 0);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	pmh_cursor_free(&cursor);
 }
 

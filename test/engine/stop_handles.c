@@ -34,9 +34,6 @@
 
 static const char *path;
 static PmhTable *others;
-static const char *act_at;		/* NULL: nowhere */
-static void (*act) (void);
-static unsigned acted;
 static void (*script) (const char *name);	/* NULL, or called at each point */
 static const char *spoil_at;	/* there all versions of buffers are counted up ... */
 static uint64_t spoil_every;	/* ... each time, or one time of so many */
@@ -59,8 +56,6 @@ count_all_versions_up(void)
 void
 pmh_stop_point(const char *name)
 {
-	void		(*once) (void) = act;
-
 	readings += strcmp(name, "list_before_reading") == 0;
 	if (spoil_at != NULL && strcmp(spoil_at, name) == 0 && readings < MOST_READINGS &&
 		readings % spoil_every == spoil_every - 1 && readings != last_spoilt)
@@ -70,11 +65,6 @@ pmh_stop_point(const char *name)
 	}
 	if (script != NULL)
 		script(name);
-	if (act_at == NULL || strcmp(act_at, name) != 0)
-		return;
-	act_at = NULL;
-	once();
-	acted++;
 }
 
 static void
@@ -92,8 +82,11 @@ spoil(const char *name, uint64_t every)
 #define TAIL		((off_t) 1024 * 1024)
 
 static void
-open_others(void)
+open_others(const char *name)
 {
+	if (strcmp(name, "open_before_recovery") != 0)
+		return;
+	script = NULL;
 	others = fixture_open(path, 2);
 }
 
@@ -106,15 +99,13 @@ tail_when_opened(void)
 
 	pmh_close(t);
 	REQUIRE(truncate(path, (off_t) length + TAIL) == 0);
-	act_at = "open_before_recovery";
-	act = open_others;
-	acted = 0;
+	script = open_others;
 	t = fixture_open(path, 2);
-	CHECK(acted == 1 && fixture_file_size(path) == length + (uint64_t) TAIL);
+	CHECK(script == NULL && fixture_file_size(path) == length + (uint64_t) TAIL);
 	CHECK(t->file.bound == length && others->file.bound == length);
 	for (uint64_t i = 0; i < 20000; i++)
 		REQUIRE(pmh_insert(i % 2 == 0 ? t : others, fixture_hash(i), i, false) == PMH_OK);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	pmh_close(others);
 	pmh_close(t);
 }
@@ -122,28 +113,6 @@ tail_when_opened(void)
 /* ---- version words ---- */
 
 static PmhValues values;
-
-/* n values of each of some keys. */
-static PmhResult
-load(PmhTable *t, uint64_t keys, uint64_t n, uint64_t (*hash) (uint64_t))
-{
-	PmhEntry   *entry = malloc(keys * n * sizeof(*entry));
-	uint32_t	depth;
-	PmhBulk    *bulk;
-	PmhResult	result;
-
-	REQUIRE(entry != NULL);
-	for (uint64_t i = 0; i < keys * n; i++)
-		entry[i] = (PmhEntry) {hash(i % keys), i / keys};
-	REQUIRE(pmh_bulk_begin(t, keys * n, 90, &depth, &bulk) == PMH_OK);
-	result = pmh_bulk_partition(bulk, 0, 0, entry, keys * n);
-	if (result == PMH_OK)
-		result = pmh_bulk_finish(bulk);
-	else
-		pmh_bulk_abandon(bulk);
-	free(entry);
-	return result;
-}
 
 static PmhResult
 look_up(PmhTable *t)
@@ -198,7 +167,7 @@ versions_of_others(const char *at)
 {
 	PmhTable   *t = fixture_create(path);
 
-	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
+	fixture_load_list(t, fixture_hash(0), LIST_VALUES);
 	goes_on(t, look_up, at);
 	goes_on(t, look_up_repeats, at);
 	goes_on(t, read_statistics, at);
@@ -227,7 +196,7 @@ damage_beside_others(void)
 {
 	PmhTable   *t = fixture_create(path);
 
-	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
+	fixture_load_list(t, fixture_hash(0), LIST_VALUES);
 	pm_store64(&last_header(t)->hash, 1);
 	spoil("list_before_reading", 2);
 	CHECK(pmh_check(t, false, NULL, NULL, NULL) == PMH_ERR_CORRUPT);
@@ -284,14 +253,13 @@ nothing_holds(void)
 {
 	PmhTable   *t = fixture_create(path);
 
-	REQUIRE(load(t, 1, LIST_VALUES, fixture_hash) == PMH_OK);
+	fixture_load_list(t, fixture_hash(0), LIST_VALUES);
 	given_up(t, look_up_any);
 	given_up(t, look_up_repeats_any);
 	given_up(t, read_statistics_any);
 	given_up(t, fixture_begin_shrink);
 	given_up(t, fixture_check);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 /* ---- new segments ---- */
@@ -348,8 +316,7 @@ new_segments(void)
 	CHECK(fixture_shrink(t, PMH_DEFAULT_FILL) == PMH_OK);
 	CHECK(new_elements > 10);
 	script = NULL;
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 static bool
@@ -407,8 +374,7 @@ stripe_of_others(void)
 	}
 	pmh_set_wait_hooks(&none);
 	CHECK(waited > 10);
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
+	CLOSE_SOUND(t);
 }
 
 int

@@ -45,13 +45,6 @@ pmh_stop_point(const char *name)
 	acted++;
 }
 
-static void
-close_sound(void)
-{
-	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(others);
-}
-
 /* ---- the file is punched ---- */
 
 static uint64_t
@@ -63,14 +56,7 @@ blocks(void)
 static void
 shrink(uint64_t before)
 {
-	PmhShrink	shrink;
-	PmhResult	result;
-
-	REQUIRE(pmh_shrink_begin(others, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
-	while ((result = pmh_shrink_step(others, &shrink)) == PMH_OK)
-		;
-	REQUIRE(result == PMH_DONE);
-	pmh_shrink_end(&shrink);
+	REQUIRE(fixture_shrink(others, PMH_DEFAULT_FILL) == PMH_OK);
 	REQUIRE(blocks() < before / 3);
 }
 
@@ -167,7 +153,7 @@ operation_and_others(Operation operation, const char *point, bool deep_directory
 	act_at = NULL;
 	CHECK(look_all_up(t) == PMH_OK);
 	pmh_close(t);
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 /* The list of a key lies in the part that a cursor does not map. */
@@ -233,7 +219,7 @@ cursor_and_holes(const char *point, void (*punch) (void), uint64_t keys)
 	act_at = NULL;
 	pmh_cursor_free(&cursor);
 	pmh_close(t);
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 int

@@ -180,15 +180,6 @@ loosen(PmhTable *t)
 
 /* ---- losses ---- */
 
-static void
-write_image(const void *image, size_t size)
-{
-	FILE	   *file = fopen(path, "w");
-
-	REQUIRE(file != NULL && fwrite(image, 1, size, file) == size && fclose(file) == 0);
-	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
-}
-
 /* Where an operation comes by, when nothing is lost. */
 static void
 count_points(const void *image, size_t size, Operation op)
@@ -293,7 +284,6 @@ main(int argc, char **argv)
 	PmhTable   *t;
 	char	   *image;
 	size_t		size;
-	FILE	   *file;
 	uint64_t	random = argc > 2 ? strtoull(argv[2], NULL, 10) : 11;
 	unsigned	cuts = 0;
 	unsigned	noticed = 0;
@@ -307,11 +297,7 @@ main(int argc, char **argv)
 		REQUIRE(pmh_insert(t, fixture_hash(LOOSE_KEY), v << 20 | LOOSE_KEY, false) == PMH_OK);
 	loosen(t);
 	pmh_close(t);
-	size = size_of(path);
-	image = malloc(size);
-	file = fopen(path, "r");
-	REQUIRE(image != NULL && file != NULL && fread(image, 1, size, file) == size);
-	fclose(file);
+	image = read_image(&size);
 	for (size_t i = 0; i < OPERATIONS + sizeof(more) / sizeof(more[0]); i++)
 	{
 		Operation	op = i < OPERATIONS ? operation[i] : more[i - OPERATIONS];

@@ -170,8 +170,7 @@ shrink_table(void)
 static void
 close_table(void)
 {
-	CHECK(pmh_check(idle, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(idle);
+	CLOSE_SOUND(idle);
 	pmh_close(table);
 	table = NULL;
 	unlink(table_path);
@@ -326,7 +325,7 @@ space_is_gone(const char *path)
 	check_holes(path, table, &holes);
 	CHECK(!gives_back(path) || holes > 0);
 	look_up_one(idle);
-	CHECK(pmh_check(idle, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(idle);
 	no_space = false;
 	CHECK(fill(KEYS, 3 * KEYS) == PMH_OK);
 	check_holes(path, table, &holes);

@@ -71,13 +71,6 @@ make_table(bool force_pmem)
 }
 
 static void
-close_sound(PmhTable *t)
-{
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(t);
-}
-
-static void
 put(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	REQUIRE(pmh_insert(t, hash, value, false) == PMH_OK);
@@ -165,7 +158,7 @@ segment_given_away(void)
 		} while (now.main == place.main || pm_load(pmh_space_map(t, block)) == 0);
 		CHECK(goes_on_well(reader));
 	}
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /* The list grows by copy, and its buffer becomes another list's. */
@@ -194,7 +187,7 @@ buffer_given_away(void)
 		}
 		CHECK(goes_on_well(reader));
 	}
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /* The entry is moved inside of its bucket, and its slot becomes another's. */
@@ -215,7 +208,7 @@ slot_given_away(void)
 			put(t, (other_hash() & ~home_mask) | (hash & home_mask), 6);
 		CHECK(goes_on_well(reader));
 	}
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /* The entry is taken out, and its slot becomes that of another value. */
@@ -239,7 +232,7 @@ slot_of_deleted_given_away(void)
 		put(t, hash, 5);
 		CHECK(goes_on_well(reader));
 	}
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /*
@@ -268,7 +261,7 @@ slots_of_two_given_away(void)
 			put(t, (other_hash() & ~home_mask) | (hash & home_mask), 9);
 		CHECK(goes_on_well(reader));
 	}
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 typedef PmhResult (*Change) (PmhTable *t, uint64_t hash, uint64_t value);
@@ -361,7 +354,7 @@ cell_given_away(Change removing)
 		put(t, hash, new_value);
 		CHECK(goes_on_well(reader));
 	}
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /* Values of a list whose oldest buffer is far from the head, and of that one. */
@@ -406,7 +399,7 @@ value_taken_out_twice(void)
 	CHECK(values.n == OLDEST_VALUES && values.value[values.n - 1] == FAR_VALUES);
 	pmh_values_free(&values);
 	free(entry);
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /*
@@ -476,7 +469,7 @@ announced_meanwhile(void)
 		trials++;
 	}
 	CHECK(trials == TRIALS);
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /* Would another value of this key go to its alternative bucket? */
@@ -528,7 +521,7 @@ value_goes_elsewhere(void)
 		}
 	}
 	CHECK(trials == TRIALS);
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /* ---- several buckets, one state ---- */
@@ -589,7 +582,7 @@ later_value_elsewhere(void)
 	reader = start_change(none_left_out, "probe_before_elsewhere", 1, hash, 0);
 	CHECK(goes_on_well(writer));
 	CHECK(goes_on_well(reader));
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /*
@@ -632,7 +625,7 @@ list_comes_while_copied(Change reading)
 						  PMH_LINE0_SLOTS + PMH_INLINE_MAX);
 	CHECK(goes_on_well(writer));
 	CHECK(goes_on_well(reader));
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /*
@@ -672,7 +665,7 @@ deleted_while_copied(void)
 	REQUIRE(pmh_delete(t, first, 1) == PMH_OK);
 	REQUIRE(pmh_delete(t, second, 2) == PMH_OK);
 	CHECK(goes_on_well(reader));
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 /* ---- a segment that is moved away and comes back ---- */
@@ -785,7 +778,7 @@ segment_comes_back(Change reading, const char *point)
 	else
 		CHECK(goes_on_well(mover));
 	CHECK(well);
-	close_sound(t);
+	CLOSE_SOUND(t);
 }
 
 int

@@ -131,13 +131,6 @@ await(pid_t pid)
 }
 
 static void
-close_sound(void)
-{
-	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
-	pmh_close(others);
-}
-
-static void
 insert_values(uint64_t hash, uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i++)
@@ -177,7 +170,7 @@ lists_freed_as_sweep_begins(void)
 	await(sweeper);
 	await(deleter);
 	CHECK(pmh_value_space_is_known(others));
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 /* ---- what is off its list, and not freed, when the walk is over ---- */
@@ -252,7 +245,7 @@ list_grows_beside_sweep(bool another)
 	make_lists(another);
 	walk_and_writer(sweep_through, "sweep_before_list", insert_one_more);
 	CHECK(pmh_value_space_is_known(others));
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 static void
@@ -263,7 +256,7 @@ list_goes_beside_sweep(bool another)
 		REQUIRE(pmh_delete(others, FIRST_HASH, i) == PMH_OK);
 	walk_and_writer(sweep_through, "segment_between_buckets", delete_last);
 	CHECK(pmh_value_space_is_known(others));
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 /* The sweep frees nothing then, and the next one finds what there is. */
@@ -273,10 +266,10 @@ wait_is_given_up(void)
 	make_lists(true);
 	walk_and_writer(sweep_given_up, "sweep_before_list", insert_one_more);
 	CHECK(!pmh_value_space_is_known(others));
-	CHECK(pmh_check(others, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(others);
 	CHECK(sweep_through(others) == PMH_OK);
 	CHECK(pmh_value_space_is_known(others));
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 /* ---- what is allocated before a walk begins, and in a list only after that ---- */
@@ -301,7 +294,7 @@ list_grows_before_sweep(void)
 	await(writer);
 	await(walker);
 	CHECK(pmh_value_space_is_known(others));
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 /* ---- two walks at a time ---- */
@@ -321,7 +314,7 @@ walk_beside_walk(void)
 	go_on(first);
 	await(first);
 	CHECK(pmh_value_space_is_known(others));
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 /* The other one begins with the bits anew: what the first has found is void. */
@@ -342,7 +335,7 @@ bits_begin_anew_beside_walk(void)
 	CHECK(!pmh_value_space_is_known(others));
 	CHECK(sweep_to_end(others, &sweep, result) == PMH_OK);
 	CHECK(pmh_value_space_is_known(others));
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 /* ---- what is freed in a block of an earlier life ---- */
@@ -366,7 +359,7 @@ freed_beside_walk(const char *point)
 	CHECK(pmh_value_space_is_known(others));
 	blocks = pm_load(&pmh_run(others)->value_blocks);
 	CHECK(blocks == 0);
-	close_sound();
+	CLOSE_SOUND(others);
 }
 
 int

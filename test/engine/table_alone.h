@@ -30,29 +30,18 @@ static bool force_pmem;
 static inline PmhTable *
 create(void)
 {
-	PmhEnv		env = fixture_env(instance);
-	PmhError	error;
-	PmhTable   *t;
+	PmhEnv		env = fixture_env_on(force_pmem, instance);
 
-	env.force_pmem = force_pmem;
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
-	return t;
+	return fixture_create_in(path, &env);
 }
 
 /* Open under another instance: recovery. */
 static inline PmhTable *
 reopen(PmhTable *t)
 {
-	PmhEnv		env = fixture_env(++instance);
-	PmhError	error;
-	bool		recovered;
+	PmhEnv		env = fixture_env_on(force_pmem, instance++);
 
-	env.force_pmem = force_pmem;
-	pmh_close(t);
-	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
-	CHECK(recovered);
-	return t;
+	return fixture_recover(path, t, &env);
 }
 
 static inline uint64_t
@@ -62,12 +51,6 @@ file_bytes(PmhTable *t)
 
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	return stats.file_bytes;
-}
-
-static inline void
-check(PmhTable *t)
-{
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
 }
 
 /* Shrink to the end; returns false if it does not pay. */
@@ -111,6 +94,19 @@ insert_unique(PmhTable *t, uint64_t from, uint64_t to)
 {
 	for (uint64_t key = from; key < to; key++)
 		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
+}
+
+/* Load the keys below n. */
+static inline void
+load_unique(PmhTable *t, uint64_t n, int fill_percent)
+{
+	PmhEntry   *entries = malloc(n * sizeof(PmhEntry));
+
+	REQUIRE(entries != NULL);
+	for (uint64_t key = 0; key < n; key++)
+		entries[key] = (PmhEntry) {fixture_hash(key), key};
+	fixture_load(t, entries, n, n, fill_percent);
+	free(entries);
 }
 
 /* Of the keys below n just those divisible by 'keep' are there (0: none). */

@@ -2,8 +2,8 @@
  *
  * values_lists.c
  *	  Value lists of one handle: through all classes and into long chains
- *	  against a model, in buffers that fit when made from an array, and read by
- *	  cursors in batches of any size.
+ *	  against a model, in buffers that fit when made from an array, read by
+ *	  cursors in batches of any size, and deleted one by one and in groups.
  *
  *-------------------------------------------------------------------------
  */
@@ -156,9 +156,46 @@ check_table(PmhTable *t, uint64_t entries)
 {
 	PmhStats	stats;
 
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK_SOUND(t);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == entries);
+}
+
+/* Three quarters go, in groups at random, each with values that are not there any more. */
+static void
+delete_in_groups(PmhTable *t, Model *m, uint64_t *seed)
+{
+	PmhEntry   *entry = malloc(m->range * sizeof(PmhEntry));
+	PmhValues	values = {0};
+	size_t		n = 0;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < m->range; i++)
+	{
+		size_t		j = fixture_random(seed) % (n + 1);
+
+		if (!m->has[i] || i % 4 == 1)
+			continue;
+		m->has[i] = 0;
+		m->n--;
+		entry[n++] = entry[j];
+		entry[j] = (PmhEntry) {m->hash, value_of(m, i)};
+	}
+	for (size_t done = 0, group; done < n; done += group)
+	{
+		size_t		again = done > 100 ? 50 : 0;
+		size_t		removed;
+
+		group = 1 + fixture_random(seed) % 997;
+		if (group > n - done)
+			group = n - done;
+		REQUIRE(pmh_delete_group(t, entry + done - again, group + again, &removed) == PMH_OK);
+		CHECK(removed == group);
+	}
+	compare_lookup(t, m, &values);
+	check_table(t, m->n);
+	pmh_values_free(&values);
+	free(entry);
 }
 
 /* Grow a list and let it shrink to nothing again, comparing all the way. */
@@ -193,6 +230,8 @@ against_model(PmhTable *t, uint64_t range, uint64_t number)
 		}
 		check_table(t, m.n);
 	}
+	if (number % 2 == 0)
+		delete_in_groups(t, &m, &seed);
 	for (uint64_t i = 0; i < range; i++)
 	{
 		if (m.has[i])
@@ -205,6 +244,51 @@ against_model(PmhTable *t, uint64_t range, uint64_t number)
 	pmh_values_free(&values);
 	pmh_cursor_free(&cursor);
 	free(m.has);
+}
+
+/* A pair that is there twice, and is to go once, or twice, among others. */
+static void
+repeated_pair(PmhTable *t, uint64_t n, size_t times)
+{
+	uint64_t	hash = fixture_hash(n);
+	PmhEntry	entry[4];
+	PmhValues	values = {0};
+	size_t		removed;
+
+	for (uint64_t i = 0; i < n; i++)
+		REQUIRE(pmh_insert(t, hash, i, false) == PMH_OK);
+	REQUIRE(pmh_insert(t, hash, n - 1, false) == PMH_OK);
+	for (size_t i = 0; i < 4; i++)
+		entry[i] = (PmhEntry) {hash, n - 1 + i / times};
+	REQUIRE(pmh_delete_group(t, entry, 4, &removed) == PMH_OK);
+	CHECK(removed == times);
+	REQUIRE(fixture_lookup_repeats(t, hash, &values) == PMH_OK);
+	CHECK(values.n == n + 1 - times);
+	for (uint64_t i = 0; i < n; i++)
+		CHECK(pmh_delete(t, hash, i) == (i < n - 1 || times == 1 ? PMH_OK : PMH_NOT_FOUND));
+	pmh_values_free(&values);
+	check_table(t, 0);
+}
+
+/* Plain entries, short lists and long ones in one call. */
+static void
+lists_of_all_lengths(PmhTable *t)
+{
+	PmhEntry	entry[30 * 31 / 2];
+	size_t		removed;
+	size_t		n = 0;
+
+	for (uint64_t key = 0; key < 30; key++)
+	{
+		for (uint64_t i = 0; i <= key; i++)
+		{
+			entry[n++] = (PmhEntry) {fixture_hash(key), i};
+			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
+		}
+	}
+	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK);
+	CHECK(removed == n);
+	check_table(t, 0);
 }
 
 /* Make a list from an array: is it right, and what does it cost? */
@@ -254,7 +338,7 @@ from_array(PmhTable *t, size_t n)
 	else
 		CHECK(bytes * 100 <= n * (n < 556 ? 835 : n < 1000 ? 726 : n < 2000 ? 706 : n < 10000 ? 690 :
 							  648));
-	pmh_list_unmake(t, hash, payload);
+	pmh_value_lose(t);			/* nothing points to it */
 	pmh_values_free(&values);
 	free(value);
 }
@@ -280,16 +364,15 @@ grown_cost(PmhTable *t, uint64_t n)
 static void
 run(const char *path, bool force_pmem)
 {
-	PmhEnv		env = fixture_env(1);
-	PmhError	error;
-	PmhTable   *t;
+	PmhEnv		env = fixture_env_on(force_pmem, 1);
+	PmhTable   *t = fixture_create_in(path, &env);
 
-	env.force_pmem = force_pmem;
-	unlink(path);
-	REQUIRE(pmh_create(path, NULL, &env, &t, &error) == PMH_OK);
 	for (uint64_t range = 2; range <= (uint64_t) FIXTURE_SCALE(20000); range = range * 3 + 1)
 		against_model(t, range, range);
 	grown_cost(t, FIXTURE_SCALE(100000));
+	for (size_t times = 1; times <= 2; times++)
+		repeated_pair(t, FIXTURE_SCALE(15000), times);
+	lists_of_all_lengths(t);
 	for (size_t n = 1; n < 100; n++)
 		from_array(t, n);
 	for (size_t n = 100; n < 6000; n += 37)

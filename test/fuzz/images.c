@@ -165,8 +165,6 @@ fill_bulk(PmhTable *t, Image *image)
 	static PmhEntry entry[4000];
 	uint64_t	seed = 7;
 	size_t		n = sizeof(entry) / sizeof(entry[0]);
-	uint32_t	depth;
-	PmhBulk    *bulk;
 
 	for (size_t i = 0; i < n; i++)
 	{
@@ -177,9 +175,7 @@ fill_bulk(PmhTable *t, Image *image)
 	}
 	memcpy(image->pair, entry, sizeof(entry));
 	image->npairs = n;
-	must(t, pmh_bulk_begin(t, n, PMH_DEFAULT_FILL, &depth, &bulk));
-	must(t, pmh_bulk_partition(bulk, 0, 0, entry, n));
-	must(t, pmh_bulk_finish(bulk));
+	fixture_load(t, entry, n, n, PMH_DEFAULT_FILL);
 }
 
 /* ---- what crashes leave ---- */

@@ -9,7 +9,6 @@
 #                       that need no server, server: the others
 #     --jobs=N          at a time (default 2)
 #     --work=DIR        scratch directory (default: a new one in TMPDIR)
-#     --reuse           take what is built in the source tree along
 #     --no-baseline     do not run the stages without a mutant first
 #     --list            name them and what should catch them
 #
@@ -70,7 +69,6 @@ my @smoke = qw(put_state_before_slot list_copied_with_new_class
 
 my (@only, $set, $jobs, $work, $list);
 my $baseline = 1;
-my $reuse = 0;
 $set = 'all';
 $jobs = 2;
 GetOptions(
@@ -79,7 +77,6 @@ GetOptions(
 	'jobs=i' => \$jobs,
 	'work=s' => \$work,
 	'baseline!' => \$baseline,
-	'reuse' => \$reuse,
 	'list' => \$list) or exit 2;
 
 # ---- the table ----
@@ -105,40 +102,30 @@ sub spew
 sub read_table
 {
 	my ($path) = @_;
-	my (@mutants, $mutant, $file, $part, %text);
+	my (@mutants, $mutant, $change);
 
 	foreach my $line (split /^/, slurp($path))
 	{
-		if (defined $part)
-		{
-			if ($part eq 'old' && $line eq "====\n")
-			{
-				$part = 'new';
-			}
-			elsif ($part eq 'new' && $line eq ">>>>\n")
-			{
-				push @{ $mutant->{changes} },
-				  { file => $file, old => $text{old}, new => $text{new} };
-				$part = undef;
-			}
-			else
-			{
-				die "$path: mutant $mutant->{name} has no end\n"
-				  if $line =~ /^mutant \w+$/ || $line eq "<<<<\n";
-				$text{$part} .= $line;
-			}
-		}
-		elsif ($line =~ /^mutant (\w+)$/)
+		if ($line =~ /^mutant (\w+) (\S+)$/)
 		{
 			$mutant = { name => $1, kind => 'table', changes => [], stages => [] };
 			push @mutants, $mutant;
+			push @{ $mutant->{changes} }, $change = { file => $2, old => '', new => '' };
 		}
-		elsif ($line =~ /^file (\S+)$/)       { $file = $1; }
-		elsif ($line =~ /^from (\d+)$/)       { $mutant->{from} = $1; }
-		elsif ($line =~ /^catch (.+)$/)       { $mutant->{stages} = [ split ' ', $1 ]; }
+		elsif ($line =~ /^(?:file (\S+)|@@)$/)
+		{
+			$change = { file => $1 // $change->{file}, old => '', new => '' };
+			push @{ $mutant->{changes} }, $change;
+		}
+		elsif ($line =~ /^from (\d+)$/) { $mutant->{from} = $1; }
+		elsif ($line =~ /^catch (.+)$/)  { $mutant->{stages} = [ split ' ', $1 ]; }
 		elsif ($line =~ /^(why|equivalent) (.+)$/) { $mutant->{$1} .= "$2 "; }
-		elsif ($line eq "<<<<\n")             { $part = 'old'; %text = (old => '', new => ''); }
-		elsif ($line !~ /^(#.*)?$/)           { die "$path: cannot read: $line"; }
+		elsif ($line =~ /^([-+ ])(.*\n)/)
+		{
+			$change->{old} .= $2 if $1 ne '+';
+			$change->{new} .= $2 if $1 ne '-';
+		}
+		elsif ($line !~ /^(#.*)?$/) { die "$path: cannot read: $line"; }
 	}
 	return @mutants;
 }
@@ -152,7 +139,7 @@ sub check_table
 	{
 		foreach my $change (@{ $mutant->{changes} })
 		{
-			my $n = () = slurp("$top/$change->{file}") =~ /\Q$change->{old}\E/g;
+			my $n = () = slurp("$top/$change->{file}") =~ /^\Q$change->{old}\E/mg;
 			push @stale, "$mutant->{name} ($change->{file}: $n times)" if $n != 1;
 		}
 	}
@@ -294,11 +281,10 @@ sub first_tree
 	my $dir = "$work/0";
 	my $tree = "$dir/build";
 
-	my $built = $reuse ? '' : "--exclude='*.o' --exclude='*.bc' --exclude='*.so' --exclude=./test/build";
-
 	make_path($tree);
 	must_run($top, "$dir/log", 'sh', '-c',
-		"tar -C '$top' -cf - --exclude=.git --exclude=./build $built . | tar -C '$tree' -xf -");
+		"tar -C '$top' -cf - --exclude=.git --exclude=./build --exclude='*.o' --exclude='*.bc' --exclude='*.so' "
+		  . "--exclude=./test/build . | tar -C '$tree' -xf -");
 	return { dir => $dir, tree => $tree, log => "$dir/log" };
 }
 
@@ -336,10 +322,10 @@ sub apply
 	{
 		my $path = "$tree->{tree}/$change->{file}";
 		my $text = slurp($path);
-		my $n = () = $text =~ /\Q$change->{old}\E/g;
+		my $n = () = $text =~ /^\Q$change->{old}\E/mg;
 		die "mutant $mutant->{name}: its old text is in $change->{file} $n times\n" if $n != 1;
 		$tree->{saved}{$path} //= $text;
-		$text =~ s/\Q$change->{old}\E/$change->{new}/;
+		$text =~ s/^\Q$change->{old}\E/$change->{new}/m;
 		spew($path, $text);
 	}
 	return;

@@ -32,28 +32,18 @@ next_random(void)
 static void
 fail(const char *what, uint64_t number, uint64_t key)
 {
-	printf("%s: %016" PRIx64 ", key %016" PRIx64 "\n", what, number, key);
+	printf("%016" PRIx64 " %s, key or seed %016" PRIx64 "\n", number, what, key);
 	exit(1);
 }
 
 static void
 check_round_trip(uint64_t word, uint64_t seed, uint64_t flip)
 {
-	uint64_t	hash = pmhash_hash_word(word, seed);
-	uint64_t	back = pmhash_unhash_word(hash, flip);
-
-	if (back != word)
-	{
-		printf("word %016" PRIx64 ", seed %016" PRIx64 ": hash %016" PRIx64
-			   " came back as %016" PRIx64 "\n", word, seed, hash, back);
-		exit(1);
-	}
+	if (pmhash_unhash_word(pmhash_hash_word(word, seed), flip) != word)
+		fail("does not come back from its hash", word, seed);
 	/* and onto: every word is the hash of something */
 	if (pmhash_hash_word(pmhash_unhash_word(word, flip), seed) != word)
-	{
-		printf("%016" PRIx64 " is not the hash of its inverse\n", word);
-		exit(1);
-	}
+		fail("is not the hash of its inverse", word, seed);
 }
 
 /* The words around 'word', so that carries and borrows are met. */
@@ -104,10 +94,7 @@ check_against_library(void)
 		if (pmhash_hash_word(word, seed) !=
 			XXH3_64bits_withSeed(bytes, 8, seed) ||
 			pmhash_hash_bytes(bytes, 8, seed) != pmhash_hash_word(word, seed))
-		{
-			printf("hash of %016" PRIx64 " is not XXH3's\n", word);
-			exit(1);
-		}
+			fail("has another hash than XXH3's", word, seed);
 	}
 }
 
@@ -129,10 +116,7 @@ check_veil(void)
 
 	if (pmhash_veil(UINT64_C(0x0706050403020100), published) !=
 		UINT64_C(0x93f5f5799a932462))
-	{
-		printf("the veil is not SipHash-2-4\n");
-		exit(1);
-	}
+		fail("has another veil than by SipHash-2-4", UINT64_C(0x0706050403020100), published[0]);
 	for (i = 0; i < 10000; i++)
 	{
 		uint64_t	hash = (uint64_t) i << 40;
@@ -141,16 +125,10 @@ check_veil(void)
 		if (pmhash_veil(hash, key) >> 32 == hash >> 32 ||
 			pmhash_veil(hash, key) == pmhash_veil(hash, other) ||
 			pmhash_veil(hash, key) >> 32 == pmhash_veil(hash + 1, key) >> 32)
-		{
-			printf("the veil of %016" PRIx64 " tells something\n", hash);
-			exit(1);
-		}
+			fail("has a veil that tells something", hash, key[0]);
 	}
 	if (ascending < 4700 || ascending > 5300)
-	{
-		printf("%ld of 10000 veils are in the order of the hashes\n", ascending);
-		exit(1);
-	}
+		fail("of 10,000 veils are in the order of the hashes", (uint64_t) ascending, key[0]);
 }
 
 /*
@@ -176,13 +154,13 @@ check_permutation(void)
 			part[permuted >> 56]++;
 			if (pmhash_permute_back(&p, permuted) != hash ||
 				pmhash_permute(&p, pmhash_permute_back(&p, hash)) != hash)
-				fail("the permutation of", hash, key[0]);
+				fail("does not come back from its permutation", hash, key[0]);
 		}
 		/* 64 are expected; ten standard deviations are 80. */
 		for (int i = 0; i < 256; i++)
 		{
 			if (part[i] == 0 || part[i] > 144)
-				fail("so many of a 256th", part[i], key[0]);
+				fail("permuted hashes in a 256th", part[i], key[0]);
 		}
 	}
 }

@@ -3,23 +3,15 @@
  * dead_list.c
  *	  Shared lists of entries that are known to be dead and not removed yet.
  *
- * An entry that a scan has found dead may have to wait for a flush of WAL before
- * it can be removed (dead_entries.c).  Until then all scans would read it and visit
- * its row, which a queue does thousands of times.  So it is put into a list in
- * shared memory, one for a file: scans pass over what is in there
- * (pmhash_known_dead), and any of them removes it when it may go.
+ * An entry that a scan has found dead may have to wait for a flush of WAL before it can be
+ * removed (dead_entries.c), and a queue would visit such rows thousands of times.  While it is
+ * in the list of its file scans pass over it (pmhash_known_dead), and any of them removes it
+ * when it may go.
  *
- * This is what btree and hash do with a hint bit in the page, but for the crash:
- * a list is gone with the server life, so it never says of a row that came back
- * with a crash that it is dead.
- *
- * Why it is right to pass over a row: it is dead to all, so no snapshot sees it;
- * and the TID is still that row's.  The list is of one file and one removal epoch,
- * the one from before its entries were read.  As long as the epoch of the file is
- * the same, none of their TIDs has been given away (src/README, "Scans and VACUUM").
- * So if it is still the same after the TID was found in the list, a visit of the row
- * at that moment would have found it dead.  The list goes by the TID alone: what is
- * dead is the row, whatever leads to it.
+ * The list is of one file and one removal epoch, the one from before its entries were read.
+ * If that is still the file's after a TID was found in the list, a visit of the row at that
+ * moment would have found it dead (src/README, "Scans and VACUUM").  The list goes by the TID
+ * alone: what is dead is the row, whatever leads to it.
  *
  * A list has two parts.  The ring has all that waits, in the order of what it waits
  * for.  The words are for looking up a TID: a set of one cache line, which is read
@@ -30,15 +22,13 @@
  * the number 'change', which is odd meanwhile; a reader that finds the same even
  * number before and after has read of one owner.
  *
- * A file's list is one of two.  If other files have both, and still need them, there
- * is none, and nothing can be noted: it is found again, and visited again.  A list is
- * not needed any more if WAL is flushed up to what its last entry waits for: scans of
- * its file would have come and taken all of it.
+ * A file's list is one of two.  If other files have both, and still need them, nothing can be
+ * noted: it is found again, and visited again.  A list is not needed any more if WAL is flushed
+ * up to what its last entry waits for: scans of its file would have come and taken all of it.
  *
  * What is taken out of the ring to be removed keeps its word until that is done
  * (pmhash_dead_list_forget): the process that does it may lose the processor for
- * milliseconds, and all others would visit those rows again.  If the list has got
- * another owner meanwhile, that one has begun with words that are free.
+ * milliseconds, and all others would visit those rows again.
  *
  * Spinlocks are held for PIECE entries at most, or while the words are cleared, some
  * microseconds.
@@ -606,12 +596,7 @@ drop_batch(void)
 		return;
 	own_batch = NULL;
 	pmh_removal_end(&batch->removal);
-	if (batch->known != NULL)
-	{
-		pmhash_dead_list_forget(batch->file, batch->epoch, batch->known,
-								batch->nknown);
-		pfree(batch->known);
-	}
+	pmhash_dead_list_forget(batch->file, batch->epoch, batch->entry, batch->n);
 	pfree(batch);
 }
 

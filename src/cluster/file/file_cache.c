@@ -13,10 +13,9 @@
  *	- no stub has been changed in place since (stub_generation, invalid.c).
  * Else the stub is read again.  If it names the file that is mapped, that stays.
  *
- * Mappings are bounded (mappings.c).  A mapping that has been handed out stays until the
- * end of the transaction, since users of it do not say when they have finished; of those
- * that were handed out in earlier transactions only, what was used longest ago is unmapped.
- * The entry stays.
+ * A mapping that has been handed out stays until the end of the transaction, since users of it
+ * do not say when they have finished; of those that were handed out in earlier transactions
+ * only, what was used longest ago is unmapped if there are too many (mappings.c).
  *
  * A mapping keeps the space of a file that has been removed, unless that was cut off
  * (pmhash_remove_file).  So a relcache invalidation, which comes when another file has taken

@@ -12,7 +12,6 @@
 #define PMHASH_FILES_H
 
 #include "lib/ilist.h"
-#include "nodes/parsenodes.h"
 
 #include "cluster/cluster.h"
 #include "cluster/wal/stub.h"
@@ -107,14 +106,14 @@ typedef struct PmhashDeadWaiting
 	XLogRecPtr	last;			/* what the last one waits for */
 } PmhashDeadWaiting;
 
-/* What a session is removing of the entries of a file. */
+/* What a session has taken out of a file's list, and is removing of that file. */
 typedef struct PmhashDeadBatch
 {
 	PmhashFile *file;
 	uint64		epoch;			/* removal epoch of the entries' reading */
 	PmhRemoval	removal;
-	PmhEntry   *known;			/* of the file's list, known to be dead */
-	int			nknown;
+	int			n;
+	PmhEntry	entry[FLEXIBLE_ARRAY_MEMBER];	/* known to be dead as long as it is there */
 } PmhashDeadBatch;
 
 extern Size pmhash_dead_lists_size(void);
@@ -153,6 +152,5 @@ extern void pmhash_files_to_parent(SubTransactionId subid, SubTransactionId pare
 extern void pmhash_unlink(Oid database, uint64 file_id);
 extern void pmhash_remove_file(uint64 file_id);
 extern void pmhash_remove_dropped(Oid database);
-extern void pmhash_note_statement(const Node *statement);
 
 #endif							/* PMHASH_FILES_H */

@@ -27,17 +27,6 @@
  * dropped or got another main fork, a file on the list that was made for one of that table is
  * removed with the commit unless the stub of some index on the table names it then.
  *
- * A database is made: nothing in the pool has its OID.
- * The OID of a database that has been dropped may come back: CREATE DATABASE ... OID.
- * If the template is an older copy of that one, stubs of the new database name files of
- * the dropped one, and say that they are of this database; and so do these files.  All
- * agrees, but they have what the dropped database had in the end.  The server guards
- * its own files against that (dbcommands.c, check_db_file_conflict).  So what is left in
- * the pool goes before anything is copied.
- *
- * An OID that the server has drawn itself is no danger: the stubs of a template have the
- * template's OID, or one of a database that the template was copied from.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -100,10 +89,12 @@ find_made(uint64 file_id)
 	return NULL;
 }
 
-/* Take a file off the list. */
+/* Take a file off the list, if it is there. */
 static void
 forget_made(Made *file)
 {
+	if (file == NULL)
+		return;
 	made = list_delete_ptr(made, file);
 	pfree(file);
 }
@@ -111,46 +102,25 @@ forget_made(Made *file)
 /*
  * Remove a file.  It may be gone already.  Never raises an error, since it is called after
  * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
+ *
+ * Idle sessions may keep it mapped for days.  So one that nobody uses any more, or will, is
+ * cut off, as the server does with its own files (md.c, mdunlinkfork), for its space to be
+ * free at once: when it has no name any more, so that none meets it cut off.
  */
 static void
-unlink_file(Oid database, uint64 file_id)
+unlink_file(Oid database, uint64 file_id, bool cut_off)
 {
 	char		path[MAXPGPATH];
+	int			fd = -1;
 
 	pmhash_file_path(path, database, file_id);
+	if (cut_off)
+		fd = BasicOpenFile(path, O_WRONLY | PG_BINARY);
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
 	pmhash_entries_of_removed(file_id);
-}
-
-/* The same of one that may be on the list. */
-void
-pmhash_unlink(Oid database, uint64 file_id)
-{
-	Made	   *file = find_made(file_id);
-
-	unlink_file(database, file_id);
-	if (file != NULL)
-		forget_made(file);
-}
-
-/*
- * Remove a file of this database that nobody uses any more, or will.  But idle sessions may
- * keep it mapped for days.  So it is cut off, as the server does with its own files (md.c,
- * mdunlinkfork), for its space to be free at once: when it has no name any more, so that
- * none meets it cut off.
- */
-void
-pmhash_remove_file(uint64 file_id)
-{
-	char		path[MAXPGPATH];
-	int			fd;
-
-	pmhash_file_path(path, MyDatabaseId, file_id);
-	fd = BasicOpenFile(path, O_WRONLY | PG_BINARY);
-	pmhash_unlink(MyDatabaseId, file_id);
 	if (fd < 0)
 		return;
 	if (ftruncate(fd, 0) != 0)
@@ -160,22 +130,23 @@ pmhash_remove_file(uint64 file_id)
 	(void) close(fd);
 }
 
-/* ==== a new database ==== */
-
-static bool oid_is_given = false;	/* by the statement at work */
-
-/* Before a utility statement: does it make a database with a given OID? */
+/* Remove a file that open transactions may use. */
 void
-pmhash_note_statement(const Node *statement)
+pmhash_unlink(Oid database, uint64 file_id)
 {
-	ListCell   *lc;
-
-	if (!IsA(statement, CreatedbStmt))
-		return;
-	oid_is_given = false;
-	foreach(lc, ((const CreatedbStmt *) statement)->options)
-		oid_is_given |= strcmp(lfirst_node(DefElem, lc)->defname, "oid") == 0;
+	unlink_file(database, file_id, false);
+	forget_made(find_made(file_id));
 }
+
+/* Remove one of this database that nobody uses any more, or will. */
+void
+pmhash_remove_file(uint64 file_id)
+{
+	unlink_file(MyDatabaseId, file_id, true);
+	forget_made(find_made(file_id));
+}
+
+/* ==== databases ==== */
 
 /*
  * Remove the directory of a database that does not exist any more.  Since DROP
@@ -201,42 +172,48 @@ pmhash_remove_dropped(Oid database)
 				 errmsg("pmhash: could not remove directory \"%s\": %m", path)));
 }
 
-static void
-remove_files(Oid database)
-{
-	char		path[MAXPGPATH];
-
-	pmhash_rebuild_forget(database, InvalidOid, NIL);
-	pmhash_remove_dropped(database);
-	pmhash_database_path(path, database);
-	if (access(path, F_OK) == 0 || errno != ENOENT)
-		ereport(ERROR,
-				(errcode(ERRCODE_IO_ERROR),
-				 errmsg("could not remove index files of a dropped database with OID %u",
-						database),
-				 errdetail("The server log says why."),
-				 errhint("Give the new database another OID, or none.")));
-}
-
 /*
- * database_is_new
- *		A row of pg_database has been inserted, and no process can see it yet.
+ * A row of pg_database has been inserted, and no process can see it yet.
+ *
+ * The OID of a database that has been dropped may come back: CREATE DATABASE ... OID.
+ * If the template is an older copy of that one, stubs of the new database name files of
+ * the dropped one, and say that they are of this database; and so do these files.  All
+ * agrees, but they have what the dropped database had in the end.  So what is left in the
+ * pool goes before anything is copied, as the server guards its own files (dbcommands.c,
+ * check_db_file_conflict).
  *
  * The index of its OIDs has let it in, so there is no other one with this OID, and those
  * that were connected to one are gone (DROP DATABASE sees to that).  ERROR if files of
- * that may be left.
+ * that may be left.  (If the pool is not usable, no file that is there will be trusted again.)
  */
-static void
-database_is_new(Oid database)
+void
+pmhash_note_database(Oid database)
 {
+	char		path[MAXPGPATH];
+
 	Assert(OidIsValid(database) && IsTransactionState());
-	if (pmhash_shared == NULL)
-		return;
-	if (pmhash_shared->usable && pmhash_pool_is_present())
-		remove_files(database);
-	else if (oid_is_given && pmhash_shared->usable)
+	if (pmhash_shared != NULL && pmhash_shared->usable)
+	{
 		pmhash_require_pool_present();
-	/* (If it is not usable, no file that is there will be trusted again.) */
+		pmhash_rebuild_forget(database, InvalidOid, NIL);
+		pmhash_remove_dropped(database);
+		pmhash_database_path(path, database);
+		if (access(path, F_OK) == 0 || errno != ENOENT)
+			ereport(ERROR,
+					(errcode(ERRCODE_IO_ERROR),
+					 errmsg("could not remove index files of a dropped database with OID %u",
+							database),
+					 errdetail("The server log says why."),
+					 errhint("Give the new database another OID, or none.")));
+	}
+	look_wanted = database;
+}
+
+/* A database is being dropped. */
+void
+pmhash_note_database_drop(Oid database)
+{
+	cleaning_wanted = database;
 }
 
 /* ==== files of transactions ==== */
@@ -313,22 +290,16 @@ pmhash_pending_keep(uint64 file_id)
 
 /*
  * Does each abort that takes away the main fork which a table has now remove the file as
- * well?  It does if the file was made when the table had that main fork, or, by
- * levels, not further out than the main fork.  (Of open levels the inner one has the
- * greater number.)  The server does not know which level made it if a later change was
- * rolled back (relcache.c, AtEOSubXact_cleanup): then only the first counts.
+ * well?  It does if the file was made when the table had that main fork already.
  */
 bool
 pmhash_goes_with_table(uint64 file_id, Relation heap)
 {
-	SubTransactionId created = pmhash_fork_subid(heap);
 	const Made *file = find_made(file_id);
 
 	Assert(pmhash_node_subid(heap) != InvalidSubTransactionId);
-	if (file == NULL || file->subid == InvalidSubTransactionId)
-		return false;
-	return memcmp(&file->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0 ||
-		(created != InvalidSubTransactionId && file->subid >= created);
+	return file != NULL && file->subid != InvalidSubTransactionId &&
+		memcmp(&file->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0;
 }
 
 /* An index is to be rebuilt as soon as this transaction has let its locks go. */
@@ -382,21 +353,6 @@ pmhash_note_drop(Oid relid)
 			add_leaving(stub.file_id);
 	}
 	relation_close(index, NoLock);
-}
-
-/* A database is being dropped. */
-void
-pmhash_note_database_drop(Oid database)
-{
-	cleaning_wanted = database;
-}
-
-/* A database has been made by this transaction. */
-void
-pmhash_note_database(Oid database)
-{
-	database_is_new(database);
-	look_wanted = database;
 }
 
 /* ---- before commit: which files go? ---- */
@@ -560,7 +516,7 @@ made_at_end(SubTransactionId subid, bool committed)
 		}
 		made = foreach_delete_current(made, lc);
 		if (!committed)
-			unlink_file(MyDatabaseId, file->file_id);
+			unlink_file(MyDatabaseId, file->file_id, false);
 		pfree(file);
 	}
 }

@@ -3,50 +3,18 @@
  * dead_entries.c
  *	  Removal of entries that scans have found dead (kill_prior_tuple).
  *
- * btree and hash mark such an entry with a hint bit on its page.  We have no
- * page whose write-out would wait for WAL, so we either remove an entry for
- * good or not at all.  It may be removed if
+ * src/README, "Dead entries", has the rule.  btree and hash mark such an entry with a hint bit
+ * on its page.  We have no page whose write-out would wait for WAL, so we either remove an
+ * entry for good or not at all.
  *
- *	- the tuple is dead to all: the heap's judgement;
- *	- its TID is still that tuple's.  It is as long as the removal epoch has
- *	  not advanced since the entry was read, and we hold the removal lock, so
- *	  that it does not advance while we remove;
- *	- the WAL that made the tuple dead is on disk, or a crash would revive
- *	  a row that has lost its entry.
- *
- * How much WAL is that?  The heap calls a tuple dead only by what its page says
- * (heapam_visibility.c, HeapTupleIsSurelyDead: hint bits; heapam.c,
- * heap_hot_search_buffer: line pointers), and never says more than survives a
- * crash that keeps all WAL up to the page's LSN and all that was flushed by
- * then.  test/CASES.md, "Dead to all", goes through every way in which a tuple
- * becomes dead.  So the entry may go as soon as all WAL is flushed that there was
- * when it was handed over.  Before that this place, the end of a record, is noted in the
- * journal, so that a data directory put back from before it is noticed.
- *
- * What has to wait is put into a list in shared memory (dead_list.c).  While it is
- * there, scans know that it is dead and pass over it, so it costs them next to
- * nothing, and none of them finds it again.  Each scan that begins looks whether
- * something of its file may go by now, before it reads anything, and removes it in one
- * walk, whichever scan has found it.
- *
- * Commits flush WAL all the time, or the WAL writer does.  With asynchronous commits
- * that takes it up to three times wal_writer_delay, and in that time the list would be
- * full and each look-up of a hot key walk past thousands of entries.  So a scan that
- * finds many waiting, or one for long, requests a flush of the launcher
- * (pmhash_flush_for_scans); no read waits for a write.
- *
- * Nor does a read work long for others.  In a list of millions of values a
- * removal may take many milliseconds, most of all if another process has taken
- * out what was found, for then the list is walked to its end.  So a scan does one step,
- * a tenth of a millisecond or less, when it begins and one when it ends;
- * the batch remembers where it is, and the next scan of the index goes on from
- * there.  What it has taken out of the list is known to be dead until it is through.  A
- * batch that no scan comes back to is replaced by another, and is gone with the backend, or
- * when the file is unmapped; what it has not removed is found again.  (One of a session
- * that is idle keeps its entries until VACUUM: space, but no visits.)
- *
- * If the file is logged, what a scan has found is logged before it is put into the
- * list, and what it waits for is that record (rule P4).
+ * A read does not work long for others.  In a list of millions of values a removal may take
+ * many milliseconds, most of all if another process has taken out what was found, for then
+ * the list is walked to its end.  So a scan does one step, a tenth of a millisecond or less,
+ * when it begins and one when it ends; the batch remembers where it is, and the next scan of
+ * the index goes on from there.  A batch that no scan comes back to is replaced by another,
+ * and is gone with the backend, or when the file is unmapped; what it has not removed is
+ * found again.  (One of a session that is idle keeps its entries until VACUUM: space, but no
+ * visits.)
  *
  *-------------------------------------------------------------------------
  */
@@ -90,9 +58,11 @@
 /* ---- flushing ---- */
 
 /*
- * Request that WAL be flushed up to lsn, the end of a record, soon.  What a
- * reader waits for may be WAL that no one else is in a hurry to flush: that of
- * asynchronous commits, or of what the reader itself has pruned.
+ * Request that WAL be flushed up to lsn, the end of a record, soon; no read waits for a
+ * write.  What a reader waits for may be WAL that no one else is in a hurry to flush: that
+ * of asynchronous commits, or of what the reader itself has pruned.  The WAL writer takes up
+ * to three times wal_writer_delay, and in that time the list would be full and each look-up
+ * of a hot key walk past thousands of entries.
  */
 static void
 request_flush(XLogRecPtr lsn)
@@ -141,27 +111,6 @@ pmhash_flush_for_scans(void)
 }
 
 /* ---- batches ---- */
-
-/* Make a batch of entries.  ERROR if there is no memory. */
-static PmhashDeadBatch *
-make_batch(Relation index, PmhashFile *file, uint64 epoch,
-		   const PmhEntry *entries, int n)
-{
-	PmhashDeadBatch *batch = MemoryContextAllocZero(TopMemoryContext, sizeof(*batch));
-	PmhResult	result;
-
-	Assert(n > 0 && n <= PMHASH_DEAD_MAX);
-	batch->file = file;
-	batch->epoch = epoch;
-	result = pmh_removal_begin(file->table, entries, n, false, &batch->removal);
-	if (result != PMH_OK)
-	{
-		pfree(batch);
-		pmhash_engine_error(index, file, result);
-	}
-	pmhash_dead_batch_keep(batch);
-	return batch;
-}
 
 /*
  * Take some entries of a batch out, if their TIDs cannot have changed hands.
@@ -302,10 +251,8 @@ work_on_list(Relation index, PmhashFile *file)
 	PmhashDeadWaiting waiting;
 	XLogRecPtr	flushed;
 	XLogRecPtr	noted;
-	PmhEntry   *entries;
-	uint64		epoch;
 	PmhashDeadBatch *batch;
-	int			n;
+	PmhResult	result;
 
 	if (likely(!pmhash_dead_list_look(file, &waiting)))
 		return;
@@ -317,27 +264,31 @@ work_on_list(Relation index, PmhashFile *file)
 			request_flush(waiting.last);
 		return;
 	}
-	entries = MemoryContextAlloc(TopMemoryContext, waiting.n * sizeof(PmhEntry));
-	n = pmhash_dead_list_take(file, flushed, &noted, entries, waiting.n, &epoch);
-	if (n == 0)
+	batch = MemoryContextAllocZero(TopMemoryContext, offsetof(PmhashDeadBatch, entry) +
+								   waiting.n * sizeof(PmhEntry));
+	batch->file = file;
+	batch->n = pmhash_dead_list_take(file, flushed, &noted, batch->entry, waiting.n,
+									 &batch->epoch);
+	if (batch->n == 0)
 	{
-		pfree(entries);
+		pfree(batch);
 		return;
 	}
+	pmhash_dead_batch_keep(batch);
 	PG_TRY();
 	{
-		pmhash_journal_note_flushed(noted);
-		batch = make_batch(index, file, epoch, entries, n);
+		if (file->journaled)
+			pmhash_journal_note_flushed(noted);
+		result = pmh_removal_begin(file->table, batch->entry, batch->n, false, &batch->removal);
+		if (result != PMH_OK)
+			pmhash_engine_error(index, file, result);
 	}
 	PG_CATCH();
 	{
-		pmhash_dead_list_forget(file, epoch, entries, n);
-		pfree(entries);
+		pmhash_dead_batch_drop(file);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	batch->known = entries;
-	batch->nknown = n;
 	work_on(index, batch);
 }
 
@@ -363,6 +314,11 @@ pmhash_dead_entries_settle(Relation index, PmhashFile *file)
  * pmhash_dead_entries
  *		Remove entries whose tuples are dead to all, now or later.
  *
+ * The heap calls a tuple dead only by what its page says (heapam_visibility.c,
+ * HeapTupleIsSurelyDead: hint bits; heapam.c, heap_hot_search_buffer: line pointers), and never
+ * says more than survives a crash that keeps all WAL up to the page's LSN and all that was
+ * flushed by then.  So they may go as soon as all WAL is flushed that there is now.
+ *
  * n is at most PMHASH_DEAD_MAX.  epoch is the removal epoch that was there
  * before any of them was read.  Entries that are not there (any more) do not matter.
  * ERROR if the file is damaged, the journal cannot be used or there is no memory.
@@ -371,8 +327,6 @@ void
 pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 					const PmhEntry *entries, int n)
 {
-	XLogRecPtr	end = pmhash_insert_end();
-
 	Assert(!RecoveryInProgress());
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	Assert(n <= PMHASH_DEAD_MAX);
@@ -381,13 +335,7 @@ pmhash_dead_entries(Relation index, PmhashFile *file, uint64 epoch,
 		hand_over_logged(index, file, epoch, entries, n);
 		return;
 	}
-	if (file->journaled && GetFlushRecPtr(NULL) < end)
-	{
-		pmhash_dead_list_add(file, epoch, end, entries, n);
-		return;
-	}
-	if (file->journaled)
-		pmhash_journal_note_flushed(end);
-	if (pmhash_dead_batch(file) == NULL)
-		work_on(index, make_batch(index, file, epoch, entries, n));
+	pmhash_dead_list_add(file, epoch, file->journaled ? pmhash_insert_end() : InvalidXLogRecPtr,
+						 entries, n);
+	pmhash_dead_entries_settle(index, file);	/* it may be flushed already */
 }

@@ -52,29 +52,6 @@ wal_flags(Relation index)
 }
 
 /*
- * pmh_create, under the create lock: the cleaner lists files under it, so that it
- * never meets one whose header is still being written.  If the process has no
- * room for another mapping, what it does not need is unmapped.
- */
-static PmhResult
-create_file(const char *path, const PmhashIdentity *id, PmhTable **table,
-			PmhError *error)
-{
-	PmhEnv		env = pmhash_engine_env();
-	bool		locked = LWLockHeldByMe(pmhash_lwlock(PMHASH_CREATE_LOCK));
-	PmhResult	result;
-
-	if (!locked)
-		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
-	do
-		result = pmh_create(path, id, &env, table, error);
-	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_make_room());
-	if (!locked)
-		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
-	return result;
-}
-
-/*
  * Make the file of a stub and open it.  It is on the list of what an abort
  * removes from before it exists.
  */
@@ -88,6 +65,8 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	PmhashFile *file;
 	PmhError	error;
 	PmhResult	result;
+	PmhEnv		env = pmhash_engine_env();
+	bool		locked = LWLockHeldByMe(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
 
 	Assert(stub->file_id != 0);
@@ -108,7 +87,19 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	if (pmhash_flags_logged(stub->flags))
 		id.flags |= PMHASH_IDENTITY_LOGGED;
 	pmhash_pending_create(stub->file_id, index);
-	result = create_file(path, &id, &table, &error);
+
+	/*
+	 * Under the create lock: the cleaner lists files under it, so that it never meets one
+	 * whose header is still being written.  If the process has no room for another mapping,
+	 * what it does not need is unmapped.
+	 */
+	if (!locked)
+		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
+	do
+		result = pmh_create(path, &id, &env, &table, &error);
+	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_make_room());
+	if (!locked)
+		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	if (result != PMH_OK)
 		pmhash_file_error(index, path, "create", &error);
 	file = pmhash_entry_use(pmhash_entry_enter(index, table, stub, generation));

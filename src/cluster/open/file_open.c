@@ -31,25 +31,6 @@
 #include "engine/stop_point.h"
 
 /*
- * Why a file with this identity is not to be used for an index with this stub, or
- * NONE.  pmem: may it be persistent memory?
- */
-static PmhashReason
-doubt_about(const PmhashIdentity *id, const PmhashStub *stub, bool pmem)
-{
-	PmhashReason reason = pmhash_identity_doubt(id, pmem);
-
-	if (reason != PMHASH_REASON_NONE)
-		return reason;
-	if (id->database != MyDatabaseId)
-		return PMHASH_REASON_OTHER_DATABASE;
-	if (id->file_id != stub->file_id ||
-		memcmp(&id->seed, &stub->seed, sizeof(PmhashSeed)) != 0)
-		return PMHASH_REASON_OTHER_INDEX;
-	return PMHASH_REASON_NONE;
-}
-
-/*
  * Is the file at trouble->path the one that the stub names?  *recovered, if not
  * NULL: has a backend opened it in this server life already, and found it
  * sound?  Nothing is mapped.
@@ -71,7 +52,13 @@ check_identity(const PmhashStub *stub, bool *recovered, PmhashTrouble *trouble)
 		trouble->reason = pmhash_reason_of(&trouble->error);
 		return false;
 	}
-	trouble->reason = doubt_about(&id, stub, true);
+	trouble->reason = pmhash_identity_doubt(&id, true);
+	if (trouble->reason == PMHASH_REASON_NONE && id.database != MyDatabaseId)
+		trouble->reason = PMHASH_REASON_OTHER_DATABASE;
+	if (trouble->reason == PMHASH_REASON_NONE &&
+		(id.file_id != stub->file_id ||
+		 memcmp(&id.seed, &stub->seed, sizeof(PmhashSeed)) != 0))
+		trouble->reason = PMHASH_REASON_OTHER_INDEX;
 	return trouble->reason == PMHASH_REASON_NONE;
 }
 
@@ -111,18 +98,7 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 {
 	PmhTable   *table;
 	PmhashEntry *entry;
-	PmhashIdentity id;
-	bool		recovery = RecoveryInProgress();	/* else none becomes LIVE any more */
-	uint64		life;
 
-	PMH_STOP_POINT("open_before_life");
-	life = trouble->standby_life = pmhash_standby_life(stub->file_id);
-	if (unlikely(recovery) && life == 0)
-	{
-		/* What is there by now may be a later one, which has no life in our eyes. */
-		trouble->reason = PMHASH_REASON_NOT_BUILT;
-		return NULL;
-	}
 	PMH_STOP_POINT("open_before_map");
 	if (map_file(trouble, &table) != PMH_OK)
 	{
@@ -131,15 +107,14 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 	}
 
 	/* Once more: this file may be of another class than the pool. */
-	memcpy(&id, pmh_identity(table), sizeof(id));
-	trouble->reason = doubt_about(&id, stub, pmh_is_pmem(table));
+	trouble->reason = pmhash_table_doubt(table);
 	if (trouble->reason != PMHASH_REASON_NONE)
 	{
 		pmh_close(table);
 		return NULL;
 	}
 	entry = pmhash_entry_enter(index, table, stub, generation);
-	entry->file->standby_life = life;
+	entry->file->standby_life = trouble->standby_life;
 	return entry;
 }
 
@@ -175,7 +150,7 @@ read_stub(Relation index, PmhashUse use, PmhashStub *stub, PmhashTrouble *troubl
 /*
  * On a server in recovery: is the file that the stub names kept up to date here, and
  * fit for the snapshot?  NULL stands for one that is taken from now on.  life: of the file
- * that is mapped, which may be one that was built later; 0: none is yet.
+ * that was LIVE when it was looked at; there may be none, or one that was built later.
  */
 static bool
 serves_in_recovery(const PmhashStub *stub, uint64 life, Snapshot snapshot,
@@ -208,18 +183,17 @@ entry_by_stub(Relation index, PmhashUse use, Snapshot snapshot, bool map,
 	memset(trouble, 0, sizeof(*trouble));
 	if (!read_stub(index, use, &stub, trouble))
 		return NULL;
-	if (unlikely(RecoveryInProgress()))
-	{
-		trouble->standby_life = pmhash_standby_life(stub.file_id);
-		if (!serves_in_recovery(&stub, 0, snapshot, trouble))
-			return NULL;
-	}
+
+	/* If another file is built before this one is mapped, that does not count as this one. */
+	trouble->standby_life = pmhash_standby_life(stub.file_id);
+	if (unlikely(RecoveryInProgress()) &&
+		!serves_in_recovery(&stub, trouble->standby_life, snapshot, trouble))
+		return NULL;
 	if (stub.flags & PMHASH_STUB_NEW_FILE)
 		return NULL;
 	mapped = pmhash_entry_mapped(RelationGetRelid(index), stub.file_id);
 	if (mapped != NULL)
 	{
-		trouble->standby_life = mapped->standby_life;
 		trouble->reason = pmhash_table_doubt(mapped->table);
 		if (pmhash_file_is_gone(mapped) && pmhash_pool_is_present())
 			trouble->reason = PMHASH_REASON_MISSING;	/* it lives on in here alone */
@@ -240,19 +214,6 @@ asks_for_file(const PmhashTrouble *trouble)
 	return trouble->reason == PMHASH_REASON_NONE && trouble->error.code == PMH_OK;
 }
 
-/* Is there no file to be had, whatever the stub says?  Then this is the trouble. */
-static bool
-is_out_of_service(PmhashTrouble *trouble)
-{
-	PmhashReason reason = pmhash_service_doubt();
-
-	if (likely(reason == PMHASH_REASON_NONE))
-		return false;
-	memset(trouble, 0, sizeof(*trouble));
-	trouble->reason = reason;
-	return true;
-}
-
 /*
  * The pool is ready, and what is known to have been lost is known to us; or ERROR.  False
  * with the trouble: there is none to be used, as may have turned out just now.
@@ -260,11 +221,19 @@ is_out_of_service(PmhashTrouble *trouble)
 static bool
 make_ready(Relation index, PmhashTrouble *trouble)
 {
-	if (is_out_of_service(trouble))
-		return false;
-	pmhash_require_service(index);
-	pmhash_notice_for_launcher();
-	return !is_out_of_service(trouble);
+	PmhashReason reason = pmhash_service_doubt();
+
+	if (likely(reason == PMHASH_REASON_NONE))
+	{
+		pmhash_require_service(index);
+		pmhash_notice_for_launcher();
+		reason = pmhash_service_doubt();
+	}
+	if (likely(reason == PMHASH_REASON_NONE))
+		return true;
+	memset(trouble, 0, sizeof(*trouble));
+	trouble->reason = reason;
+	return false;
 }
 
 /* The open file of an index, or NULL and the trouble that is in the way. */
@@ -380,7 +349,7 @@ pmhash_invalid_error(Relation index, Snapshot snapshot)
 	}
 	/* It does not serve the snapshot, or it has just been rebuilt. */
 	pmhash_raise_younger(index, RecoveryInProgress() ?
-						 pmhash_standby_serves(file->file_id, 0, snapshot) :
+						 pmhash_standby_serves(file->file_id, file->standby_life, snapshot) :
 						 serves(index, file->file_id, file->filled_by, snapshot));
 }
 
@@ -487,13 +456,6 @@ pmhash_index_doubt(Relation index, bool *pmem)
 	return trouble.reason;
 }
 
-/* Has nobody made the pool ready, in spite of tries? */
-static bool
-is_not_ready(void)
-{
-	return pg_atomic_read_u32(&pmhash_shared->not_ready) != 0;
-}
-
 /*
  * May plans use this index?  Raises no error for what it finds.  Trouble that may
  * pass, as want of descriptors or memory, is no reason to take another plan in
@@ -526,7 +488,8 @@ pmhash_index_plannable(Relation index, bool *later)
 	if (!pmhash_service_available())
 		return false;
 	*later = true;
-	if (is_not_ready() || is_out_of_service(&trouble))
+	if (pg_atomic_read_u32(&pmhash_shared->not_ready) != 0 ||	/* in spite of tries */
+		pmhash_service_doubt() != PMHASH_REASON_NONE)
 		return false;
 	if (!standby)
 	{
@@ -542,7 +505,7 @@ pmhash_index_plannable(Relation index, bool *later)
 	{
 		memset(&trouble, 0, sizeof(trouble));
 		trouble.standby_life = pmhash_standby_life(entry->stub.file_id);
-		if (serves_in_recovery(&entry->stub, 0, snapshot, &trouble))
+		if (serves_in_recovery(&entry->stub, trouble.standby_life, snapshot, &trouble))
 			return true;
 	}
 	if (trouble.reason == PMHASH_REASON_NONE)

@@ -4,18 +4,8 @@
  *	  Invalid indexes: reasons, and making it known to all processes; messages about index
  *	  files: what failed, the file, what to do about it.
  *
- * An index is invalid if the file that its stub names must not be used.  That
- * may be seen from the file (there is none, it is damaged, its eras are over),
- * and it is so for certain once the stub says so.  Before a transaction leaves
- * the index alone, that is inserts a row without an entry or lets VACUUM free
- * TIDs that have one, the stub is marked.  The mark is in WAL before the commit
- * record of the transaction that has relied on it, so a file that turns up
- * again, in this server life or a later one, is not taken for a complete one.
- *
- * Backends that still have the file open learn of the mark by a counter in shared memory
- * that each of them compares before it uses an index.  A scan that has begun before goes on
- * with the old file: the rows missing from it are of transactions that began to leave them
- * out after the mark, hence after the snapshot of that scan was taken.
+ * src/README, "Invalid indexes", says what follows from an index being invalid, and why its
+ * stub is marked before any process leaves it alone.
  *
  *-------------------------------------------------------------------------
  */
@@ -98,44 +88,24 @@ is_to_rebuild_itself(Relation index)
 		index->rd_index->indisready;
 }
 
-/* What to do about an index that a standby has no file of: there is no REINDEX there. */
-static const char *
-standby_hint(void)
-{
-	if (!pmhash_rebuild)
-		return "Turn pmhash.rebuild on: this standby builds its files in the background.";
-	return pmhash_workers_can_be_had() ?
-		"Try again when this standby has built its file in the background." :
-		"No background worker of pmhash can run to build it (see max_worker_processes).";
-}
-
-/* What to do about an invalid index. */
+/* What to do about an invalid index, or one that a standby has no file of. */
 const char *
 pmhash_rebuild_hint(Relation index)
 {
+	bool		workers = pmhash_workers_can_be_had();
+
 	if (has_lost_pool())
 		return "Put the directory of pmhash back, or restart the server: it has been unmounted, removed or replaced.";
-	if (RecoveryInProgress())
-		return standby_hint();
+	if (RecoveryInProgress())	/* there is no REINDEX */
+		return !pmhash_rebuild ?
+			"Turn pmhash.rebuild on: this standby builds its files in the background." :
+			workers ? "Try again when this standby has built its file in the background." :
+			"No background worker of pmhash can run to build it (see max_worker_processes).";
 	if (!is_to_rebuild_itself(index))
 		return "REINDEX INDEX makes a new file.";
-	return pmhash_workers_can_be_had() ?
+	return workers ?
 		"Try again when the index has been rebuilt in the background; REINDEX INDEX does so now." :
 		"No background worker of pmhash can run to rebuild it (see max_worker_processes); REINDEX INDEX makes a new file.";
-}
-
-/*
- * The engine has given a wait up because a cancel or a termination has come
- * (init.c), which CHECK_FOR_INTERRUPTS raises.
- */
-pg_noreturn static void
-raise_cancelled(Relation index)
-{
-	CHECK_FOR_INTERRUPTS();
-	ereport(ERROR,
-			(errcode(ERRCODE_QUERY_CANCELED),
-			 errmsg("canceling statement while waiting for a lock in the file of index \"%s\"",
-					RelationGetRelationName(index))));
 }
 
 /*
@@ -165,7 +135,14 @@ pmhash_file_error(Relation index, const char *path, const char *what,
 
 	Assert(error->code != PMH_OK && error->code < lengthof(meanings));
 	if (error->code == PMH_CANCELLED)
-		raise_cancelled(index);
+	{
+		/* A cancel or a termination has come (init.c), which this raises. */
+		CHECK_FOR_INTERRUPTS();
+		ereport(ERROR,
+				(errcode(sqlstate),
+				 errmsg("canceling statement while waiting for a lock in the file of index \"%s\"",
+						RelationGetRelationName(index))));
+	}
 	shown = pmhash_shown_path(index, path);
 	if (detail[0] != '\0' && error->offset != 0)
 		detail = psprintf("%s (offset %llu)", detail,
@@ -183,51 +160,35 @@ pmhash_file_error(Relation index, const char *path, const char *what,
 /* ==== invalid indexes ==== */
 
 /* Why the index is invalid, for a message or a view: part of a sentence. */
+static const char *const reason_texts[] = {
+	[PMHASH_REASON_NONE] = "it is not to be used",	/* nor one that we do not know, of a stub */
+	[PMHASH_REASON_NO_STUB] = "it has no stub page",
+	[PMHASH_REASON_MISSING] = "it does not exist",
+	[PMHASH_REASON_DAMAGED] = "it is damaged",
+	[PMHASH_REASON_UNREADABLE] = "it cannot be read",
+	[PMHASH_REASON_VERSION] = "it was made by another version of pmhash",
+	[PMHASH_REASON_OTHER_CLUSTER] = "it belongs to another cluster",
+	[PMHASH_REASON_OTHER_DATABASE] = "it belongs to another database",
+	[PMHASH_REASON_OTHER_INDEX] = "it belongs to another index",
+	[PMHASH_REASON_APART] = "server and pool directory have not been together all the time since it was made",
+	[PMHASH_REASON_POWER] = "it was not written back, and what was in the page cache may be lost",
+	[PMHASH_REASON_DISABLED] = "rows were written while pmhash was disabled",
+	[PMHASH_REASON_OUTDATED] = "it is an older copy",
+	[PMHASH_REASON_FILLING] = "it has not been filled completely",
+	[PMHASH_REASON_MOVED] = "its table was given another tablespace and new rows in one transaction",
+	[PMHASH_REASON_NOT_LOGGED] = "the index is not logged",
+	[PMHASH_REASON_NOT_BUILT] = "this standby has not built it",
+	[PMHASH_REASON_WRITE_FAILED] = "the kernel has failed to write something back, or may have",
+	[PMHASH_REASON_START_DIED] = "a start of the server went down before it used the pool"
+};
+
+StaticAssertDecl(lengthof(reason_texts) == PMHASH_REASON_NOT_BUILT + 1, "the last reason");
+
 const char *
 pmhash_reason_text(PmhashReason reason)
 {
-	switch (reason)
-	{
-		case PMHASH_REASON_NONE:
-			break;
-		case PMHASH_REASON_NO_STUB:
-			return "it has no stub page";
-		case PMHASH_REASON_MISSING:
-			return "it does not exist";
-		case PMHASH_REASON_DAMAGED:
-			return "it is damaged";
-		case PMHASH_REASON_UNREADABLE:
-			return "it cannot be read";
-		case PMHASH_REASON_VERSION:
-			return "it was made by another version of pmhash";
-		case PMHASH_REASON_OTHER_CLUSTER:
-			return "it belongs to another cluster";
-		case PMHASH_REASON_OTHER_DATABASE:
-			return "it belongs to another database";
-		case PMHASH_REASON_OTHER_INDEX:
-			return "it belongs to another index";
-		case PMHASH_REASON_APART:
-			return "server and pool directory have not been together all the time since it was made";
-		case PMHASH_REASON_POWER:
-			return "it was not written back, and what was in the page cache may be lost";
-		case PMHASH_REASON_DISABLED:
-			return "rows were written while pmhash was disabled";
-		case PMHASH_REASON_OUTDATED:
-			return "it is an older copy";
-		case PMHASH_REASON_FILLING:
-			return "it has not been filled completely";
-		case PMHASH_REASON_MOVED:
-			return "its table was given another tablespace and new rows in one transaction";
-		case PMHASH_REASON_NOT_LOGGED:
-			return "the index is not logged";
-		case PMHASH_REASON_NOT_BUILT:
-			return "this standby has not built it";
-		case PMHASH_REASON_WRITE_FAILED:
-			return "the kernel has failed to write something back, or may have";
-		case PMHASH_REASON_START_DIED:
-			return "a start of the server went down before it used the pool";
-	}
-	return "it is not to be used";
+	return reason < lengthof(reason_texts) && reason_texts[reason] != NULL ?
+		reason_texts[reason] : reason_texts[PMHASH_REASON_NONE];
 }
 
 /* ---- errors ---- */
@@ -476,22 +437,6 @@ pmhash_index_lost_file(Relation index, const PmhashFile *file)
 		pmhash_index_invalidate(index, file, PMHASH_REASON_MISSING);
 }
 
-/* The file has been removed, and this session needs more of it than it has mapped. */
-pg_noreturn static void
-raise_removed(Relation index, const PmhashFile *file, const PmhError *error)
-{
-	PmhashTrouble trouble;
-
-	pmhash_index_lost_file(index, file);
-	memset(&trouble, 0, sizeof(trouble));
-	trouble.reason = PMHASH_REASON_MISSING;
-	trouble.error = *error;
-	trouble.file_id = file->file_id;
-	trouble.marked = true;
-	strlcpy(trouble.path, file->path, sizeof(trouble.path));
-	raise_invalid(index, &trouble);
-}
-
 void
 pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 {
@@ -505,8 +450,16 @@ pmhash_engine_error(Relation index, PmhashFile *file, PmhResult result)
 	}
 	if (result == PMH_ERR_NO_FILE)
 	{
+		/* It has been removed, and this session needs more of it than it has mapped. */
+		PmhashTrouble trouble = {
+			.reason = PMHASH_REASON_MISSING, .error = error, .file_id = file->file_id,
+			.marked = true
+		};
+
 		pmhash_require_pool_present();
-		raise_removed(index, file, &error);
+		pmhash_index_lost_file(index, file);
+		strlcpy(trouble.path, file->path, sizeof(trouble.path));
+		raise_invalid(index, &trouble);
 	}
 	if (meanings[result].rebuild)
 		pmhash_index_invalidate(index, file, meanings[result].reason);

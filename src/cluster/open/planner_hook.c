@@ -5,14 +5,12 @@
  *
  * No plan may have an invalid index, one whose file does not serve the snapshot
  * (file_open.c; on a standby one that is not built, standby.c), one of a pool that is
- * not ours, or any index of ours if the library is not preloaded.  A high cost would not do:
- * since PostgreSQL 18 it does not keep the planner from a path when all others are disabled
- * (enable_seqscan = off).  So the hook is installed in every process that has
- * the library, preloaded or not; the planner has opened the indexes, and that
- * has called our handler (relcache.c, InitIndexAmRoutine).  The hook is called
- * at the end of get_relation_info (plancat.c), which invites removing an index
- * from rel->indexlist.  Looking costs a search in a table of this backend when
- * it has the file open, and opening it if not.
+ * not ours, or any index of ours if the library is not preloaded.  So the hook is installed
+ * in every process that has the library, preloaded or not; the planner has opened the indexes,
+ * and that has called our handler (relcache.c, InitIndexAmRoutine).  The hook is called at the
+ * end of get_relation_info (plancat.c), which invites removing an index from rel->indexlist.
+ * Looking costs a search in a table of this backend when it has the file open, and opening it
+ * if not.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,12 +28,18 @@
 
 #include "cluster/base/relations.h"
 #include "cluster/open/open.h"
+
+/* It is called by build_simple_rel when get_relation_info is done, before 19 by that. */
 #if PG_VERSION_NUM >= 190000
 #include "optimizer/pathnode.h"
-
-/* called by build_simple_rel when get_relation_info is done */
+#define HOOK			build_simple_rel_hook
+#define HOOK_PARAMETERS	PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte
+#define HOOK_ARGUMENTS	root, rel, rte
 static build_simple_rel_hook_type previous_hook = NULL;
 #else
+#define HOOK			get_relation_info_hook
+#define HOOK_PARAMETERS	PlannerInfo *root, Oid relationObjectId, bool inhparent, RelOptInfo *rel
+#define HOOK_ARGUMENTS	root, relationObjectId, inhparent, rel
 static get_relation_info_hook_type previous_hook = NULL;
 #endif
 
@@ -122,10 +126,12 @@ is_hidden(PlannerInfo *root, IndexOptInfo *info)
 }
 
 static void
-hide_indexes(PlannerInfo *root, RelOptInfo *rel)
+relation_hook(HOOK_PARAMETERS)
 {
 	ListCell   *lc;
 
+	if (previous_hook)
+		previous_hook(HOOK_ARGUMENTS);
 	foreach(lc, rel->indexlist)
 	{
 		if (is_hidden(root, lfirst_node(IndexOptInfo, lc)))
@@ -133,38 +139,10 @@ hide_indexes(PlannerInfo *root, RelOptInfo *rel)
 	}
 }
 
-#if PG_VERSION_NUM >= 190000
-
-static void
-relation_hook(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
-{
-	if (previous_hook)
-		previous_hook(root, rel, rte);
-	hide_indexes(root, rel);
-}
-
-#else
-
-static void
-relation_hook(PlannerInfo *root, Oid relationObjectId, bool inhparent,
-			  RelOptInfo *rel)
-{
-	if (previous_hook)
-		previous_hook(root, relationObjectId, inhparent, rel);
-	hide_indexes(root, rel);
-}
-
-#endif
-
 /* Install the hook; the one that is there already is called first. */
 void
 pmhash_planner_hook_init(void)
 {
-#if PG_VERSION_NUM >= 190000
-	previous_hook = build_simple_rel_hook;
-	build_simple_rel_hook = relation_hook;
-#else
-	previous_hook = get_relation_info_hook;
-	get_relation_info_hook = relation_hook;
-#endif
+	previous_hook = HOOK;
+	HOOK = relation_hook;
 }

@@ -3,22 +3,10 @@
  * standby_build.c
  *	  Building the files of logged indexes on a standby.
  *
- * Each file is built from this server's own copy of the table, while replay goes on
- * and no process waits.  The steps, each of which may find that the build is over, as
- * the index was dropped, the file replaced, or the server promoted:
- *
- *	begin	The state of the file becomes DELTA: what is replayed from here on is put
- *			into the delta.  Then N0 is read, the next transaction id.
- *	wait	until all transactions before N0 are over: a fresh snapshot's xmin is not
- *			before N0.  What the others have inserted was replayed before the
- *			delta began, or is in it.  No snapshot and no lock is held meanwhile.
- *	scan	the table, page by page (am/standby_fill.c).  The locks are released every
- *			fifth of a second, for replay of DDL, and what they protect is looked at
- *			again when they are back: the index may have another file by then.
- *	load	what was found (am/standby_fill.c) into a file that no other process knows.
- *			From here on no relation is locked.
- *	catch up	with the delta, until little is left,
- *	publish	with the rest: replay waits for that.
+ * src/README, "Standbys", has the steps and the rules B1 to B7.  Each step may find that the
+ * build is over, as the index was dropped, the file replaced, or the server promoted.  No
+ * snapshot and no lock is held while transactions before N0 are waited for, and from loading
+ * on no relation is locked.
  *
  * A failure is noted for pmhash.indexes and the next try.  A conflict with replay is none,
  * and the build is tried again soon.  In both cases the worker ends, and another one goes
@@ -113,18 +101,6 @@ is_due(const PmhashStandbyIndex *of)
 	return row == NULL ? pmhash_standby_has_room() :
 		row->status == PMHASH_STANDBY_NONE && row->database == of->database &&
 		row->next_try <= pmhash_clock_ms();
-}
-
-/* The same of a process that does not have the lock. */
-static bool
-wants(const PmhashStandbyIndex *of)
-{
-	bool		wants;
-
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	wants = is_due(of);
-	LWLockRelease(pmhash_standby_lock);
-	return wants;
 }
 
 static bool
@@ -466,30 +442,55 @@ require_building(void)
 }
 
 /*
- * The file of an index that is to be built begins to be: NONE becomes DELTA, unless that
- * cannot be, or a file can't be made.
+ * The file of an index begins to be built: NONE becomes DELTA.  False if it should have no
+ * build now, or by the other worker, or a file can't be made.  Locked indexes are not waited
+ * for: replay holds the locks of a transaction on the primary for as long as that likes, and
+ * there are others.  ERROR if its stub can't be read, or the catalogs don't hold together.
  */
-static void
-begin_of(Relation index, const PmhashStandbyIndex *of)
+static bool
+begin(Oid relid)
 {
 	PmhashStandbyBuild *build = &builder.build;
+	const PmhashStandbyIndex *of = &build->of;
 	PmhashStandbyRow *row;
+	Relation	heap;
+	Relation	index;
+	bool		due = false;
 	char		reason[PMHASH_REASON_SIZE];
 
-	PMH_STOP_POINT("standby_begins");
-	pmhash_identity_make(index, of->file_id, of->seed, false, &builder.identity);
-	builder.identity.flags |= PMHASH_IDENTITY_LOGGED;
-	memset(build, 0, sizeof(*build));
-	build->of = *of;
-	pmhash_standby_paths(of->database, of->file_id, build->path, build->new_path,
-						 build->delta_path);
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	if (is_due(of))
+	Assert(!builder.begun && !IsTransactionState());
+	StartTransactionCommand();
+	if (!open_both(relid, false, &heap, &index))
 	{
-		row = pmhash_standby_enter(of->file_id, of->database);
-		if (!prepare_files(build, reason))
+		CommitTransactionCommand();
+		return false;
+	}
+	strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
+	memset(build, 0, sizeof(*build));
+	if (is_wanted(index, RelationGetRelid(heap), &build->of))
+	{
+		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+		due = is_due(of);
+		LWLockRelease(pmhash_standby_lock);
+	}
+	if (due && pmhash_build_job(index->rd_indextuple) != builder.job)
+	{
+		due = false;
+		if (builder.job == PMHASH_JOB_PLAIN)
+			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
+	}
+	if (due)
+	{
+		PMH_STOP_POINT("standby_begins");
+		pmhash_identity_make(index, of->file_id, of->seed, false, &builder.identity);
+		builder.identity.flags |= PMHASH_IDENTITY_LOGGED;
+		pmhash_standby_paths(of->database, of->file_id, build->path, build->new_path,
+							 build->delta_path);
+		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+		row = is_due(of) ? pmhash_standby_enter(of->file_id, of->database) : NULL;
+		if (row != NULL && !prepare_files(build, reason))
 			pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
-		else
+		else if (row != NULL)
 		{
 			row->heap = of->heap;
 			row->timeline = primary_of_build();
@@ -501,57 +502,18 @@ begin_of(Relation index, const PmhashStandbyIndex *of)
 			pmhash_standby_progress(build, PMHASH_PHASE_WAITING, 0, 0, InvalidTransactionId);
 			builder.begun = true;
 		}
-	}
-	LWLockRelease(pmhash_standby_lock);
+		LWLockRelease(pmhash_standby_lock);
 
-	/* Only now (B1): each transaction from N0 on has all its records in the delta. */
-	build->n0 = ReadNextFullTransactionId();
+		/* Only now (B1): each transaction from N0 on has all its records in the delta. */
+		build->n0 = ReadNextFullTransactionId();
+	}
 	if (builder.begun)
 		pmhash_report_index("building the file of", index);
-	else
+	else if (due)
 		ereport(DEBUG1, (errmsg_internal("no build of index \"%s\"", builder.name)));
-}
-
-/*
- * False if the index should have no build now, or by the other worker.  Locked
- * ones are not waited for: replay holds the locks of a transaction on the primary for as
- * long as that likes, and there are others.  ERROR if its stub can't be read, or the
- * catalogs don't hold together.
- */
-static bool
-begin(Oid relid)
-{
-	PmhashStandbyIndex of;
-	Relation	heap;
-	Relation	index;
-
-	Assert(!builder.begun && !IsTransactionState());
-	StartTransactionCommand();
-	if (open_both(relid, false, &heap, &index))
-	{
-		strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
-		if (!is_wanted(index, RelationGetRelid(heap), &of) || !wants(&of))
-			 /* nothing to be done */ ;
-		else if (pmhash_build_job(index->rd_indextuple) == builder.job)
-			begin_of(index, &of);
-		else if (builder.job == PMHASH_JOB_PLAIN)
-			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
-		close_both(heap, index);
-	}
+	close_both(heap, index);
 	CommitTransactionCommand();
 	return builder.begun;
-}
-
-/* The oldest transaction that a snapshot of now takes for running. */
-static TransactionId
-oldest_running(void)
-{
-	TransactionId xmin;
-
-	StartTransactionCommand();
-	xmin = GetLatestSnapshot()->xmin;
-	CommitTransactionCommand();
-	return xmin;
 }
 
 static void
@@ -562,8 +524,13 @@ wait_for_transactions(void)
 	long		pause = 1;
 
 	Assert(!IsTransactionState());	/* our own snapshot would be waited for */
-	while (TransactionIdPrecedes(xmin = oldest_running(), n0))
+	for (;;)
 	{
+		StartTransactionCommand();
+		xmin = GetLatestSnapshot()->xmin;
+		CommitTransactionCommand();
+		if (!TransactionIdPrecedes(xmin, n0))
+			break;
 		pmhash_standby_progress(&builder.build, PMHASH_PHASE_WAITING, 0, 0, xmin);
 		pmhash_sleep(pause, pmhash_wait_event(PMHASH_WAIT_BUILD));
 		require_building();

@@ -1,18 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * standby_sweep.c
- *	  A standby finds out again what is free in its files.
+ *	  A standby finds out again what is free in its files (src/README, "Space").
  *
- * src/README, "Space", says when that is not known.  On a primary the sweep is VACUUM's; a
- * standby has none that removes entries, and would lose what is free with each restart.  So
- * the files that were LIVE before the restart are swept (S7), by a worker in their database.
- * There is one at a time, which leaves as soon as a build waits for its slot: what is free
- * can wait, an index that is not there can't.  A file that has not been swept to its end is
- * swept again, from its begin.  Two sweepers at a time, as when a launcher was ended and has
- * left one, do no harm.
- *
- * It changes no entry: that is the startup process's alone.  Nothing is locked between
- * the steps; in a step it is the stripe of a segment, for a moment.
+ * On a primary the sweep is VACUUM's; a standby has none that removes entries, and would lose
+ * what is free with each restart.  So the files that were LIVE before the restart are swept
+ * (S7).  There is one sweeper at a time, which leaves as soon as a build waits for its slot:
+ * what is free can wait, an index that is not there can't.  A file that has not been swept to
+ * its end is swept again, from its begin.  Two sweepers at a time, as when a launcher was ended
+ * and has left one, do no harm.  Nothing is locked between the steps; in a step it is the stripe
+ * of a segment, for a moment.
  *
  *-------------------------------------------------------------------------
  */

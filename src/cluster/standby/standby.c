@@ -4,16 +4,11 @@
  *	  The files of a server in recovery: the table of their states, what each says of
  *	  itself, which are good after a restart, and which have to go.
  *
- * standby_state.h says what the states mean, and src/README which rules hold:
- * "Standbys".
+ * standby_state.h says what the states mean, and src/README which rules hold: "Standbys".
  *
- * The header of a file that is LIVE has a note (S2): `begun` is the end of the last record
- * of which it may have something, stored before the first entry, and `applied` that of the
- * last one of which it has all, stored after the last entry.  Nothing is flushed: a
- * standby begins afresh after a loss of power, and a clean shutdown writes files back.
- *
- * Each word of the note is stored at once, and tells whether a bit of it has been flipped.
- * A file whose note is damaged is built again.
+ * The note in the header of a file that is LIVE (S2) is never flushed: a standby begins afresh
+ * after a loss of power, and a clean shutdown writes files back.  Each word of it is stored at
+ * once, and tells whether a bit of it has been flipped.
  *
  * What runs in the postmaster, or under the lock, raises no ERROR.
  *
@@ -410,9 +405,8 @@ file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 }
 
 /*
- * May a scan with this snapshot use the file, which the index's stub names, on a
- * server in recovery?  NULL: any snapshot that is taken from now on.  life: of the file
- * that the process has mapped; 0: it has none yet.
+ * May a scan with this snapshot use the file, which the index's stub names and which has
+ * had this life, on a server in recovery?  NULL: any snapshot that is taken from now on.
  */
 bool
 pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
@@ -425,7 +419,7 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find_own(file_id);
 	serves = row != NULL && row->status == PMHASH_STANDBY_LIVE &&
-		(life == 0 || row->life == life) &&
+		row->life == life &&
 		(!row->restored || pmhash_standby_reached()) &&
 		file_fits(row, snapshot);
 	LWLockRelease(pmhash_standby_lock);

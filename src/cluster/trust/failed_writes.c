@@ -7,14 +7,12 @@
  * When: after each checkpoint, or restartpoint on a standby, as writing back our files is
  * part of the cost of that; and once half a minute after the start, as the last server life
  * may not have had the time to ask.  Not while a checkpoint writes: if it is on the same
- * file system, the answer takes as long, and if the server is killed meanwhile no file is
- * trusted.  (A restartpoint moves what GetRedoRecPtr tells as a
+ * file system, the answer takes as long.  (A restartpoint moves what GetRedoRecPtr tells as a
  * checkpoint does, before it writes: xlog.c, CreateRestartPoint.)
  *
- * By the launcher, that of a standby in recovery.  Where there is none
- * (max_worker_processes is too small, single-user mode), by the first process that uses
- * an index after that.  At a start also by the postmaster (pool_start.c, ask_before_server),
- * and at the end.
+ * By the launcher, that of a standby in recovery.  Where there is none, by the first process
+ * that uses an index after that.  At a start also by the postmaster (pool_start.c,
+ * ask_before_server), and at the end.
  *
  * A server that is killed in the middle of a question trusts nothing afterwards
  * (trust.c), and syncfs() may take a second.  So it is not asked again before 2,000

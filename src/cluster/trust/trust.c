@@ -4,15 +4,8 @@
  *	  What may be trusted when the pool is taken into use.
  *
  * src/README, "Trust", has the rule and the marks; test/TRUST.md the table of all facts that
- * are relied on, with the test of each.
- *
- * Called by the postmaster, where an ERROR would keep the server from starting.
- *
- * The witness of the page cache is a write life time hint on the lock file.
- * It is in the inode as the kernel has it in memory, and nowhere else.  Whatever loses
- * pages of the pool's files loses that inode too: a boot, an unmount, a shut-down of the
- * file system, a copy, a snapshot.  The hint itself is of no consequence for a file of
- * 20 bytes.
+ * are relied on, with the test of each.  Called by the postmaster, where an ERROR would keep
+ * the server from starting.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +26,11 @@
 
 /* ==== the witness of the page cache ==== */
 
-/* What has been stored is in the page cache still. */
+/*
+ * What has been stored is in the page cache still: a write life time hint on the lock file,
+ * which is in the inode as the kernel has it in memory, and nowhere else.  The hint itself
+ * is of no consequence for a file of 20 bytes.
+ */
 #define WITNESS			((uint64_t) RWH_WRITE_LIFE_EXTREME)
 
 /*

@@ -524,7 +524,7 @@ CONF
 			{
 				$forks->[-1]{marked} = 1;
 			}
-			elsif ($heap->[-1]{level} > 0 && $file->{table} != $heap->[-1] && !($known && $file->{made} >= $known))
+			elsif ($heap->[-1]{level} > 0 && $file->{table} != $heap->[-1])
 			{
 				$forks->[-1]{marked} = 1;
 				$file->{gone} = 1 if $forks->[-1]{level} > 0;

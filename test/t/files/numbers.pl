@@ -212,7 +212,7 @@ SQL
 	chmod(0700, pool($node) . "/$oid") or die $!;
 	rename(pool($node), pool($node) . '.away') or die $!;
 	fails_like($node, $create, qr/has been unmounted, removed or replaced/, 'the pool is away');
-	$node->safe_psql('postgres', 'CREATE DATABASE of_no_concern');
+	fails_like($node, 'CREATE DATABASE other', qr/has been unmounted, removed or replaced/, 'the pool is away, another one');
 	rename(pool($node) . '.away', pool($node)) or die $!;
 	$node->safe_psql('postgres', $create);
 	is(state_of($node), $missing, 'the pool is back');

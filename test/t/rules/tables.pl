@@ -147,7 +147,7 @@ use Test::More;
 
 	my %states = (strings_of('views/files_view.c'));
 	same({ cells_of('| state | meaning | action |') }, \%states, 'states');
-	my ($reasons) = slurp_file("$top/src/cluster/open/invalid.c") =~ /^pmhash_reason_text\(.*?^\{(.*?)^\}/ms or die;
+	my ($reasons) = slurp_file("$top/src/cluster/open/invalid.c") =~ /\breason_texts\[\] = \{(.*?)^\};/ms or die;
 	same({ cells_of('| reason | meaning | action |') }, { map { $_ => 1 } $reasons =~ /"([^"]+)"/g }, 'reasons');
 }
 

@@ -110,32 +110,13 @@ SQL
 	}
 
 	my $key = 40000;
-	foreach my $point ('open_before_life', 'open_before_map')
 	{
-		my $name = "held at $point";
-		my $session = reader_held_at($point, ++$key, $name);
+		my $name = 'held before it maps';
+		my $session = reader_held_at('open_before_map', ++$key, $name);
 
 		give_up($key);
 		built_again($standby, 't_k', $name);
-		release($point);
-		is(finish($session), '100', "$name: all rows of its snapshot");
-	}
-	{
-		# ... and looks when there is none: what it would map later is not what it looked for
-		my $name = 'held while there is none';
-		my $session = reader_held_at('open_before_life', ++$key, $name);
-
-		give_up($key);
-		hold('open_before_map');
-		release('open_before_life');
-		foreach (1 .. 30)
-		{
-			last if -e "$points/open_before_map.held";
-			usleep(100_000);
-		}
-		unlink("$points/open_before_map");
-		built_again($standby, 't_k', $name);
-		release('open_before_map') if -e "$points/open_before_map.held";
+		release('open_before_map');
 		is(finish($session), '100', "$name: all rows of its snapshot");
 	}
 

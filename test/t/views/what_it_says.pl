@@ -41,11 +41,11 @@ SQL
 	# One that is given up before it has a file: nothing rebuilds it, so nothing says so.
 	{
 		my $writer = $node->background_psql('postgres');
+		$writer->query_safe('BEGIN; INSERT INTO o VALUES (5001)');
 		my $builder = IPC::Run::start([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'), '-c', 'CREATE INDEX CONCURRENTLY o_f ON o USING pmhash (k)' ],
 			'<', \undef, '>', '/dev/null', '2>', '/dev/null');
 		my $waiting = "FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event_type = 'Lock'";
 
-		$writer->query_safe('BEGIN; INSERT INTO o VALUES (5001)');
 		$node->poll_query_until('postgres', "SELECT count(*) = 1 $waiting") or die;
 		$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $waiting");
 		IPC::Run::finish($builder);
