@@ -81,7 +81,7 @@ static IndexBulkDeleteCallback vacuum_callback = NULL;	/* vac_tid_reaped */
 static inline bool
 is_too_large(const PmhashDeadTids *set)
 {
-	return set->made.len > MaxAllocSize / 2 ||
+	return (Size) set->made.len > MaxAllocSize / 2 ||
 		set->nblocks * sizeof(*set->at) + set->made.maxlen >
 		(Size) maintenance_work_mem * 1024 / PART_FOR_SET;
 }
