@@ -138,9 +138,26 @@ foreach my $memory ('1MB', '64MB')
 }
 sql('DROP TABLE sparse');
 
+# ---- the buffers of a list: it is walked through for each removal from it, so that is one ----
+
+my $points = use_stop_points($primary);
+
+sql(<<SQL);
+CREATE TABLE list (k int, v int) WITH (autovacuum_enabled = off);
+INSERT INTO list SELECT 1, i FROM generate_series(1, 60000) i;
+CREATE INDEX list_k ON list USING pmhash (k) WITH (wal = off);
+DELETE FROM list WHERE v % 2 = 0;
+SQL
+my $session = start_and_hold('vacuum_before_removal', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) list', 'a list');
+hold('vacuum_before_removal');
+release('vacuum_before_removal');
+is(finish($session), '', 'a list: VACUUM ends');
+ok(unlink("$points/vacuum_before_removal"), 'a list: one removal');
+is(sql("SELECT entries, pmhash.check('list_k') FROM pmhash.stats('list_k')"), '30000|', 'a list: entries');
+sql('DROP TABLE list');
+
 # ---- the primary: cancelled, and killed, before it removes ----
 
-use_stop_points($primary);
 foreach my $point (qw(vacuum_after_log vacuum_after_flush))
 {
 	foreach my $how (qw(cancelled killed))
