@@ -59,6 +59,10 @@ def without(entries, entry):
     return tuple(e for e in entries if e != entry)
 
 
+def without_slots(entries, slots):
+    return tuple(e for e in entries if e[1] not in slots)
+
+
 def look_up(heap, entries, by, where):
     """What is wrong with entries for a snapshot that takes these for committed, or None."""
     for root in roots(heap, range(len(heap))):

@@ -66,7 +66,7 @@ class State(NamedTuple):
     seen: tuple                 # statuses by xid, as far as replay has got
     copy: tuple                 # of the heap
     file: tuple                 # (key, slot), sorted
-    delta: tuple                # ('+' or '-', entry)
+    delta: tuple                # ('+' or '-', entry), or ('dead', slots)
     phase: str                  # none, delta, scan, fold, live
     n0: int
     page: int
@@ -116,6 +116,10 @@ def replay(state, record):
         _, changes, xid, horizon = record
         state = end_older(see(state, xid), horizon)
         return state._replace(copy=h.apply(state.copy, dict(changes)))
+    if kind == 'dead':
+        if state.phase in ('none', 'live'):
+            return state._replace(file=h.without_slots(state.file, record[1]))
+        return state._replace(delta=state.delta + (record,))
     if kind in '+-':
         return replay_entry(state, kind, record[1], record[2])
     if kind == 'crash':         # running transactions are over
@@ -276,14 +280,15 @@ def vacuums(sys, state):
             state = change(sys, state, changes, 0, newest)
     dead = {slot: None for slot, there in enumerate(state.heap) if there == DEAD}
     gone = [e for e in state.index if e[1] in dead]
-    state = flushed(state)
-    for entry in sorted(set(gone)):
-        state = log(sys, state, ('-', entry, 0))
-    if sys.keeps('flush_vacuum'):
-        state = flushed(state)
-    for entry in gone:
-        state = state._replace(index=h.without(state.index, entry))
-    if dead:
+    before = flushed(state)
+    ways = [[('-', entry, 0) for entry in sorted(set(gone))]]
+    if gone:
+        ways.append([('dead', tuple(dead))])
+    for records in ways if dead else ():
+        state = log(sys, before, *records)
+        if sys.keeps('flush_vacuum'):
+            state = flushed(state)
+        state = state._replace(index=h.without_slots(state.index, dead))
         yield state             # a crash may come here
         yield change(sys, state, dead, 0)
 
@@ -370,7 +375,10 @@ def scan_page(sys, state):
 def fold(sys, state):
     entries = list(state.found)
     for op, entry in state.delta:
-        if op == '-':
+        if op == 'dead':
+            if sys.keeps('deletes'):
+                entries = [e for e in entries if e[1] not in entry]
+        elif op == '-':
             if sys.keeps('deletes'):
                 entries = [e for e in entries if e != entry]
         elif entry not in entries or not sys.keeps('once'):
