@@ -413,11 +413,13 @@ SQL
 	# of key 4.  Key 0 has a row on each page.
 	sub make_rows
 	{
-		my ($table, $n) = @_;
+		my ($table, $n, $rows) = @_;
+
+		$rows //= 8000;
 		return sql(<<SQL);
 CREATE TABLE $table (k int4, v int4) WITH (fillfactor = 50);
 INSERT INTO $table
-	SELECT CASE WHEN i % 50 = 0 THEN 0 WHEN i % 10 = 1 THEN 1 WHEN i % 50 < 10 THEN 3 ELSE 5 END, i FROM generate_series(1, 8000) i;
+	SELECT CASE WHEN i % 50 = 0 THEN 0 WHEN i % 10 = 1 THEN 1 WHEN i % 50 < 10 THEN 3 ELSE 5 END, i FROM generate_series(1, $rows) i;
 UPDATE $table SET k = 2 WHERE v IN (SELECT v FROM $table WHERE k = 5 ORDER BY v LIMIT $n);
 UPDATE $table SET k = 4 WHERE v IN (SELECT v FROM $table WHERE k = 5 ORDER BY v LIMIT 10);
 VACUUM FULL $table;
@@ -451,7 +453,7 @@ SQL
 		return sql('SELECT pg_current_wal_insert_lsn()');
 	}
 
-	make_rows('ring', 4091);
+	make_rows('ring', 16379, 24000);
 	hold_wal_writer($node);
 	my $locker = delete_rows('2, 4', 'ring');
 	is(sql('SELECT count(v) FROM ring WHERE k = 2'), 0, 'rows that are dead');
@@ -462,7 +464,7 @@ SQL
 	is(sql('SELECT count(v) FROM ring WHERE k = 7'), 0, 'another takes all there is');
 	release('dead_room');
 	is(finish($session), 0, 'the scan that was held');
-	is(sql('SELECT count(v) FROM ring WHERE k = 1; SELECT count(v) FROM ring WHERE k = 3'), "800\n1280", 'no row that lives is known to be dead');
+	is(sql('SELECT count(v) FROM ring WHERE k = 1; SELECT count(v) FROM ring WHERE k = 3'), "2400\n3840", 'no row that lives is known to be dead');
 	is(removed_since($from), 5, 'what there was room for is logged, and nothing else');
 	same_answers($node, 'ring', 'k', 'ring_k', 'more room');
 	$locker->query_safe('ROLLBACK');
