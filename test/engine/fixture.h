@@ -51,6 +51,17 @@ fixture_locks(void)
 	return locks;
 }
 
+/* As other files do, whose buffers have the same versions. */
+static inline void
+fixture_count_buffers_up(void)
+{
+	PmhLocks   *locks = fixture_locks();
+	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
+
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+		pmh_version_bump_shared(&version[i]);
+}
+
 static inline PmhEnv
 fixture_env(uint64_t instance)
 {

@@ -304,15 +304,6 @@ count_segments_up(PmhLocks *locks)
 	}
 }
 
-static void
-count_buffers_up(PmhLocks *locks)
-{
-	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
-
-	for (uint64_t i = 0; i < locks->nstripes; i++)
-		pmh_version_bump_shared(&version[i]);
-}
-
 /*
  * Every other reading of a buffer is spoilt, or one in so many steps of any kind, but
  * for those that readings of buffers make at each value.
@@ -335,7 +326,7 @@ other_files_act(const char *name)
 	if (noise == QUIET || !act)
 		return;
 	all_noise++;
-	count_buffers_up(fixture_locks());
+	fixture_count_buffers_up();
 	if (noise == ALL)
 		count_segments_up(fixture_locks());
 }

@@ -22,6 +22,7 @@
 #include "segment.h"
 #include "space.h"
 #include "stop_point.h"
+#include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
@@ -35,6 +36,7 @@
 static const char *path;
 static uint64_t readings;		/* of a buffer, or a part of one */
 static uint64_t points_read;	/* three to each line */
+static uint64_t spoilt;			/* of so many readings all but the last; 0: none */
 static uint64_t *held;			/* a lock that a process has which is stopped */
 
 void
@@ -42,6 +44,8 @@ pmh_stop_point(const char *name)
 {
 	readings += strcmp(name, "list_before_reading") == 0;
 	points_read += strcmp(name, "value_between_halves") == 0;
+	if (strcmp(name, "list_before_reading") == 0 && spoilt != 0 && readings % spoilt != 0)
+		fixture_count_buffers_up();
 }
 
 /* One key with a long list. */
@@ -167,6 +171,7 @@ most_is_left_out(void)
 
 #define EMPTY_SEGMENTS	200		/* at least */
 #define MOST_STEPS		32		/* of a call that give nothing */
+#define SPOILT			150		/* more than the attempts at a buffer in one step */
 
 /* A call comes by some segments that have nothing, not by all of them. */
 static void
@@ -254,6 +259,24 @@ next_buffer_goes(void)
 		wrong += given[v] != 1;
 	CHECK(wrong == 0);
 	pmh_sweep_end(&sweep);
+	pmh_close(t);
+}
+
+/* Each buffer is spoilt more often than a step tries it: no step passes over it. */
+static void
+readings_are_spoilt(void)
+{
+	PmhTable   *t = make_list();
+	Sweeper		s;
+	uint64_t	n = 0;
+
+	readings = 0;
+	spoilt = SPOILT;
+	sweeper_begin_reading(&s, t);
+	while (sweeper_next(&s) != NULL)
+		n++;
+	spoilt = 0;
+	CHECK(sweeper_end(&s) == PMH_OK && n == LIST_VALUES && readings >= BUFFERS * SPOILT);
 	pmh_close(t);
 }
 
@@ -710,6 +733,7 @@ main(void)
 	TEST(most_is_left_out());
 	TEST(segments_are_empty());
 	TEST(next_buffer_goes());
+	TEST(readings_are_spoilt());
 	TEST(pieces_go_on());
 	TEST(long_list_is_given_up());
 	TEST(many_segments_are_given_up());

@@ -668,6 +668,50 @@ deleted_while_copied(void)
 	CLOSE_SOUND(t);
 }
 
+/* Values of a list that has an index. */
+#define LONG_LIST		1000
+
+/*
+ * A sweep has given the values of a key that are plain entries in its home; its list, which
+ * hangs on the alternative bucket, is to be streamed.  That list goes, and those entries
+ * become one: they do not come once more.
+ */
+static void
+given_values_become_list(void)
+{
+	PmhTable   *t = make_table(false);
+	uint64_t	hash = hash_at(10, 20, 500);
+	uint64_t	given[2] = {0};
+	PmhProbe	probe;
+	Sweeper		s;
+	const PmhEntry *pair;
+
+	put(t, hash, 0);
+	put(t, hash, 1);
+	for (uint64_t i = 2; i <= PMH_SLOTS; i++)
+		put(t, hash_at(10, 30, i), i);
+	for (uint64_t v = 2; v < LONG_LIST; v++)
+		put(t, hash, v);
+	REQUIRE(pmh_probe(t, hash, &probe) == PMH_OK && probe.n == 2 &&
+			pmh_pointer_level(probe.list) > 0);
+	sweeper_begin_reading(&s, t);
+	pair = sweeper_next(&s);
+	for (uint64_t v = 2; v < LONG_LIST; v++)
+		REQUIRE(pmh_delete(t, hash, v) == PMH_OK);
+	for (uint64_t i = 2; i < PMH_SLOTS; i++)
+		REQUIRE(pmh_delete(t, hash_at(10, 30, i), i) == PMH_OK);
+	for (uint64_t v = 2; v <= PMH_INLINE_MAX; v++)
+		put(t, hash, v);
+	REQUIRE(pmh_probe(t, hash, &probe) == PMH_OK && probe.n == 0 && probe.list != 0);
+	for (; pair != NULL; pair = sweeper_next(&s))
+	{
+		if (pair->hash == hash && pair->value < 2)
+			given[pair->value]++;
+	}
+	CHECK(sweeper_end(&s) == PMH_OK && given[0] == 1 && given[1] == 1);
+	CLOSE_SOUND(t);
+}
+
 /* ---- a segment that is moved away and comes back ---- */
 
 static PmhResult
@@ -789,6 +833,7 @@ main(void)
 	TEST(list_comes_while_copied(sweep_small_values));
 	TEST(list_comes_while_copied(check_all));
 	TEST(deleted_while_copied());
+	TEST(given_values_become_list());
 	TEST(segment_comes_back(look_up_twice_stopped, "probe_before_slots"));
 	TEST(segment_comes_back(sweep_twice_stopped, "sweep_before_list"));
 	TEST(segment_given_away());
