@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/file_perm.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "utils/timestamp.h"
@@ -395,7 +396,7 @@ pmhash_mark_life(char *reason)
 	snprintf(path, MAXPGPATH, "%s/" LIFE_MARK, DataDir);
 	snprintf(slots, MAXPGPATH, "%s/pg_replslot", DataDir);
 	(void) rmdir(path);			/* of a try that came to nothing after this */
-	if (mkdir(path, 0700) == 0 && pmhash_fsync_directory(path) && pmhash_fsync_directory(slots))
+	if (mkdir(path, pg_dir_create_mode) == 0 && pmhash_fsync_directory(path) && pmhash_fsync_directory(slots))
 		return true;
 	return pmhash_fail(reason, "could not create directory \"%s\": %s", path, strerror(errno));
 }
