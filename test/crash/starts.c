@@ -326,7 +326,6 @@ WRAP(void *, pmem_map_file, NULL, (const char *p, size_t n, int f, mode_t m, siz
 /* ---- what stands in for the server ---- */
 
 char	   *DataDir;
-int			pg_dir_create_mode = 0700;
 bool		IsUnderPostmaster;
 bool		IsPostmasterEnvironment = true;
 bool		process_shared_preload_libraries_in_progress = true;
