@@ -396,7 +396,8 @@ pmhash_mark_life(char *reason)
 	snprintf(path, MAXPGPATH, "%s/" LIFE_MARK, DataDir);
 	snprintf(slots, MAXPGPATH, "%s/pg_replslot", DataDir);
 	(void) rmdir(path);			/* of a try that came to nothing after this */
-	if (mkdir(path, pg_dir_create_mode) == 0 && pmhash_fsync_directory(path) && pmhash_fsync_directory(slots))
+	if (mkdir(path, pg_dir_create_mode) == 0 && pmhash_fsync_directory(path) &&
+		pmhash_fsync_directory(slots))
 		return true;
 	return pmhash_fail(reason, "could not create directory \"%s\": %s", path, strerror(errno));
 }
