@@ -371,7 +371,7 @@ pmhash_read_pg_control(ControlFileData *data, char *reason)
 
 /* When it was made, in ns, which tells it from a copy; 0: it is not there, or not known. */
 int64
-pmhash_life_mark(void)
+pmhash_life_mark_time(void)
 {
 	char		path[MAXPGPATH];
 	struct stat st;
@@ -388,7 +388,7 @@ pmhash_life_mark(void)
  * there that can't be taken away.
  */
 bool
-pmhash_mark_life(char *reason)
+pmhash_make_life_mark(char *reason)
 {
 	char		path[MAXPGPATH];
 	char		slots[MAXPGPATH];

@@ -101,8 +101,8 @@ typedef struct PmhashServerState
 } PmhashServerState;
 
 extern bool pmhash_read_pg_control(ControlFileData *data, char *reason);
-extern int64 pmhash_life_mark(void);
-extern bool pmhash_mark_life(char *reason);
+extern int64 pmhash_life_mark_time(void);
+extern bool pmhash_make_life_mark(char *reason);
 extern bool pmhash_start_calls_syncfs(void);
 extern bool pmhash_read_server_state(PmhashServerState *server, char *reason);
 extern bool pmhash_read_token(PmhashToken *token);
@@ -169,7 +169,7 @@ typedef struct PmhashControl
 	uint64		dax_era;
 	uint64		cache_era;
 	uint64		journal_instance;	/* whose journal is to be kept, or 0 */
-	int64		life_mark;		/* of the last life: pmhash_life_mark */
+	int64		life_mark;		/* of the last life: pmhash_life_mark_time */
 	uint64		ended_reason;	/* why the last dax_era has ended: PmhashReason */
 	uint64		lock_inode;		/* of the lock file in this life, and when it */
 	uint64		lock_birth;		/* was made, in ns; 0: not known */

@@ -69,7 +69,7 @@ make_ready(void)
 		pmhash_standby_promote(&control);
 	}
 	pmhash_journal_begin(pmhash_shared->instance, &pmem);
-	if (!pmhash_mark_life(reason))
+	if (!pmhash_make_life_mark(reason))
 		not_ready(reason);
 	control.state = PMHASH_POOL_RUNNING;
 	control.clean_checkpoint = InvalidXLogRecPtr;
@@ -77,7 +77,7 @@ make_ready(void)
 	control.nonce_pending = 0;
 	control.pmem = pmem;
 	control.timeline = GetWALInsertionTimeLine();
-	control.life_mark = pmhash_life_mark();
+	control.life_mark = pmhash_life_mark_time();
 	keep_control(&control);
 }
 

@@ -169,7 +169,7 @@ wal_doubt(const PmhashControl *control, const PmhashServerState *server)
 		if (server->control.state != DB_IN_PRODUCTION &&
 			server->control.state != DB_SHUTDOWNING)
 			return "the server was shut down without the pool, or its WAL was reset";
-		if (control->life_mark == 0 || control->life_mark != pmhash_life_mark())
+		if (control->life_mark == 0 || control->life_mark != pmhash_life_mark_time())
 			return "the server was started without the pool, or the data directory is a copy";
 		return NULL;
 	}

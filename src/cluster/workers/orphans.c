@@ -76,7 +76,7 @@ creator_in_progress(uint64 xid)
 /*
  * May a process at work need the file, without a stub that we can see?  A file
  * without a valid header is one whose creation was cut off: its maker holds
- * the create lock until it has its header (file_create.c, create_file), and it
+ * the create lock until it has its header (file_create.c, make_file), and it
  * was listed under that lock.  A temporary one that its session could not remove stays as
  * long as any has that one's number.
  */
