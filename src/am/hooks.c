@@ -24,7 +24,6 @@
 #include "cluster/base/shared.h"
 #include "cluster/file/files.h"
 #include "cluster/queue/queue.h"
-#include "cluster/trust/trust.h"
 #include "cluster/wal/logged.h"
 
 /*
@@ -267,7 +266,6 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	const VariableSetStmt *set = (const VariableSetStmt *) utility;
 	bool		finishes = IsA(utility, TransactionStmt) &&
 		(end->kind == TRANS_STMT_COMMIT_PREPARED || end->kind == TRANS_STMT_ROLLBACK_PREPARED);
-	bool		checkpoint = IsA(utility, CheckPointStmt);
 	bool		alters = IsA(utility, AlterTableStmt);
 
 	if (may_build_indexes(utility))
@@ -278,8 +276,6 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (finishes)
 		pmhash_request(MyDatabaseId, PMHASH_JOB_CLEAN);
-	if (checkpoint)
-		pmhash_ask_soon();
 	if (alters)
 		tell_of_parameters((const AlterTableStmt *) utility);
 	pmhash_row_types_check();

@@ -1058,7 +1058,7 @@ static bool
 ask_kernel_once(void)
 {
 	pg_atomic_write_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
-	pmhash_ask_soon();
+	pg_atomic_write_u64(&pmhash_shared->ask_from, 0);
 	pmhash_notice_failed_writes(NULL);
 	return pg_atomic_read_u64(&pmhash_shared->asked_redo) != InvalidXLogRecPtr;
 }

@@ -4,9 +4,9 @@
  *	  The kernel is asked for failed writes: how, when, and by which process; the pool loses
  *	  its trust in a running server, and gets a new nonce.
  *
- * When: after each checkpoint, or restartpoint on a standby, as writing back our files is
- * part of the cost of that; and once half a minute after the start, as the last server life
- * may not have had the time to ask.  Not while a checkpoint writes: if it is on the same
+ * When: after a checkpoint, or restartpoint on a standby, as writing back our files is
+ * part of the cost of that; the first time some minutes after the start, as the last server
+ * life may not have had the time to ask.  Not while a checkpoint writes: if it is on the same
  * file system, the answer takes as long.  (A restartpoint moves what GetRedoRecPtr tells as a
  * checkpoint does, before it writes: xlog.c, CreateRestartPoint.)
  *
@@ -16,8 +16,8 @@
  *
  * A server that is killed in the middle of a question trusts nothing afterwards
  * (trust.c), and syncfs() may take a second.  So it is not asked again before 2,000
- * times as long has passed, however often checkpoints come: of 2,000 kills one at the
- * most meets a question.  A CHECKPOINT that a user says has it asked at once.
+ * times as long has passed, or an hour, whoever asks for checkpoints: of 2,000 kills one at
+ * the most meets a question that takes less than two seconds.
  *
  *-------------------------------------------------------------------------
  */
@@ -107,8 +107,7 @@ distrust(const char *why)
 
 #define LOOK_EVERY		100		/* ms: how often a backend looks for a checkpoint */
 #define ASKING_SHARE	2000	/* one part in so many of the time is spent asking ... */
-#define LONGEST_REST	300000	/* ms: ... if that takes less than a third of a second */
-#define ASKED_NOW		1		/* ask_from while it is asked: long ago, and not what a user sets */
+#define LONGEST_REST	3600000 /* ms: ... if that takes less than two seconds */
 
 /* The first thing that could not be written back, until that is written down. */
 static char failed[PMHASH_REASON_SIZE];
@@ -206,10 +205,8 @@ static void
 ask(XLogRecPtr redo, PmhashGoOn go_on)
 {
 	uint64		device = pmhash_device_of_syncfs();
-	uint64		from = ASKED_NOW;
 
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_ASK_LOCK)));
-	pg_atomic_write_u64(&pmhash_shared->ask_from, ASKED_NOW);
 	asking = 0;
 	if (!pmhash_pool_write_back_or_ask(device, NULL, go_on) && failed[0] == '\0')
 		return;
@@ -217,22 +214,8 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 	if ((pmhash_pool_write_back_or_ask(device, ask_kernel, go_on) || failed[0] != '\0') &&
 		ask_kernel(-1, NULL))
 		pg_atomic_write_u64(&pmhash_shared->asked_redo, redo);
-	/* unless a user has said CHECKPOINT meanwhile */
-	pg_atomic_compare_exchange_u64(&pmhash_shared->ask_from, &from,
-								   pmhash_clock_ms() + Min(asking * ASKING_SHARE, LONGEST_REST));
-}
-
-/*
- * pmhash_ask_soon
- *		A user has said CHECKPOINT.
- */
-void
-pmhash_ask_soon(void)
-{
-	if (pmhash_shared == NULL)
-		return;
-	pg_atomic_write_u64(&pmhash_shared->ask_from, 0);
-	pmhash_wake_launcher();
+	pg_atomic_write_u64(&pmhash_shared->ask_from,
+						pmhash_clock_ms() + Min(asking * ASKING_SHARE, LONGEST_REST));
 }
 
 /*

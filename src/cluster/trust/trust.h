@@ -37,10 +37,9 @@ extern PmhashReason pmhash_service_doubt(void);
 extern void pmhash_renew_nonce(void);
 
 /* ms from the start of a server life to its first question */
-#define PMHASH_FIRST_QUESTION	30000
+#define PMHASH_FIRST_QUESTION	300000
 
 extern void pmhash_notice_failed_writes(PmhashGoOn go_on);
-extern void pmhash_ask_soon(void);
 extern void pmhash_notice_for_launcher(void);
 
 /* ---- the witness of the page cache ---- */

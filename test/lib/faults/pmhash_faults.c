@@ -35,6 +35,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fmgr.h"
@@ -97,6 +98,7 @@ static int	fail_for;			/* how many calls fail from there on */
 static int	error_number;		/* errno of failing calls; 0: as it suits */
 static int	action;
 static int	file_system;		/* f_type of what statfs finds; 0: as it is */
+static int	hours;				/* so much later it is to pmhash than it is */
 
 static shmem_startup_hook_type previous_shmem_startup_hook;
 
@@ -303,6 +305,7 @@ HOOKS(DEFINE_HOOK)
 
 /* mremap has a variable list of arguments, posix_fallocate returns its errno. */
 static int	(*real_fstatfs) (int fd, struct statfs *fs);
+static int	(*real_clock_gettime) (clockid_t clock, struct timespec *now);
 static void *(*real_mremap) (void *a, size_t n, size_t m, int f, void *to);
 static int	(*real_posix_fallocate) (int fd, off_t from, off_t n);
 #if PG_VERSION_NUM >= 180000
@@ -331,6 +334,15 @@ hook_fstatfs(int fd, struct statfs *fs)
 	if (file_system != 0)
 		fs->f_type = file_system;
 	return 0;
+}
+
+static int
+hook_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int			result = real_clock_gettime(clock, now);
+
+	now->tv_sec += hours * (time_t) 3600;
+	return result;
 }
 
 static void *
@@ -403,6 +415,7 @@ typedef struct Hook
 static Hook hooks[] = {
 	HOOKS(HOOK_ENTRY)
 	{"fstatfs", (void *) hook_fstatfs, (void **) &real_fstatfs, false},
+	{"clock_gettime", (void *) hook_clock_gettime, (void **) &real_clock_gettime, false},
 	{"mremap", (void *) hook_mremap, (void **) &real_mremap, false},
 	{"posix_fallocate", (void *) hook_posix_fallocate, (void **) &real_posix_fallocate, false},
 	{"vacuum_delay_point", (void *) hook_vacuum_delay_point, (void **) &real_vacuum_delay_point, false},
@@ -644,6 +657,10 @@ define_variables(void)
 	DefineCustomIntVariable("pmhash_faults.file_system",
 							"The pool is on a file system of this type (statfs); 0: on what it is.",
 							NULL, &file_system, 0, 0, INT_MAX, PGC_SUSET, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pmhash_faults.hours",
+							"So much later it is to pmhash than it is.",
+							NULL, &hours, 0, 0, INT_MAX, PGC_SUSET, 0,
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable("pmhash_faults.action",
 							 "What happens instead of the call.",

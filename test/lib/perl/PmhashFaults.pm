@@ -16,6 +16,8 @@ our @EXPORT = qw(
   new_faulty_server
   errors_of
   set_faults
+  hours_pass
+  checkpoint_and_ask
   faults_function
   fail_each
   fault_sites
@@ -72,6 +74,27 @@ sub set_faults
 	$node->reload;
 	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$settings{fail_at}'")
 	  or die 'no reload';
+	return;
+}
+
+# To pmhash some hours pass, so that it asks the kernel for failed writes if there has been
+# a checkpoint.  A launcher does so at once.
+sub hours_pass
+{
+	my ($node) = @_;
+
+	$node->{pmhash_hours} += 2;
+	$node->append_conf('postgresql.conf', "pmhash_faults.hours = $node->{pmhash_hours}\n");
+	$node->reload;
+	return;
+}
+
+sub checkpoint_and_ask
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	hours_pass($node);
 	return;
 }
 

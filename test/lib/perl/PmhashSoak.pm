@@ -419,7 +419,7 @@ WHERE backend_type IN ('walwriter', 'background writer', 'checkpointer', 'pmhash
 	OR (application_name LIKE 'soak %' AND application_name <> 'soak asynchronous')
 SQL
 
-	PmhashTest::stop_outside_ask($node, @pids);
+	kill('STOP', @pids);
 	usleep(30_000 + rand(100_000));
 	return;
 }
@@ -460,7 +460,6 @@ sub start_and_kill
 	usleep(rand(150_000));
 	kill('STOP', $pid);
 	@pids = PmhashTest::children($pid);
-	PmhashTest::stop_outside_ask($node, @pids);
 	kill('KILL', $pid, @pids);
 	push @pids, $pid;
 	wait_for_death($node, @pids);

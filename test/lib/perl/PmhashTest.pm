@@ -46,7 +46,6 @@ our @EXPORT = qw(
   children
   wait_until_dead
   die_in_start
-  stop_outside_ask
   start_pgbench
   load_time
   some_of
@@ -374,16 +373,13 @@ sub hold_wal_writer
 {
 	my ($node) = @_;
 
-	# a checkpoint that the launcher has not seen would cost all indexes their files
-	usleep(500_000);
-
 	# not in the middle of a transaction: everything would be visible to it
 	my $session = $node->background_psql('postgres');
 	foreach (1 .. 1000)
 	{
 		my @pids = split(/\n/, $session->query_safe($wal_flushers));
 
-		stop_outside_ask($node, @pids);
+		kill('STOP', @pids);
 		last if $session->query_safe(
 			"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type LIKE 'pmhash%' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR backend_type <> 'pmhash launcher'))") eq 't';
 		kill('CONT', @pids);
@@ -456,31 +452,6 @@ sub restart_in_place
 	return slurp_file($node->logfile, $from);
 }
 
-# While the launcher asks the kernel for failed writes, a crash takes trust away (trust.c),
-# which is the matter of start/asked_and_killed.pl and start/asked_and_killed.pl alone.
-sub is_asking
-{
-	my ($node) = @_;
-
-	return (eval { witness($node) } // 0) == 4;
-}
-
-# Stop processes, but not in the middle of that.
-sub stop_outside_ask
-{
-	my ($node, @pids) = @_;
-
-	foreach (1 .. 500)
-	{
-		kill('STOP', @pids);
-		usleep(1_000);
-		last if !is_asking($node);
-		kill('CONT', @pids);
-		usleep(10_000);
-	}
-	return;
-}
-
 # Processes of a server that have been killed, the postmaster first, are dead when this
 # returns, and it can be started: a zombie has neither files nor memory.  Where orphans are
 # not reaped they stay zombies, which a new postmaster would take for a running one.
@@ -507,7 +478,6 @@ sub crash
 
 	kill('STOP', $postmaster);
 	@pids = children($postmaster);
-	stop_outside_ask($node, @pids);
 	kill('KILL', @pids);
 	$node->kill9;
 	wait_until_dead($node, $postmaster, @pids);

@@ -284,7 +284,7 @@ SQL
 	my $error = 'has failed to write something back: Input';
 	$from = -s $node->logfile;
 	set_faults($node, calls => 'syncfs', error => 5, fail_for => 1, fail_at => 1);
-	$node->safe_psql('postgres', 'CHECKPOINT');
+	checkpoint_and_ask($node);
 	my $deadline = time + $patience;
 	usleep(100_000) while slurp_file($node->logfile, $from) !~ /$error/ && time < $deadline;
 	like(slurp_file($node->logfile, $from), qr/$error/, 'a cleaner is held up: a failed write is noticed');

@@ -84,7 +84,7 @@ SQL
 	my %ends = (
 		ends_of('worker', \&builder),
 		'crash, WAL lost' => sub {
-			stop_outside_ask($node, split(/\n/, $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'pmhash launcher', 'checkpointer', 'background writer')")));
+			kill('STOP', split(/\n/, $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'pmhash launcher', 'checkpointer', 'background writer')")));
 			$node->safe_psql('postgres', <<SQL);
 SET synchronous_commit = off;
 INSERT INTO x SELECT 200 + i % 100, i FROM generate_series(4000, 4100) i;

@@ -280,7 +280,7 @@ CONF
 	{
 		$primary->safe_psql('postgres', 'CHECKPOINT');
 		caught_up($primary, $standby);
-		$standby->safe_psql('postgres', 'CHECKPOINT');
+		checkpoint_and_ask($standby);
 		return;
 	}
 
@@ -361,6 +361,7 @@ CONF
 		crash($standby);
 		set_faults($standby, fail_at => 1);
 		$standby->start;
+		hours_pass($standby);
 		is_noticed('start', $position);
 		is_built_again('start', $position);
 	}

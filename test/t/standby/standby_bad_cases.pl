@@ -321,7 +321,7 @@ SKIP:
 		at_restart => 'off', error => 5, fail_for => 1_000_000, fail_at => 1);
 	$source->safe_psql('postgres', 'INSERT INTO t SELECT 1, $$x$$, 1; CHECKPOINT');
 	caught_up($source, $failing);
-	$failing->safe_psql('postgres', 'CHECKPOINT');
+	checkpoint_and_ask($failing);
 	$failing->wait_for_log(qr/are not trusted: the file system/, $at);
 	usleep(300_000);    # what comes after that message
 	ok(-e $failing->data_dir . '/pmhash.nonce', 'failing: token');

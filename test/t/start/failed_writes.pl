@@ -39,7 +39,7 @@ use PmhashTest;
 	my $from = -s $node->logfile;
 	rebuild_off($node);
 	faults('syncfs', 1);
-	$node->safe_psql('postgres', 'CHECKPOINT');
+	checkpoint_and_ask($node);
 	$node->wait_for_log(qr/index files in .* are not trusted: the file system of directory .* has failed to write something back: Input/, $from);
 	faults('syncfs', 0);
 	# trust: syncfs
@@ -64,7 +64,7 @@ use PmhashTest;
 	$from = -s $node->logfile;
 	rename($pool, "$pool.away") or die $!;
 	faults('syncfs', 1);
-	$node->safe_psql('postgres', 'CHECKPOINT');
+	checkpoint_and_ask($node);
 	$node->wait_for_log(qr/index files in .* are not trusted: the file system of directory .* has failed to write something back: Input/, $from);
 	ok(!-e $pool, 'the pool directory is away: nothing is made in its place');
 	fails_like($node, 'REINDEX INDEX t_k', qr/is disabled/, 'failed write, the pool directory is away');
@@ -82,7 +82,7 @@ use PmhashTest;
 	$node->append_conf('postgresql.conf', "pmhash_faults.action = slow\npmhash_faults.process = 'pmhash launcher'");
 	faults('sync_file_range', 1, 1000);
 	$from = -s $node->logfile;
-	$node->safe_psql('postgres', 'CHECKPOINT');
+	checkpoint_and_ask($node);
 	$node->wait_for_log(qr/pmhash_faults: call 1 of sync_file_range/, $from);
 	$node->safe_psql('postgres', 'DROP DATABASE other');
 	my @calls = slurp_file($node->logfile, $from) =~ /pmhash_faults: call \d+ of sync_file_range/g;
@@ -107,7 +107,7 @@ use PmhashTest;
 	is(index_state($node, 't_k'), 'valid', 'no launcher: valid');
 	faults('syncfs', 1);
 	is(index_state($node, 't_k'), 'valid', 'no launcher: not asked before a checkpoint');
-	$node->safe_psql('postgres', 'CHECKPOINT');
+	checkpoint_and_ask($node);
 	# trust: no-launcher
 	is_noticed('no launcher');
 	faults('syncfs', 0);
@@ -115,6 +115,7 @@ use PmhashTest;
 	crash($node);
 	faults('syncfs', 1);
 	$node->start;
+	hours_pass($node);
 	is_noticed('no launcher, after a crash');
 	faults('syncfs', 0);
 	$node->safe_psql('postgres', 'REINDEX TABLE t; REINDEX TABLE o; REINDEX TABLE ex');
@@ -208,7 +209,7 @@ CONF
 
 		faults_of_given_up($without_hints ? "fcntl $calls" : $calls, 1, 1_000_000, $without_hints ? EINVAL : EIO,
 			'off');
-		$node->safe_psql('postgres', 'CHECKPOINT');
+		checkpoint_and_ask($node);
 		$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
 		usleep(300_000);
 		set_faults($node, fail_at => 0);
@@ -233,7 +234,7 @@ CONF
 		rebuild_off($node);
 		$from = -s $node->logfile;
 		faults_of_given_up($calls, 1, 1_000_000, 5, 'off');
-		$node->safe_psql('postgres', 'CHECKPOINT');
+		checkpoint_and_ask($node);
 		$node->wait_for_log(qr/pmhash is disabled: could not write/, $from);
 		usleep(300_000);    # what comes after that message
 		is(-e token() ? 1 : 0, $has_token, "$name, $end: token");
@@ -318,7 +319,7 @@ CONF
 		my $path = index_file($node, 'o_k');
 		my ($directory) = $path =~ m{(.*)/};
 
-		$node->safe_psql('postgres', 'CHECKPOINT');
+		checkpoint_and_ask($node);
 		my $session = $node->background_psql('postgres');
 		$session->query_safe('BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
 		$node->stop('immediate');
@@ -354,7 +355,7 @@ CONF
 		my $from = -s $node->logfile;
 		my ($session, $pid);
 
-		$node->safe_psql('postgres', 'CHECKPOINT');
+		checkpoint_and_ask($node);
 		faults_of_given_up('open', $n, 1, $error, 'on');
 		$session = $node->background_psql('postgres', on_error_stop => 0);
 		$pid = $session->query_safe('SELECT pg_backend_pid()');
@@ -376,13 +377,10 @@ CONF
 
 	# ---- a crash at once after a checkpoint costs nothing ----
 
-	# Whoever has asked for the checkpoint, and however late the launcher is.
+	# Whoever has asked for the checkpoint: the kernel is asked now and then.
 	my $before = $node->safe_psql('postgres', $files);
 	foreach my $i ('CHECKPOINT', 'CREATE DATABASE forced STRATEGY file_copy')
 	{
-		my $launcher = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'");
-
-		stop_outside_ask($node, $launcher);
 		$node->safe_psql('postgres', 'INSERT INTO o VALUES (8000)');
 		$node->safe_psql('postgres', $i);
 		crash($node);
