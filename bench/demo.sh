@@ -5,8 +5,8 @@
 # Installs Debian's packages (of the newest PostgreSQL that is installed or that
 # apt has; PMHASH_PG_MAJOR names another one), builds pmhash, starts a throw-away cluster in a
 # temporary directory, takes the same figures with a btree, a hash and a pmhash
-# index on identical tables, kills the server hard and shows that pmhash came
-# back, prints one table and removes everything but the packages.  Every
+# index on identical tables, each as it is by default, kills the server hard and shows that
+# pmhash came back, prints a table and bars, and removes everything but the packages.  Every
 # answer is compared with that of a sequential scan; one that differs ends the
 # demo with exit status 1.
 #
@@ -21,6 +21,7 @@ usage()
 		  --rows N         rows of the table that is measured (default 5000000)
 		  --quick          a small table: shows that everything works, no figures
 		  --methods LIST   of "btree hash pmhash" (default: all)
+		  --chart FILE     draw the bars as a PNG file, too (installs python3-matplotlib)
 		  --keep           leave the cluster running and tell how to reach it
 		  --help           this text
 	USAGE
@@ -33,9 +34,11 @@ tree=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 
 rows=default
 methods="btree hash pmhash"
+chart=
 quick=false
 keep=false
-read_options "rows methods" "quick keep" "$@"
+read_options "rows methods chart" "quick keep" "$@"
+[ -z "$chart" ] || chart=$(realpath -m "$chart")
 keep_cluster=$keep
 for method in $methods; do
 	case $method in
@@ -160,7 +163,8 @@ report()
 	echo
 	as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -v ON_ERROR_STOP=1 \
 		-f - <"$tree/bench/lib/report.sql"
-	echo "better: pmhash against the better of btree and hash.  wanted: design goals of the project."
+	echo
+	echo "better: pmhash against the better of btree and hash.  Bars: less is better."
 	print_load
 	echo "Absolute figures drift from machine to machine and from hour to hour; compare within a run."
 	sql -c "SELECT sum(confirmed) || ' answers were compared with those of sequential scans; all were the same.'
@@ -170,7 +174,7 @@ report()
 
 # what is wrong with it is better said now than when everything is installed
 scratch_parent >/dev/null || die "no scratch directory"
-install_server || die "no server, or not what it takes to build"
+install_server ${chart:+python3-matplotlib} || die "no server, or not what it takes to build"
 bindir=${pg_config%/*}
 make_work_directory demo $((rows * 8 / 10 + scale * 50000 + 500000)) cluster
 preload=
@@ -189,7 +193,7 @@ progress "loading $rows rows, and pgbench at scale $scale"
 sql -c "CREATE EXTENSION pg_prewarm"
 [ -z "$preload" ] || sql -c "CREATE EXTENSION pmhash"
 run_lib measure.sql
-run_lib metrics.sql -v rows="$rows" -v keys="$keys" -v text_rows="$text_rows" -v clients="$clients"
+run_lib metrics.sql -v keys="$keys" -v text_rows="$text_rows" -v clients="$clients"
 run_lib load.sql -v rows="$rows" -v item_file="$work/cluster/item.copy" -v runs="$runs" \
 	-v probes="$probes" -v keys="$keys" -v fresh="$fresh" -v after_checkpoint="$after_checkpoint"
 run_lib load_text.sql -v runs="$runs" -v text_rows="$text_rows" -v text_probes="$text_probes"
@@ -211,3 +215,10 @@ if [ -n "$preload" ]; then
 	crash
 fi
 report
+if [ -n "$chart" ]; then
+	sql -c "COPY (SELECT label, unit, method, value FROM bench.metric JOIN bench.result USING (metric)
+			WHERE charted AND method <> 'none' ORDER BY position, method) TO STDOUT (FORMAT csv, HEADER)" >figures.csv
+	# Debian's python3 is the one that has matplotlib
+	/usr/bin/python3 -B "$tree/bench/report/demo.py" figures.csv "$chart"
+	echo "The chart is in \"$chart\"."
+fi

@@ -39,7 +39,7 @@ cluster_create "$work/cluster" "$bindir" pmhash
 as_account tee -a "$work/cluster/data/postgresql.conf" >/dev/null <<-CONF
 	autovacuum_naptime = 10
 	max_connections = $((clients + 20))
-	pmhash.wal = ${QUEUE_WAL:-off}
+	pmhash.wal = ${QUEUE_WAL:-on}
 CONF
 cluster_start
 sql -c 'CREATE EXTENSION pmhash'

@@ -40,8 +40,8 @@ shared_buffers_mb()
 }
 
 # Create the cluster.  Autovacuum and timed checkpoints are off: they would
-# fall into one method's measurement and not into another's.  Indexes are not logged,
-# where nothing is said of it: what that costs is standby.sh's.
+# fall into one method's measurement and not into another's.  Settings of pmhash are the
+# default ones.
 cluster_create()				# cluster_dir bindir preload-libraries
 {
 	cluster_dir=$1
@@ -65,7 +65,6 @@ cluster_create()				# cluster_dir bindir preload-libraries
 		max_wal_size = 8GB
 		checkpoint_timeout = 1h
 		autovacuum = off
-		pmhash.wal = off
 		jit = off
 		client_min_messages = warning
 		log_min_messages = warning

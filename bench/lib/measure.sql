@@ -13,15 +13,15 @@ CREATE TABLE bench.method
 	method		text PRIMARY KEY
 );
 
--- The rows of the table that is printed.  unit: s, us, bytes, tps.  wanted:
--- what the project wants to reach, if it has said so.
+-- The rows of the table that is printed.  unit: s, us, bytes, tps.  charted: with
+-- bars, too.
 CREATE TABLE bench.metric
 (
 	position	int GENERATED ALWAYS AS IDENTITY,
 	metric		text PRIMARY KEY,
 	label		text NOT NULL,
 	unit		text NOT NULL CHECK (unit IN ('s', 'us', 'bytes', 'tps')),
-	wanted		double precision
+	charted		bool NOT NULL
 );
 
 CREATE TABLE bench.result

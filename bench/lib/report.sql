@@ -1,8 +1,8 @@
 --
--- report.sql: the table of all figures, side by side
+-- report.sql: the table of all figures, side by side, and bars of some
 --
--- The last but one column says how many times better pmhash is than the
--- better of the other two; the last is what the project wants to reach.
+-- The last column says how many times better pmhash is than the better of the
+-- other two.
 --
 CREATE FUNCTION bench.show(value double precision, unit text) RETURNS text LANGUAGE sql AS
 $$
@@ -31,6 +31,16 @@ SELECT label AS "per row, key or probe",
 	bench.show(pmhash, unit) AS pmhash,
 	coalesce(to_char(CASE WHEN unit = 'tps' THEN pmhash / greatest(btree, hash)
 					 WHEN pmhash > 0 THEN least(btree, hash) / pmhash END,
-				'FM9,990.0') || ' x', '-') AS better,
-	CASE WHEN wanted IS NULL THEN '-' ELSE '<= ' || bench.show(wanted, unit) END AS wanted
+				'FM9,990.0') || ' x', '-') AS better
 FROM figure ORDER BY position;
+
+-- less is better in each of these
+\pset format unaligned
+\pset tuples_only on
+SELECT CASE WHEN method = min(method) OVER chart THEN E'\n' || label || E'\n' ELSE '' END ||
+	format('  %s %s %s', rpad(method, 6), repeat('#', greatest(1, round(48 * value / max(value) OVER chart)::int)),
+		bench.show(value, unit))
+FROM bench.metric JOIN bench.result USING (metric)
+WHERE charted AND method <> 'none'
+WINDOW chart AS (PARTITION BY metric)
+ORDER BY position, method;

@@ -65,21 +65,40 @@ make_work_directory()			# name kilobytes-needed directory...
 	as_account mkdir "$@"
 }
 
-# Build from a copy of the sources and install into a copy of the server.
+# How far a build has come, every few seconds.
+watch_build()
+{
+	local files compiled last=0
+
+	files=$(find "$work/source/src" -name '*.c' | wc -l)
+	while sleep 5 && kill -0 $$; do
+		compiled=$(find "$work/install/build" -name '*.o' 2>/dev/null | wc -l)
+		[ "$compiled" -eq "$last" ] || progress "building pmhash: $compiled of $files files compiled"
+		last=$compiled
+	done
+}
+
+# Build from a copy of the sources and install into a copy of the server: without code for
+# the JIT compiler, which these clusters do not use.
 build()						# pg_config of the server
 {
-	local log=$work/build.log pg_config
+	local log=$work/build.log pg_config watcher
 
 	progress "building pmhash"
 	as_account mkdir "$work/source"
 	copy_sources "$tree" "$work/source"
+	watch_build &
+	watcher=$!
 	pg_config=$(as_account_logged "$log" env SOURCE_PG_CONFIG="$1" \
 		bash "$work/source/test/lib/private_install.sh" "$work/install" \
-		-j"$(nproc)") ||
+		-j"$(nproc)" with_llvm=no) ||
 		{
 			cat "$log" >&2
+			kill "$watcher"
 			die "the build failed"
 		}
+	kill "$watcher"
+	wait "$watcher" 2>/dev/null || true
 	bindir=${pg_config%/*}
 }
 
