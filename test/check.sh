@@ -46,7 +46,8 @@ as_account test -O "$work" || { echo "\"$work\" belongs to another user" >&2; ex
 as_account mkdir -p "$work/build"
 as_account find "$work/build" -path '*/test/build' -prune -o -name '*.[ch]' -type f -exec rm {} +
 copy_sources "$top" "$work/build"
-pg_config=$(cd "$work/build" && SOURCE_PG_CONFIG="$pg_config" as_account \
+# (the engine's programs need no server)
+[ -z "$tap$regress$isolation" ] || pg_config=$(cd "$work/build" && SOURCE_PG_CONFIG="$pg_config" as_account \
 	bash test/lib/private_install.sh "$work/server" -j"$(nproc)" with_llvm=no COPT=-Werror)
 
 run()

@@ -50,7 +50,7 @@ typedef struct BuildState
 	MemoryContext context;		/* all memory of the build */
 	size_t		memory;			/* bytes that spooled entries may take */
 	PmhashBuildScan scan;
-	double		loaded;			/* entries already in the table */
+	double		loaded;			/* entries already in the file */
 	bool		beside_writers; /* of others, into the same file */
 	PmhashBuildUnique *unique;	/* NULL: keys may come twice */
 
@@ -233,7 +233,7 @@ insert_load(BuildState *build, size_t n)
 }
 
 /*
- * Bulk load the spool into the table.
+ * Bulk load the spool into the file.
  *
  * The engine is told how many slots the entries will need at least: one for each key.
  * Keys with four rows and more have a value list and take no more than that.  It is a

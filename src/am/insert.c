@@ -29,7 +29,7 @@
 
 /*
  * Group insert: entries of a long statement wait in backend memory and go
- * into the table many at a time.
+ * into the file many at a time.
  *
  * One entry alone waits for its directory element, its lock and its bucket to
  * come from memory, one after the other.  A group has them all prefetched
@@ -87,8 +87,7 @@
  * those of its file each time that it starts.  So queues are found by file in a
  * hash table, and nothing that is done per row or per scan walks them all.
  *
- * The idea is that of design section 8; the engine's part follows the batched
- * look-ups of bucketed hash tables.
+ * The engine's part follows the batched look-ups of bucketed hash tables.
  */
 
 /*
@@ -96,7 +95,7 @@
  *
  * An entry that waits in a queue must not lose its row meanwhile.  Should
  * VACUUM remove the row and another one take its TID, the queue would go on to
- * put (old hash, TID) into the table: a wrong row for ever.  A row that a
+ * put (old hash, TID) into the file: a wrong row for ever.  A row that a
  * transaction has inserted and that this transaction does not roll back is not
  * removable while it runs, even if it deletes it (HeapTupleSatisfiesVacuum),
  * with one exception: heap_abort_speculative makes it dead to all at once.
@@ -200,7 +199,7 @@ subscriber_looks(Relation heap)
 #define FULL			16384
 #define RANGE_BITS		11
 
-/* Entries under one fence, and journalled together. */
+/* Entries that are journalled together, with one fence. */
 #define GROUP_ENTRIES	256
 
 StaticAssertDecl(FULL % FIRST_CAPACITY == 0 &&
@@ -213,7 +212,7 @@ typedef struct InsertQueue
 	PmhashFile *file;
 	struct InsertQueue *next;
 	Oid			heapid;			/* the table */
-	int			first;			/* entries before this one are in the table */
+	int			first;			/* entries before this one are in the file */
 	int			n;
 	int			capacity;
 	PmhEntry   *entry;			/* NULL if capacity is 0; else it is counted */
@@ -567,7 +566,7 @@ pmhash_queues_forget(void)
 }
 
 /*
- * aminsert: one entry into the table, journalled.
+ * aminsert: one entry into the file, journalled.
  *
  * What one statement needs again and again (open file, key functions) is
  * kept in indexInfo->ii_AmCache.  Once its key is hashed an entry is a (hash,

@@ -3,7 +3,7 @@
  * vacuum.c
  *	  Bulk delete and vacuum cleanup.
  *
- * Bulk delete sweeps the table a segment at a time.  Each step is copied out by the engine
+ * Bulk delete sweeps the file a segment at a time.  Each step is copied out by the engine
  * and looked at here with no lock held; then its dead entries are taken out, or those of many
  * steps together.  What VACUUM has found dead, which its callback searches, we read and have in
  * a better form (dead_tids.c); where there is no memory for that, and for other callers, the

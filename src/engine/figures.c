@@ -129,6 +129,8 @@ count(PmhTable *t, bool sample, CountList how, PmhStats *stats)
 	PmhWalk		walk;
 	PmhResult	result = pmh_walk_begin(t, &walk, sample ? SAMPLE_BITS : PMH_MAX_DEPTH);
 
+	_Static_assert(sizeof(of_strategy) / sizeof(of_strategy[0]) == PMH_STASH + 1,
+				   "each strategy has its count");
 	memset(stats, 0, sizeof(*stats));
 	stats->min_depth = PMH_MAX_DEPTH;
 	while (result == PMH_OK && !walk.at.through)

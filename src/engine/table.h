@@ -414,7 +414,7 @@ extern void pmh_cursor_free(PmhCursor *cursor);
  * still wanted.  PMH_DONE at the end.
  * The caller decides, and takes the dead of many steps out together (PmhRemoval).
  *
- * If it is unknown what is free in value blocks (after a crash), a complete sweep finds
+ * If it is unknown what is free in value blocks (after a restart), a complete sweep finds
  * out which value buffers nothing points to and frees them, and for that it takes locks
  * that writers hold.  One that was begun with pmh_sweep_begin_reading does not: it never
  * waits for a writer.

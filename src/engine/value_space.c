@@ -12,7 +12,7 @@
  *	  last one of a block is freed nothing durable points there.  That it is a value block no
  *	  more is made durable before the space map gives it to others; a crash in between
  *	  leaves a block of either kind that nothing points to.
- *	- Which grains are used is volatile.  After a crash all blocks are of an earlier life.
+ *	- Which grains are used is volatile.  In a new server life all blocks are of an earlier one.
  *	  Nothing is allocated in these, and so what lists have there only becomes less.  A
  *	  walk along all lists marks what it finds; what is freed, before or after, is noted as
  *	  well.  Therefore neither the marks of a walk that was given up nor those of two at a
