@@ -45,6 +45,7 @@ transaction_callback(XactEvent event, void *arg)
 		else
 			pmhash_files_committed();
 		pmhash_entries_at_end_of_transaction();
+		pmhash_counts_flush();
 		pmhash_transaction_is_ending = false;
 	}
 }

@@ -56,7 +56,6 @@
 #include "utils/timestamp.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/counters.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
 #include "cluster/cluster.h"
@@ -565,17 +564,6 @@ pmhash_imports_size(void)
 
 void
 pmhash_imports_init(void)
-{
-}
-
-Size
-pmhash_counters_size(void)
-{
-	return 0;
-}
-
-void
-pmhash_counters_init(void)
 {
 }
 

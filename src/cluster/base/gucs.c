@@ -33,7 +33,6 @@ bool		pmhash_enable_join = true;
 bool		pmhash_enable_pagescan = true;
 bool		pmhash_wal = true;
 int			pmhash_mapped_files = 16000;
-int			pmhash_tracked_indexes = 10000;
 
 /*
  * pmhash_directory_allowed
@@ -89,12 +88,6 @@ pmhash_define_gucs(void)
 							NULL,
 							&pmhash_journal_size, 2048, 64, 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_KB,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("pmhash.tracked_indexes",
-							"Number of pmhash indexes that have counters of their own, in all databases.",
-							"Further indexes are counted in the sums of the server only.",
-							&pmhash_tracked_indexes, 10000, 0, 10 * 1000 * 1000,
-							PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.warm_up",
 							"Sets how much of pmhash index files is read into memory when the server starts.",

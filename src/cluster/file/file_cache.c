@@ -196,7 +196,6 @@ static void
 close_file(PmhashFile *file)
 {
 	pmhash_dead_batch_drop(file);
-	pmhash_counters_flush(file);
 	pmh_close(file->table);
 	pfree(file);
 }
@@ -264,7 +263,6 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 	file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
 	file->filled_by = stub->filled_by;
 	file->logged = pmhash_flags_logged(stub->flags);
-	file->index = RelationGetRelid(index);
 	file->path = pmh_path(table);
 	return file;
 }
@@ -420,7 +418,6 @@ pmhash_entries_at_end_of_transaction(void)
 
 		if (entry->used < transaction - 1)
 			break;
-		pmhash_counters_flush(entry->file);
 		if (!entry->valid && pmhash_file_is_gone(entry->file))
 			unmap(&entry->mapping);
 	}

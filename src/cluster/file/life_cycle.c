@@ -43,7 +43,6 @@
 #include "utils/memutils.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/counters.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
@@ -161,7 +160,6 @@ pmhash_remove_dropped(Oid database)
 	int			n;
 
 	Assert(database != MyDatabaseId);
-	pmhash_counters_forget_dropped(database);
 	files = pmhash_list_files(database, &n);
 	for (int i = 0; i < n; i++)
 		pmhash_unlink(database, files[i]);

@@ -366,7 +366,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 		 */
 		XLogFlush(pmhash_insert_end());
 		pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid);
-		pmhash_counters_add(RelationGetRelid(index), PMHASH_INVALIDATIONS, 1);
+		pmhash_count(PMHASH_INVALIDATIONS, 1);
 	}
 	pmhash_rebuild_wanted(RelationGetRelid(index));
 }

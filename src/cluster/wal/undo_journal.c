@@ -283,7 +283,7 @@ ensure_flushed(PmhashFile *file, XLogRecPtr lsn)
 		flushed_lsn = GetFlushRecPtr(NULL);
 	if (lsn > flushed_lsn)
 	{
-		pmhash_count(file, PMHASH_JOURNAL_WAITS, 1);
+		pmhash_count(PMHASH_JOURNAL_WAITS, 1);
 		XLogFlush(lsn);
 		flushed_lsn = GetFlushRecPtr(NULL);
 	}
