@@ -313,10 +313,6 @@ GRANT SELECT ON pmhash.indexes TO PUBLIC;
 -- On a standby: how far it is with logged indexes.  NULL elsewhere.
 CREATE FUNCTION pmhash.standby(
 	OUT applied_lsn pg_lsn,
-	OUT timeline integer,
-	OUT replayed_lsn pg_lsn,
-	OUT received_lsn pg_lsn,
-	OUT lag bigint,
 	OUT live integer,
 	OUT building integer,
 	OUT waiting integer)

@@ -300,14 +300,15 @@ extern const char *pmhash_rebuild_hint(Relation index);
 /* ---- databases.c ---- */
 
 /*
- * May this user see where the index's file is, and what may reveal its rows?  NULL,
- * InvalidOid: what is of no index.
+ * May this user see where the index's file is, and what may reveal its rows?  InvalidOid:
+ * what is of no index.
  */
-extern bool pmhash_may_see_details(Relation index);
-extern bool pmhash_may_see_details_of(Oid index);
+extern bool pmhash_may_see_details(Oid index);
 
-/* The path of a file of the index as this user may see it, for messages. */
-extern const char *pmhash_shown_path(Relation index, const char *path);
+/* ---- control_file.c ---- */
+
+/* A path in the pool from there on, for messages: where that is, not all users may see. */
+extern const char *pmhash_shown_path(const char *path);
 
 /* ---- undo_journal.c ---- */
 

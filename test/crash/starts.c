@@ -620,13 +620,7 @@ pmhash_standby_promote(PmhashControl *control)
 }
 
 bool
-pmhash_directory_allowed(char *reason)
-{
-	return true;
-}
-
-bool
-pmhash_may_see_details(Relation index)
+pmhash_may_see_details(Oid index)
 {
 	return true;
 }

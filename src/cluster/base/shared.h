@@ -153,7 +153,6 @@ extern void pmhash_disable(const char *reason);
 /* ---- gucs.c ---- */
 
 extern void pmhash_define_gucs(void);
-extern bool pmhash_directory_allowed(char *reason);
 
 /*
  * Locks of keys, for inserts into unique indexes.

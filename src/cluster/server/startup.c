@@ -142,8 +142,7 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
-	pmhash_shared->usable = pmhash_directory_allowed(reason) &&
-		pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
+	pmhash_shared->usable = pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
 	if (pmhash_shared->usable)
 		return;

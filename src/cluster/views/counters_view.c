@@ -55,7 +55,7 @@ describe_pool(Datum *value, bool *isnull)
 	struct statvfs fs;
 
 	isnull[0] = isnull[1] = isnull[2] = true;
-	if (!pmhash_may_see_details(NULL))
+	if (!pmhash_may_see_details(InvalidOid))
 		return;
 	value[0] = CStringGetTextDatum(path);
 	isnull[0] = false;

@@ -56,7 +56,7 @@ pmhash_insert_end(void)
 static void
 journal_error(const char *path, const PmhError *error)
 {
-	const char *shown = pmhash_shown_path(NULL, path);
+	const char *shown = pmhash_shown_path(path);
 
 	errno = error->sys_errno;
 	ereport(ERROR,
