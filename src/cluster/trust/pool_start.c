@@ -60,7 +60,7 @@ looks_like_pool(char *reason)
 	return stat(control, &st) == 0 ||
 		pmhash_visit_files(InvalidOid, is_of_pool, reason) ||
 		(reason[0] == '\0' &&
-		 pmhash_fail(reason, "could not read directory \"%s\": %s", pmhash_pool_path(), strerror(errno)));
+		 pmhash_fail(reason, "could not open directory \"%s\": %s", pmhash_pool_path(), strerror(errno)));
 }
 
 /*
