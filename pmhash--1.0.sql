@@ -313,10 +313,6 @@ GRANT SELECT ON pmhash.indexes TO PUBLIC;
 -- On a standby: how far it is with logged indexes.  NULL elsewhere.
 CREATE FUNCTION pmhash.standby(
 	OUT applied_lsn pg_lsn,
-	OUT timeline integer,
-	OUT replayed_lsn pg_lsn,
-	OUT received_lsn pg_lsn,
-	OUT lag bigint,
 	OUT live integer,
 	OUT building integer,
 	OUT waiting integer)
@@ -328,34 +324,6 @@ COMMENT ON FUNCTION pmhash.standby() IS
 'how far a standby has applied the records of logged pmhash indexes';
 
 -- Cumulative counters
-
--- Of the pmhash indexes of this database that have been used; see the view.
-CREATE FUNCTION pmhash.stat_index_counters(
-	OUT index oid,
-	OUT lookups bigint,
-	OUT group_lookups bigint,
-	OUT group_keys bigint,
-	OUT full_scans bigint,
-	OUT table_scans bigint,
-	OUT inserts bigint,
-	OUT group_inserts bigint,
-	OUT group_entries bigint,
-	OUT vacuum_removed bigint,
-	OUT scan_removed bigint,
-	OUT splits bigint,
-	OUT grows bigint,
-	OUT doublings bigint,
-	OUT journal_waits bigint,
-	OUT invalidations bigint,
-	OUT rebuilds bigint,
-	OUT rebuild_failures bigint,
-	OUT stats_reset timestamptz)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pmhash_stat_index_counters'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION pmhash.stat_index_counters() IS
-'cumulative counters of the pmhash indexes of this database';
 
 -- Of this server; see the view.
 CREATE FUNCTION pmhash.stat_server(
@@ -375,65 +343,17 @@ CREATE FUNCTION pmhash.stat_server(
 	OUT group_entries bigint,
 	OUT vacuum_removed bigint,
 	OUT scan_removed bigint,
-	OUT splits bigint,
-	OUT grows bigint,
-	OUT doublings bigint,
 	OUT journal_waits bigint,
 	OUT invalidations bigint,
 	OUT rebuilds bigint,
 	OUT rebuild_failures bigint,
-	OUT lock_waits bigint,
-	OUT tracked_indexes bigint,
-	OUT max_tracked_indexes bigint,
-	OUT not_tracked bigint,
-	OUT stats_reset timestamptz)
+	OUT lock_waits bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'pmhash_stat_server'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pmhash.stat_server() IS
 'state and cumulative counters of pmhash in this server';
-
--- For all users, as pg_stat_all_indexes is.  Counted since stats_reset; NULL there: not
--- used yet.  bytes and state are those of pmhash.indexes.
-CREATE VIEW pmhash.stat_indexes AS
-	SELECT c.oid AS indexrelid,
-		   n.nspname AS schema,
-		   t.relname AS "table",
-		   c.relname AS index,
-		   f.state,
-		   f.bytes,
-		   coalesce(s.lookups, 0) AS lookups,
-		   coalesce(s.group_lookups, 0) AS group_lookups,
-		   coalesce(s.group_keys, 0) AS group_keys,
-		   coalesce(s.full_scans, 0) AS full_scans,
-		   coalesce(s.table_scans, 0) AS table_scans,
-		   coalesce(s.inserts, 0) AS inserts,
-		   coalesce(s.group_inserts, 0) AS group_inserts,
-		   coalesce(s.group_entries, 0) AS group_entries,
-		   coalesce(s.vacuum_removed, 0) AS vacuum_removed,
-		   coalesce(s.scan_removed, 0) AS scan_removed,
-		   coalesce(s.splits, 0) AS splits,
-		   coalesce(s.grows, 0) AS grows,
-		   coalesce(s.doublings, 0) AS doublings,
-		   coalesce(s.journal_waits, 0) AS journal_waits,
-		   coalesce(s.invalidations, 0) AS invalidations,
-		   coalesce(s.rebuilds, 0) AS rebuilds,
-		   coalesce(s.rebuild_failures, 0) AS rebuild_failures,
-		   s.stats_reset
-	FROM pg_catalog.pg_class c
-		 JOIN pg_catalog.pg_am a ON a.oid = c.relam
-		 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-		 JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
-		 JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
-		 LEFT JOIN pmhash.files() f ON f.index::pg_catalog.oid = c.oid
-		 LEFT JOIN pmhash.stat_index_counters() s ON s.index = c.oid
-	WHERE a.amname = 'pmhash' AND c.relkind = 'i';
-
-COMMENT ON VIEW pmhash.stat_indexes IS
-'cumulative counters of the pmhash indexes of this database';
-
-GRANT SELECT ON pmhash.stat_indexes TO PUBLIC;
 
 -- For all users; directory, directory_free_bytes and disabled_reason for pg_monitor.
 CREATE VIEW pmhash.stat AS
@@ -443,27 +363,6 @@ COMMENT ON VIEW pmhash.stat IS
 'state and cumulative counters of pmhash in this server';
 
 GRANT SELECT ON pmhash.stat TO PUBLIC;
-
--- As pg_stat_reset and pg_stat_reset_shared, for superusers and whom they grant it to.
-CREATE FUNCTION pmhash.stat_reset(index regclass DEFAULT NULL)
-RETURNS void
-AS 'MODULE_PATHNAME', 'pmhash_stat_reset'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
-REVOKE ALL ON FUNCTION pmhash.stat_reset(regclass) FROM PUBLIC;
-
-COMMENT ON FUNCTION pmhash.stat_reset(regclass) IS
-'set the counters of a pmhash index, or of all of this database, to zero';
-
-CREATE FUNCTION pmhash.stat_reset_shared()
-RETURNS void
-AS 'MODULE_PATHNAME', 'pmhash_stat_reset_shared'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
-REVOKE ALL ON FUNCTION pmhash.stat_reset_shared() FROM PUBLIC;
-
-COMMENT ON FUNCTION pmhash.stat_reset_shared() IS
-'set the counters of pmhash in this server to zero';
 
 -- pg_total_relation_size and the files of the pmhash indexes.  For all users, as that.
 CREATE FUNCTION pmhash.total_relation_size(relation regclass)

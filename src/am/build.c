@@ -29,7 +29,6 @@
 #include "utils/memutils.h"
 
 #include "am/build.h"
-#include "cluster/base/counters.h"
 #include "cluster/queue/queue.h"
 #include "cluster/workers/workers.h"
 #include "engine/stop_point.h"

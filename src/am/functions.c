@@ -110,7 +110,7 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		pmhash_engine_error(index, file, result);
 
 	/* in the order of the OUT parameters */
-	value[i++] = CStringGetTextDatum(pmhash_shown_path(index, file->path));
+	value[i++] = CStringGetTextDatum(pmhash_shown_path(file->path));
 	value[i++] = CStringGetTextDatum(pmh_is_pmem(file->table) ? "dax" : "cache");
 	value[i++] = Int64GetDatum(stats.file_bytes);
 	value[i++] = Int64GetDatum(stats.used_bytes);
@@ -352,7 +352,7 @@ pmhash_prewarm(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not read file \"%s\" of index \"%s\": %m",
-						pmhash_shown_path(index, file->path),
+						pmhash_shown_path(file->path),
 						RelationGetRelationName(index))));
 	CloseTransientFile(fd);
 	relation_close(index, AccessShareLock);

@@ -325,8 +325,8 @@ apply(InsertQueue *queue)
 		PMH_STOP_POINT("group_after_journal");
 		result = file->logged ? pmhash_insert_and_log(file, entries, n, &done) :
 			pmh_insert_group(file->table, entries, n, file->journaled, &done);
-		pmhash_count(file, PMHASH_GROUP_INSERTS, 1);
-		pmhash_count(file, PMHASH_GROUP_ENTRIES, done);
+		pmhash_count(PMHASH_GROUP_INSERTS, 1);
+		pmhash_count(PMHASH_GROUP_ENTRIES, done);
 		Assert(done <= (size_t) n);
 		queue->first += (int) done;
 		if (result != PMH_OK)
@@ -731,7 +731,7 @@ pmhash_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid,
 	PMH_STOP_POINT("insert_after_journal");
 	result = state->file->logged ? pmhash_insert_and_log(state->file, &entry, 1, &done) :
 		pmh_insert(state->file->table, hash, entry.value, state->file->journaled);
-	pmhash_count(state->file, PMHASH_INSERTS, 1);
+	pmhash_count(PMHASH_INSERTS, 1);
 	if (result != PMH_OK)
 		pmhash_insert_failed(index, state->file, result);
 	check_conflicts(index, heap, state, hash);

@@ -473,7 +473,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, const PmhashBoundColumns *bound)
 	pmhash_lock_keys(scan->indexRelation, so->file, so->keys, &hash, 1,
 					 scan->xs_snapshot);
 	pmh_cursor_open(so->file->table, &so->cursor, hash);
-	pmhash_count(so->file, PMHASH_LOOKUPS, 1);
+	pmhash_count(PMHASH_LOOKUPS, 1);
 	if (!so->start_chosen)
 		so->start = start_position(scan, so);
 	so->start_chosen = true;
@@ -490,7 +490,7 @@ start_one(IndexScanDesc scan, PmhashScan *so, const PmhashBoundColumns *bound)
 static void
 start_table(IndexScanDesc scan, PmhashScan *so, bool invalid)
 {
-	pmhash_counters_add(RelationGetRelid(scan->indexRelation), PMHASH_TABLE_SCANS, 1);
+	pmhash_count(PMHASH_TABLE_SCANS, 1);
 	so->walk = pmhash_table_walk(scan, so->walk, invalid, so->is_taken_as_is,
 								 so->context);
 	Assert(!so->sweeping);
@@ -532,7 +532,7 @@ start_all(IndexScanDesc scan, PmhashScan *so)
 		pmhash_scan_leave_file(scan, so, result);
 		return;
 	}
-	pmhash_count(so->file, PMHASH_FULL_SCANS, 1);
+	pmhash_count(PMHASH_FULL_SCANS, 1);
 	so->sweeping = true;
 	so->recheck = true;
 	so->kind = SCAN_ALL;

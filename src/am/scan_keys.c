@@ -366,8 +366,8 @@ look_group_up(IndexScanDesc scan, PmhashScan *so)
 		pmhash_scan_leave_file(scan, so, result);
 		return false;
 	}
-	pmhash_count(so->file, PMHASH_GROUP_LOOKUPS, 1);
-	pmhash_count(so->file, PMHASH_GROUP_KEYS, n);
+	pmhash_count(PMHASH_GROUP_LOOKUPS, 1);
+	pmhash_count(PMHASH_GROUP_KEYS, n);
 	so->next_hash += n;
 	array->group = array->overflowed ? Max(array->group / 2, 1) :
 		Min(array->group * 2, LAST_GROUP);

@@ -31,7 +31,6 @@ transaction_callback(XactEvent event, void *arg)
 		pmhash_apply_inserts(NULL); /* and no row inserted from here on is queued */
 		if (event == XACT_EVENT_PRE_COMMIT)
 			pmhash_files_before_commit();	/* last: standbys rebuild if the commit fails then */
-		pmhash_forget_plans_for_now();	/* when catalogs have been read for the last time */
 	}
 	else if (event != XACT_EVENT_PARALLEL_PRE_COMMIT)	/* workers write nothing */
 	{
@@ -45,6 +44,7 @@ transaction_callback(XactEvent event, void *arg)
 		else
 			pmhash_files_committed();
 		pmhash_entries_at_end_of_transaction();
+		pmhash_counts_flush();
 		pmhash_transaction_is_ending = false;
 	}
 }

@@ -168,7 +168,7 @@ insert_unless_new(UniqueInsert *insert, bool anyway)
 	if (result != PMH_OK)
 		pmhash_insert_failed(insert->index, file, result);
 	if (inserted)
-		pmhash_count(file, PMHASH_INSERTS, 1);
+		pmhash_count(PMHASH_INSERTS, 1);
 	(void) keep_present(insert, epoch);
 	return inserted;
 }

@@ -295,7 +295,7 @@ remove_batch(VacuumState *state)
 	PG_FINALLY();
 	{
 		state->removed += removal.removed;
-		pmhash_count(state->file, PMHASH_VACUUM_REMOVED, removal.removed);
+		pmhash_count(PMHASH_VACUUM_REMOVED, removal.removed);
 		pmh_removal_end(&removal);
 	}
 	PG_END_TRY();

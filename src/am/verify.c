@@ -663,7 +663,7 @@ check_structure(CheckState *state)
 		ereport(ERROR,
 				(errcode(ERRCODE_INDEX_CORRUPTED),
 				 errmsg("file \"%s\" of index \"%s\" is damaged",
-						pmhash_shown_path(state->index, state->file->path),
+						pmhash_shown_path(state->file->path),
 						RelationGetRelationName(state->index)),
 				 errdetail("%s", list_findings(state)),
 				 errhint("%s", pmhash_rebuild_hint(state->index))));

@@ -15,7 +15,6 @@
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
-#include "cluster/base/counters.h"
 #include "cluster/base/versions.h"
 #include "engine/stop_point.h"
 #include "engine/table.h"
@@ -55,18 +54,48 @@ typedef struct PmhashFile
 	uint64		filled_by;		/* as in the stub */
 	uint64		generation;		/* stub_generation before that was read */
 	bool		logged;			/* its changes are, see logged.c */
-	Oid			index;			/* that it has been opened for */
-	PmhashCounts counts;		/* since the last flush; see counters.c */
-	uint32		counted;		/* which of them: a bit each */
 	const char *path;			/* the engine's, for messages */
 } PmhashFile;
 
-/* Count something of an index.  Seen by others when the transaction has ended. */
-static inline void
-pmhash_count(PmhashFile *file, PmhashCounter counter, uint64 n)
+/* ---- counters ---- */
+
+/* What is counted, in the order of the columns of pmhash.stat. */
+typedef enum PmhashCounter
 {
-	file->counts.n[counter] += n;
-	file->counted |= UINT32_C(1) << counter;
+	PMHASH_LOOKUPS,				/* keys looked up alone */
+	PMHASH_GROUP_LOOKUPS,		/* groups of keys looked up together ... */
+	PMHASH_GROUP_KEYS,			/* ... and how many keys they had */
+	PMHASH_FULL_SCANS,			/* scans of a whole index */
+	PMHASH_TABLE_SCANS,			/* of its table instead: it was invalid */
+	PMHASH_INSERTS,				/* entries inserted alone */
+	PMHASH_GROUP_INSERTS,		/* groups of entries inserted together ... */
+	PMHASH_GROUP_ENTRIES,		/* ... and how many entries they had */
+	PMHASH_VACUUM_REMOVED,		/* entries that VACUUM has removed */
+	PMHASH_SCAN_REMOVED,		/* and scans that have met them */
+	PMHASH_JOURNAL_WAITS,		/* inserts that have flushed WAL for room */
+	PMHASH_INVALIDATIONS,		/* marked as invalid while in use */
+	PMHASH_REBUILDS,			/* in the background, complete */
+	PMHASH_REBUILD_FAILURES,
+	PMHASH_LOCK_WAITS,			/* for one of the engine, past a spin */
+	PMHASH_NCOUNTERS
+} PmhashCounter;
+
+/* Counted by this process, and not yet added to what all see; see shared.c. */
+typedef struct PmhashCounts
+{
+	bool		any;
+	uint64		n[PMHASH_NCOUNTERS];
+} PmhashCounts;
+
+extern PmhashCounts pmhash_counts;
+
+extern void pmhash_counts_flush(void);
+
+static inline void
+pmhash_count(PmhashCounter counter, uint64 n)
+{
+	pmhash_counts.n[counter] += n;
+	pmhash_counts.any = true;
 }
 
 /* What rd_options of a pmhash index points to; see handler.c. */
@@ -136,7 +165,6 @@ extern bool pmhash_enable_join; /* may the planner use src/join? */
 extern bool pmhash_enable_pagescan; /* and the scans there? */
 extern bool pmhash_wal;			/* are indexes logged that do not say? */
 extern int	pmhash_mapped_files;	/* that a session keeps mapped */
-extern int	pmhash_tracked_indexes; /* that have counters of their own */
 
 /* ---- service.c ---- */
 
@@ -272,14 +300,15 @@ extern const char *pmhash_rebuild_hint(Relation index);
 /* ---- databases.c ---- */
 
 /*
- * May this user see where the index's file is, and what may reveal its rows?  NULL,
- * InvalidOid: what is of no index.
+ * May this user see where the index's file is, and what may reveal its rows?  InvalidOid:
+ * what is of no index.
  */
-extern bool pmhash_may_see_details(Relation index);
-extern bool pmhash_may_see_details_of(Oid index);
+extern bool pmhash_may_see_details(Oid index);
 
-/* The path of a file of the index as this user may see it, for messages. */
-extern const char *pmhash_shown_path(Relation index, const char *path);
+/* ---- control_file.c ---- */
+
+/* A path in the pool from there on, for messages: where that is, not all users may see. */
+extern const char *pmhash_shown_path(const char *path);
 
 /* ---- undo_journal.c ---- */
 

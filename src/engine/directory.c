@@ -438,10 +438,7 @@ pmh_directory_double(PmhTable *t, uint32_t depth)
 		{
 			result = double_into(t, depth, to);
 			if (result == PMH_OK)
-			{
 				pmh_count(&pmh_run(t)->doublings, 1);
-				t->counts.doublings++;
-			}
 			else if (nblocks > 0)
 				pmh_space_free_extent(t, to, nblocks);
 		}

@@ -583,16 +583,6 @@ pmh_close(PmhTable *table)
 }
 
 bool
-pmh_take_counts(PmhTable *table, PmhCounts *counts)
-{
-	if ((table->counts.splits | table->counts.grows | table->counts.doublings) == 0)
-		return false;
-	*counts = table->counts;
-	memset(&table->counts, 0, sizeof(table->counts));
-	return true;
-}
-
-bool
 pmh_is_pmem(const PmhTable *table)
 {
 	return table->file.is_pmem;

@@ -82,7 +82,6 @@ struct PmhTable
 	uint8_t		identity[PMH_IDENTITY_SIZE];
 	struct PmhBuild *build;		/* two segments being built; NULL until needed, and from
 								 * pmh_conclude on */
-	PmhCounts	counts;			/* of this handle, since pmh_take_counts */
 	/* of read_ahead.c: */
 	uint32_t	cold;			/* groups whose pages are asked for, still */
 	size_t		look_each;		/* keys from one look at a page to the next, ... */

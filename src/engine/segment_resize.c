@@ -267,15 +267,9 @@ pmh_segment_replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, un
 		return result;
 	}
 	if (n == 2)
-	{
 		pmh_count(&pmh_run(t)->splits, 1);
-		t->counts.splits++;
-	}
 	else if (right == NULL && pmh_elem_size(elem[0]) > size)
-	{
 		pmh_count(&pmh_run(t)->grows, 1);
-		t->counts.grows++;
-	}
 	else
 		pmh_count(&pmh_run(t)->merges, 1);
 	return PMH_OK;

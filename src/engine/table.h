@@ -233,20 +233,6 @@ extern PmhResult pmh_examine(const char *path, void *identity,
 /* True if the mapping is persistent memory by libpmem's word (not forced). */
 extern bool pmh_is_pmem(const PmhTable *table);
 
-/* Done through a handle; in the file they are counted for all (PmhStats). */
-typedef struct PmhCounts
-{
-	uint64_t	splits;
-	uint64_t	grows;
-	uint64_t	doublings;
-} PmhCounts;
-
-/*
- * What has been done through this handle since the last call, or since it was made.
- * False, and *counts is not set: nothing.
- */
-extern bool pmh_take_counts(PmhTable *table, PmhCounts *counts);
-
 /* The last failure on this handle. */
 extern const PmhError *pmh_error(const PmhTable *table);
 

@@ -326,9 +326,9 @@ look_up(PmhashJoinState *js)
 		js->group_size = Min(js->group_size * 2, PMHASH_JOIN_GROUP);
 	set_pipe(js, js->value, js->nvalues);
 	js->nprobes += js->nhashes;
-	pmhash_count(js->file, js->outer != NULL ? PMHASH_GROUP_LOOKUPS : PMHASH_LOOKUPS, 1);
+	pmhash_count(js->outer != NULL ? PMHASH_GROUP_LOOKUPS : PMHASH_LOOKUPS, 1);
 	if (js->outer != NULL)
-		pmhash_count(js->file, PMHASH_GROUP_KEYS, js->nhashes);
+		pmhash_count(PMHASH_GROUP_KEYS, js->nhashes);
 	for (int i = 0; i < js->nhashes; i++)
 		pgstat_count_index_scan(js->index);
 	PMH_STOP_POINT("join_before_rows");

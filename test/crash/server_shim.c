@@ -45,6 +45,7 @@ static XLogRecPtr replay_end;
 /* ---- variables and functions of the server ---- */
 
 PmhashShared *pmhash_shared = &shared_memory;
+PmhashCounts pmhash_counts;
 
 XLogRecPtr
 GetXLogInsertRecPtr(void)
@@ -92,6 +93,12 @@ const char *
 pmhash_pool_path(void)
 {
 	return "pool";
+}
+
+const char *
+pmhash_shown_path(const char *path)
+{
+	return path;
 }
 
 void

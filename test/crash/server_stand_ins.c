@@ -44,12 +44,6 @@ pfree(void *pointer)
 	free(pointer);
 }
 
-const char *
-pmhash_shown_path(Relation index, const char *path)
-{
-	return path;
-}
-
 /* The postmaster's encoding, and no message of it is too long. */
 int
 GetDatabaseEncoding(void)

@@ -56,7 +56,6 @@
 #include "utils/timestamp.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/counters.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
 #include "cluster/cluster.h"
@@ -568,17 +567,6 @@ pmhash_imports_init(void)
 {
 }
 
-Size
-pmhash_counters_size(void)
-{
-	return 0;
-}
-
-void
-pmhash_counters_init(void)
-{
-}
-
 void
 on_shmem_exit(pg_on_exit_callback function, Datum arg)
 {
@@ -632,13 +620,7 @@ pmhash_standby_promote(PmhashControl *control)
 }
 
 bool
-pmhash_directory_allowed(char *reason)
-{
-	return true;
-}
-
-bool
-pmhash_may_see_details(Relation index)
+pmhash_may_see_details(Oid index)
 {
 	return true;
 }

@@ -62,6 +62,14 @@ pmhash_journal_path(char *path)
 	snprintf(path, MAXPGPATH, "%s/journal", pool_path);
 }
 
+const char *
+pmhash_shown_path(const char *path)
+{
+	size_t		length = strlen(pool_path);
+
+	return strncmp(path, pool_path, length) == 0 && path[length] == '/' ? path + length + 1 : path;
+}
+
 /* Is name that of an index file? Sets its id. */
 bool
 pmhash_parse_file_name(const char *name, uint64 *file_id)

@@ -11,7 +11,6 @@
 #ifndef PMHASH_CONTROL_FILE_H
 #define PMHASH_CONTROL_FILE_H
 
-#include <dirent.h>
 #include <inttypes.h>
 
 #include "catalog/pg_control.h"
@@ -31,22 +30,18 @@
 /* ---- durable.c ---- */
 
 /* a reason that a function returning false leaves, for a message: bytes */
-#define PMHASH_REASON_SIZE	512
+#define PMHASH_REASON_SIZE	(4 * MAXPGPATH)
 
 #define PMHASH_SMALL_FILE	512	/* bytes: no file of durable.c is longer */
 
 extern bool pmhash_fail(char *reason, const char *format,...) pg_attribute_printf(2, 3);
 extern ssize_t pmhash_read_small(const char *path, void *data, size_t size);
-extern struct dirent *pmhash_next_name(DIR *dir, bool *ok);
-extern void pmhash_close_dir(DIR *dir);
 extern bool pmhash_fsync_directory(const char *path);
 extern uint32 pmhash_crc(const void *data, size_t size);
 extern bool pmhash_replace_durably(const char *directory, const char *name,
 								   const void *data, size_t size, char *reason);
 
-/* ---- kept messages ---- */
-
-#define PMHASH_KEPT_MESSAGE		160 /* bytes, with the zero at the end */
+#define PMHASH_KEPT_MESSAGE		160 /* bytes of one for a view, with the zero at the end */
 
 extern void pmhash_keep_message(char *to, size_t size, const char *message);
 

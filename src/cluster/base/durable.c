@@ -32,23 +32,15 @@
 
 #include "cluster/base/control_file.h"
 
-#define WHOLE_REASON	(4 * MAXPGPATH) /* bytes: two paths and more */
-
-/*
- * Put a reason into reason[PMHASH_REASON_SIZE]; always false.  Paths may be longer than
- * that, and what is cut must leave whole characters, and why it failed: it is shown in a
- * view and in messages.
- */
+/* Put a reason into reason[PMHASH_REASON_SIZE], which has room for two paths; always false. */
 bool
 pmhash_fail(char *reason, const char *format,...)
 {
-	char		whole[WHOLE_REASON];
 	va_list		args;
 
 	va_start(args, format);
-	vsnprintf(whole, sizeof(whole), format, args);
+	vsnprintf(reason, PMHASH_REASON_SIZE, format, args);
 	va_end(args);
-	pmhash_keep_message(reason, PMHASH_REASON_SIZE, whole);
 	return false;
 }
 
@@ -67,33 +59,6 @@ pmhash_read_small(const char *path, void *data, size_t size)
 	close(fd);
 	errno = save_errno;
 	return n;
-}
-
-/*
- * The next name in an open directory; NULL at its end, and if it can't be read: then
- * *ok is false, with errno.  (readdir alone does not distinguish the two.)
- */
-struct dirent *
-pmhash_next_name(DIR *dir, bool *ok)
-{
-	struct dirent *de;
-
-	errno = 0;
-	de = readdir(dir);
-	if (de == NULL && errno != 0)
-		*ok = false;
-	return de;
-}
-
-/* Close a directory, or NULL; errno stays as it is. */
-void
-pmhash_close_dir(DIR *dir)
-{
-	int			save_errno = errno;
-
-	if (dir != NULL)
-		closedir(dir);
-	errno = save_errno;
 }
 
 /* The checksum of what is stored: CRC-32C, as the server has it of pg_control. */
@@ -156,50 +121,19 @@ pmhash_replace_durably(const char *directory, const char *name, const void *data
 	return true;
 }
 
-/* ==== kept messages ==== */
-
-#define GAP		"..."
-#define HEAD	48				/* bytes kept of the beginning, if there is a gap */
-#define TAIL(size)	((int) (size) - HEAD - (int) sizeof(GAP))
-
-StaticAssertDecl(TAIL(PMHASH_KEPT_MESSAGE) > HEAD, "most of it is the end");
-
 /*
- * How many of the first limit bytes are whole characters.  A process that is in no
- * database (replay, the launcher) goes by SQL_ASCII, where each byte is one, and who
- * reads the message is in one: what it has besides ASCII, a path, is in UTF-8 as a rule.
- */
-static int
-whole_characters(const char *message, int length, int limit)
-{
-	int			encoding = GetDatabaseEncoding();
-
-	return pg_encoding_mbcliplen(encoding == PG_SQL_ASCII ? PG_UTF8 : encoding,
-								 message, length, limit);
-}
-
-/*
- * Copy a message, in the encoding of the database, to a buffer of so many bytes, at
- * least PMHASH_KEPT_MESSAGE.  One that is too long loses its middle, in whole
- * characters: what is long is a path as a rule, or a value, and why it failed comes
- * after that ("could not create file \"...\": Permission denied").  Raises nothing.
+ * Copy a message, in the encoding of the database, to a buffer of so many bytes, as far as
+ * there is room for whole characters.  A process that is in no database (replay, the launcher)
+ * goes by SQL_ASCII, where each byte is one, and who reads the message is in one: what it has
+ * besides ASCII, a path, is in UTF-8 as a rule.  Raises nothing.
  */
 void
 pmhash_keep_message(char *to, size_t size, const char *message)
 {
-	int			length = (int) strlen(message);
-	int			head;
-	int			end;
+	int			encoding = GetDatabaseEncoding();
+	int			length = pg_encoding_mbcliplen(encoding == PG_SQL_ASCII ? PG_UTF8 : encoding,
+											   message, strlen(message), size - 1);
 
-	if (length < (int) size)
-	{
-		memcpy(to, message, length + 1);
-		return;
-	}
-	head = whole_characters(message, length, HEAD);
-
-	/* it goes back to the beginning of a character, so it stays within TAIL bytes */
-	end = whole_characters(message, length,
-						   length - TAIL(size) + MAX_MULTIBYTE_CHAR_LEN - 1);
-	snprintf(to, size, "%.*s" GAP "%s", head, message, message + end);
+	memcpy(to, message, length);
+	to[length] = '\0';
 }

@@ -13,12 +13,10 @@
 #include "postgres.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 
@@ -33,44 +31,6 @@ bool		pmhash_enable_join = true;
 bool		pmhash_enable_pagescan = true;
 bool		pmhash_wal = true;
 int			pmhash_mapped_files = 16000;
-int			pmhash_tracked_indexes = 10000;
-
-/*
- * pmhash_directory_allowed
- *		May the pool be where pmhash.directory says, whatever is there?
- *
- * Not inside the data directory, by whatever symbolic links: index files would
- * be in every base backup and be taken for the server's own by pg_rewind and
- * pg_checksums, and a copy of the data directory would bring a pool along.
- * What is not there yet is judged by its parent.  If neither is there false is
- * not returned: then no pool can be made, and pool_start.c says why.
- *
- * False with the reason in reason[PMHASH_REASON_SIZE].  Called by the
- * postmaster, raises no error, takes no lock.
- */
-bool
-pmhash_directory_allowed(char *reason)
-{
-	char		data[PATH_MAX];
-	char		pool[PATH_MAX];
-	char		parent[MAXPGPATH];
-
-	if (pmhash_directory == NULL || pmhash_directory[0] == '\0')
-		return true;
-	strlcpy(parent, pmhash_directory, MAXPGPATH);
-	canonicalize_path(parent);
-	if (realpath(parent, pool) == NULL)
-	{
-		get_parent_directory(parent);
-		if (realpath(parent, pool) == NULL)
-			return true;
-	}
-	if (realpath(DataDir, data) == NULL || !path_is_prefix_of_path(data, pool))
-		return true;
-	return pmhash_fail(reason,
-					   "\"pmhash.directory\" is inside the data directory: \"%s\"",
-					   pmhash_directory);
-}
 
 void
 pmhash_define_gucs(void)
@@ -89,12 +49,6 @@ pmhash_define_gucs(void)
 							NULL,
 							&pmhash_journal_size, 2048, 64, 1024 * 1024,
 							PGC_POSTMASTER, GUC_UNIT_KB,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("pmhash.tracked_indexes",
-							"Number of pmhash indexes that have counters of their own, in all databases.",
-							"Further indexes are counted in the sums of the server only.",
-							&pmhash_tracked_indexes, 10000, 0, 10 * 1000 * 1000,
-							PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pmhash.warm_up",
 							"Sets how much of pmhash index files is read into memory when the server starts.",

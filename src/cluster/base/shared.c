@@ -12,6 +12,26 @@
 PmhashShared *pmhash_shared = NULL;
 
 /*
+ * To count is an addition to memory of the process' own.  Look-ups count: what they stored to
+ * the index's file would wait while its file system is frozen for a snapshot.
+ */
+PmhashCounts pmhash_counts;
+
+/* Add what this process has counted to what all see.  Raises no error, takes no lock. */
+void
+pmhash_counts_flush(void)
+{
+	if (!pmhash_counts.any || pmhash_shared == NULL)
+		return;
+	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+	{
+		if (pmhash_counts.n[i] != 0)
+			pg_atomic_fetch_add_u64(&pmhash_shared->counted[i], pmhash_counts.n[i]);
+	}
+	memset(&pmhash_counts, 0, sizeof(pmhash_counts));
+}
+
+/*
  * A stub has been changed in place.  To be called after the change, before
  * anything is done that relies on it.
  */

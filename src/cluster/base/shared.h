@@ -38,7 +38,6 @@ typedef enum PmhashLockId
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
 	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby_state.h */
-	PMHASH_COUNTERS_LOCK,		/* rows of counters; see counters.c */
 	PMHASH_NLOCKS
 } PmhashLockId;
 
@@ -120,6 +119,8 @@ typedef struct PmhashShared
 	pg_atomic_uint32 queues[PMHASH_QUEUE_COUNTS];	/* by file id: removal.c */
 	pg_atomic_uint64 flush_wanted;	/* LSN that scans wait for, or 0 */
 
+	pg_atomic_uint64 counted[PMHASH_NCOUNTERS]; /* by all, since shared memory was made */
+
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
 	pg_atomic_uint32 worker_result[PMHASH_WORKERS]; /* PmhashWorkerResult of the last one */
 	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */
@@ -152,7 +153,6 @@ extern void pmhash_disable(const char *reason);
 /* ---- gucs.c ---- */
 
 extern void pmhash_define_gucs(void);
-extern bool pmhash_directory_allowed(char *reason);
 
 /*
  * Locks of keys, for inserts into unique indexes.

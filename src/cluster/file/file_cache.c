@@ -14,8 +14,9 @@
  * Else the stub is read again.  If it names the file that is mapped, that stays.
  *
  * A mapping that has been handed out stays until the end of the transaction, since users of it
- * do not say when they have finished; of those that were handed out in earlier transactions
- * only, what was used longest ago is unmapped if there are too many (mappings.c).
+ * do not say when they have finished.  A process has vm.max_map_count areas (65,530 by default)
+ * for all its purposes, of which a mapping takes one, and 3 KB.  So if there are more than
+ * pmhash.mapped_files at the end of a transaction some are unmapped, whichever come first.
  *
  * A mapping keeps the space of a file that has been removed, unless that was cut off
  * (pmhash_remove_file).  So a relcache invalidation, which comes when another file has taken
@@ -41,13 +42,10 @@
 
 static HTAB *entries = NULL;	/* PmhashEntry by OID of the index */
 
-static bool is_idle(const PmhashMapping *mapping);
-static void unmap(PmhashMapping *mapping);
-
-static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
-
+static int	mapped = 0;			/* how many have a file */
 static bool doubts = false;		/* some entries may be mapped and not valid */
 static List *replaced = NIL;	/* handles to close at end of transaction */
+static List *handed_out = NIL;	/* indexes whose files this transaction has been given */
 
 /*
  * Stands for this top-level transaction, and grows with each.  Files that have been handed
@@ -56,13 +54,6 @@ static List *replaced = NIL;	/* handles to close at end of transaction */
 static uint64 transaction = 1;
 
 /* ---- entries ---- */
-
-/* The entry that a mapping is part of. */
-static PmhashEntry *
-entry_of(const PmhashMapping *mapping)
-{
-	return (PmhashEntry *) ((char *) mapping - offsetof(PmhashEntry, mapping));
-}
 
 /* The main fork of an index, as a key that can be compared. */
 PmhashFork
@@ -78,9 +69,9 @@ pmhash_fork_of(Relation index)
 
 /* Has this transaction not used the file of an entry? */
 static bool
-is_idle(const PmhashMapping *mapping)
+is_idle(const PmhashEntry *entry)
 {
-	return entry_of(mapping)->used < transaction;
+	return entry->used < transaction;
 }
 
 /* Has a file that is mapped been removed? */
@@ -90,6 +81,36 @@ pmhash_file_is_gone(const PmhashFile *file)
 	struct stat st;
 
 	return stat(file->path, &st) != 0 && errno == ENOENT;
+}
+
+static void
+close_file(PmhashFile *file)
+{
+	pmhash_dead_batch_drop(file);
+	pmh_close(file->table);
+	pfree(file);
+}
+
+/* Take the mapping out of an entry. */
+static PmhashFile *
+take_file(PmhashEntry *entry)
+{
+	PmhashFile *file = entry->file;
+
+	Assert(entry->file != NULL);
+	mapped--;
+	entry->file = NULL;
+	return file;
+}
+
+/* Unmap the file of an entry that is idle.  One that is not valid goes. */
+static void
+unmap(PmhashEntry *entry)
+{
+	Assert(is_idle(entry));
+	close_file(take_file(entry));
+	if (!entry->valid)
+		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 }
 
 /*
@@ -102,8 +123,8 @@ doubt(PmhashEntry *entry)
 	entry->valid = false;
 	if (entry->file == NULL)
 		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
-	else if (is_idle(&entry->mapping) && pmhash_file_is_gone(entry->file))
-		unmap(&entry->mapping);
+	else if (is_idle(entry) && pmhash_file_is_gone(entry->file))
+		unmap(entry);
 	else
 		doubts = true;
 }
@@ -192,47 +213,31 @@ pmhash_entry_find(Relation index, PmhashUse use)
 
 /* ---- mappings ---- */
 
-static void
-close_file(PmhashFile *file)
-{
-	pmhash_dead_batch_drop(file);
-	pmhash_counters_flush(file);
-	pmh_close(file->table);
-	pfree(file);
-}
-
-/* Take the mapping out of an entry. */
-static PmhashFile *
-take_file(PmhashEntry *entry)
-{
-	PmhashFile *file = entry->file;
-
-	Assert(entry->file != NULL);
-	pmhash_mapping_remove(&mappings, &entry->mapping);
-	entry->file = NULL;
-	return file;
-}
-
-/* Unmap the file of an entry that is idle. */
-static void
-unmap(PmhashMapping *mapping)
-{
-	PmhashEntry *entry = entry_of(mapping);
-
-	Assert(is_idle(mapping));
-	close_file(take_file(entry));
-	if (!entry->valid)
-		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
-}
-
 /*
- * Unmap all that this transaction does not use, to make room for another
- * mapping.  False if there was nothing.
+ * Unmap what this transaction does not use, as long as more than 'most' are mapped.  False if
+ * there was nothing.  Raises no error.
  */
 bool
-pmhash_entries_make_room(void)
+pmhash_entries_unmap(int most)
 {
-	return pmhash_mappings_make_room(&mappings);
+	HASH_SEQ_STATUS status;
+	PmhashEntry *entry;
+	int			before = mapped;
+
+	if (mapped <= most)
+		return false;
+	hash_seq_init(&status, entries);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		if (entry->file != NULL && is_idle(entry))
+			unmap(entry);
+		if (mapped <= most)
+		{
+			hash_seq_term(&status);
+			break;
+		}
+	}
+	return mapped < before;
 }
 
 /* The mapped file of an entry: it stays until the end of the transaction. */
@@ -242,8 +247,11 @@ pmhash_entry_use(PmhashEntry *entry)
 	Assert(entry->file != NULL);
 	if (unlikely(entry->used != transaction))
 	{
+		MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+		handed_out = lappend_oid(handed_out, entry->relid);
 		entry->used = transaction;
-		pmhash_mapping_use(&mappings, &entry->mapping);
+		MemoryContextSwitchTo(old);
 	}
 	return entry->file;
 }
@@ -264,7 +272,6 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 	file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
 	file->filled_by = stub->filled_by;
 	file->logged = pmhash_flags_logged(stub->flags);
-	file->index = RelationGetRelid(index);
 	file->path = pmh_path(table);
 	return file;
 }
@@ -325,8 +332,8 @@ pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
 }
 
 /*
- * The same for a file that has just been mapped.  It is the first to be unmapped
- * unless pmhash_entry_use is called for it.  ERROR closes it.
+ * The same for a file that has just been mapped.  It is idle unless pmhash_entry_use is
+ * called for it.  ERROR closes it.
  */
 PmhashEntry *
 pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
@@ -350,11 +357,10 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	pmhash_mappings_trim(&mappings);
 	entry->file = file;
 	file->generation = generation;
 	entry->used = 0;
-	pmhash_mapping_add(&mappings, &entry->mapping, table);
+	mapped++;
 	return entry;
 }
 
@@ -362,13 +368,15 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 void
 pmhash_entries_of_removed(uint64 file_id)
 {
-	dlist_mutable_iter iter;
+	HASH_SEQ_STATUS status;
+	PmhashEntry *entry;
 
-	dlist_foreach_modify(iter, &mappings.list)
+	if (mapped == 0)
+		return;
+	hash_seq_init(&status, entries);
+	while ((entry = hash_seq_search(&status)) != NULL)
 	{
-		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
-
-		if (entry->stub.file_id == file_id)
+		if (entry->file != NULL && entry->stub.file_id == file_id)
 			doubt(entry);
 	}
 }
@@ -405,28 +413,29 @@ pmhash_entry_mapped(Oid relid, uint64 file_id)
 
 /*
  * End of a top-level transaction: unmap what was replaced or removed, and what
- * is too much.  What it has used stands first.  Must not raise an error.
+ * is too much.  Must not raise an error.
  */
 void
 pmhash_entries_at_end_of_transaction(void)
 {
-	dlist_mutable_iter iter;
 	ListCell   *lc;
 
 	transaction++;
-	dlist_foreach_modify(iter, &mappings.list)
+	foreach(lc, handed_out)
 	{
-		PmhashEntry *entry = dlist_container(PmhashEntry, mapping.order, iter.cur);
+		PmhashEntry *entry = find_any(lfirst_oid(lc));
 
-		if (entry->used < transaction - 1)
-			break;
-		pmhash_counters_flush(entry->file);
-		if (!entry->valid && pmhash_file_is_gone(entry->file))
-			unmap(&entry->mapping);
+		if (entry != NULL && entry->file != NULL && !entry->valid &&
+			pmhash_file_is_gone(entry->file))
+			unmap(entry);
 	}
+	handed_out = NIL;
 	foreach(lc, replaced)
 		close_file(lfirst(lc));
 	list_free(replaced);
 	replaced = NIL;
-	pmhash_mappings_trim(&mappings);
+
+	/* by a quarter, so that this is not to be done after each of many transactions */
+	if (mapped > pmhash_mapped_files)
+		(void) pmhash_entries_unmap(pmhash_mapped_files / 4 * 3);
 }

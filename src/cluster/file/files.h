@@ -11,43 +11,9 @@
 #ifndef PMHASH_FILES_H
 #define PMHASH_FILES_H
 
-#include "lib/ilist.h"
-
 #include "cluster/cluster.h"
 #include "cluster/wal/stub.h"
 #include "engine/table.h"
-
-/* ---- mappings.c: mapped files in the order of their use ---- */
-
-/* A mapped file; part of what its user has of it. */
-typedef struct PmhashMapping
-{
-	PmhTable   *table;
-	dlist_node	order;
-} PmhashMapping;
-
-/* Those of one user.  May this one be unmapped?  Unmap it. */
-typedef struct PmhashMappings
-{
-	dlist_head	list;			/* last used first */
-	int			n;
-	bool		(*is_idle) (const PmhashMapping *mapping);
-	void		(*unmap) (PmhashMapping *mapping);
-} PmhashMappings;
-
-/* The initialiser of one that is a static variable. */
-#define PMHASH_MAPPINGS_INIT(all, may_be_idle, unmap_one) { \
-	.list = DLIST_STATIC_INIT((all).list), \
-	.is_idle = (may_be_idle), \
-	.unmap = (unmap_one) \
-}
-
-extern void pmhash_mapping_add(PmhashMappings *all, PmhashMapping *mapping,
-							   PmhTable *table);
-extern void pmhash_mapping_use(PmhashMappings *all, PmhashMapping *mapping);
-extern void pmhash_mapping_remove(PmhashMappings *all, PmhashMapping *mapping);
-extern void pmhash_mappings_trim(PmhashMappings *all);
-extern bool pmhash_mappings_make_room(PmhashMappings *all);
 
 /* ---- file_cache.c ---- */
 
@@ -69,7 +35,6 @@ typedef struct PmhashEntry
 	PmhashStub	stub;			/* as it was */
 	PmhashFile *file;			/* NULL: not mapped just now */
 	uint64		used;			/* the last transaction it was handed out in */
-	PmhashMapping mapping;		/* if mapped */
 } PmhashEntry;
 
 /* What an index is opened for. */
@@ -88,7 +53,7 @@ extern PmhashEntry *pmhash_entry_confirm(Relation index, const PmhashStub *stub,
 										 uint64 generation);
 extern PmhashEntry *pmhash_entry_enter(Relation index, PmhTable *table,
 									   const PmhashStub *stub, uint64 generation);
-extern bool pmhash_entries_make_room(void);
+extern bool pmhash_entries_unmap(int most);
 extern void pmhash_entries_of_removed(uint64 file_id);
 extern uint64 pmhash_entry_in_fork(Relation index);
 extern const PmhashFile *pmhash_entry_mapped(Oid relid, uint64 file_id);

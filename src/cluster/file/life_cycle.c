@@ -23,9 +23,9 @@
  * The files of temporary indexes go with their transactions as others do, which at the latest
  * is the one in which a session that ends drops its tables (namespace.c,
  * RemoveTempRelationsCallback).  But storage.c does not tell of their main forks.  So they
- * stay on the list when they are committed; and when an index of a temporary table has been
- * dropped or got another main fork, a file on the list that was made for one of that table is
- * removed with the commit unless the stub of some index on the table names it then.
+ * stay on the list when they are committed; and when a temporary index has been dropped or got
+ * another main fork, the commit removes each file on the list that the stub of no index on its
+ * table names then.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +43,6 @@
 #include "utils/memutils.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/base/counters.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
@@ -68,9 +67,9 @@ typedef struct Made
 
 static List *made = NIL;		/* the last one last */
 static List *leaving = NIL;		/* ids of those that go if the transaction commits; likewise */
-static List *changed = NIL;		/* temporary tables: an index has lost its main fork; looked
-								 * at before the next commit, as ON COMMIT comes after that */
 static bool forks_may_go = false; /* at commit, which have stubs */
+static bool temporary_may_go = false;	/* files of temporary indexes: at the next commit, as ON
+										 * COMMIT comes when it has been looked which do */
 static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
 static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
 static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
@@ -161,7 +160,6 @@ pmhash_remove_dropped(Oid database)
 	int			n;
 
 	Assert(database != MyDatabaseId);
-	pmhash_counters_forget_dropped(database);
 	files = pmhash_list_files(database, &n);
 	for (int i = 0; i < n; i++)
 		pmhash_unlink(database, files[i]);
@@ -265,14 +263,10 @@ pmhash_made_for(Relation index)
 void
 pmhash_fork_replaced(Relation index)
 {
-	MemoryContext old;
-
-	forks_may_go = true;
-	if (index->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
-		return;
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	changed = list_append_unique_oid(changed, index->rd_index->indrelid);
-	MemoryContextSwitchTo(old);
+	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		temporary_may_go = true;
+	else
+		forks_may_go = true;
 }
 
 /* A file is to stay, whatever becomes of the transaction. */
@@ -389,12 +383,10 @@ note_temporary_files(void)
 	{
 		const Made *file = lfirst(lc);
 
-		if (file->temporary && list_member_oid(changed, file->heap) &&
-			!named_on_table(file->heap, file->file_id))
+		if (file->temporary && !named_on_table(file->heap, file->file_id))
 			add_leaving(file->file_id);
 	}
-	list_free(changed);
-	changed = NIL;
+	temporary_may_go = false;
 }
 
 /* A file that the stub in a main fork names; its name is the key. */
@@ -485,7 +477,7 @@ void
 pmhash_files_before_commit(void)
 {
 	Assert(GetCurrentTransactionNestLevel() == 1);
-	if (changed != NIL)
+	if (temporary_may_go)
 		note_temporary_files();
 	if (forks_may_go)
 		note_forks_that_go();

@@ -133,7 +133,7 @@ take_some_out(PmhashDeadBatch *batch)
 	}
 	result = pmh_removal_step(batch->file->table, &batch->removal, STEP_EFFORT);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
-	pmhash_count(batch->file, PMHASH_SCAN_REMOVED, batch->removal.removed - before);
+	pmhash_count(PMHASH_SCAN_REMOVED, batch->removal.removed - before);
 	return result;
 }
 

@@ -97,7 +97,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
 	do
 		result = pmh_create(path, &id, &env, &table, &error);
-	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_make_room());
+	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_unmap(0));
 	if (!locked)
 		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	if (result != PMH_OK)

@@ -84,7 +84,7 @@ map_file(PmhashTrouble *trouble, PmhTable **table)
 	}
 	do
 		result = pmh_open(trouble->path, &env, table, NULL, &trouble->error);
-	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_make_room());
+	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_unmap(0));
 	return result;
 }
 

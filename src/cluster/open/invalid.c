@@ -108,21 +108,6 @@ pmhash_rebuild_hint(Relation index)
 		"No background worker of pmhash can run to rebuild it (see max_worker_processes); REINDEX INDEX makes a new file.";
 }
 
-/*
- * DETAIL of an error about a file, "" for none; if the path that the error names is
- * not the whole one, the server's log has that in addition.  Returns 0, for ereport.
- */
-int
-pmhash_detail_of_file(const char *detail, const char *path, const char *shown)
-{
-	if (detail[0] != '\0')
-		errdetail("%s", detail);
-	if (shown != path)
-		errdetail_log("%s%sThe path is \"%s\".", detail,
-					  detail[0] != '\0' ? "\n" : "", path);
-	return 0;
-}
-
 pg_noreturn void
 pmhash_file_error(Relation index, const char *path, const char *what,
 				  const PmhError *error)
@@ -130,7 +115,6 @@ pmhash_file_error(Relation index, const char *path, const char *what,
 	const char *hint = meanings[error->code].rebuild ? pmhash_rebuild_hint(index) :
 		meanings[error->code].hint;
 	int			sqlstate = meanings[error->code].sqlstate;
-	const char *shown;
 	const char *detail = error->detail;
 
 	Assert(error->code != PMH_OK && error->code < lengthof(meanings));
@@ -143,17 +127,16 @@ pmhash_file_error(Relation index, const char *path, const char *what,
 				 errmsg("canceling statement while waiting for a lock in the file of index \"%s\"",
 						RelationGetRelationName(index))));
 	}
-	shown = pmhash_shown_path(index, path);
 	if (detail[0] != '\0' && error->offset != 0)
 		detail = psprintf("%s (offset %llu)", detail,
 						  (unsigned long long) error->offset);
 	ereport(ERROR,
 			(errcode(sqlstate != 0 ? sqlstate : ERRCODE_IO_ERROR),
 			 errmsg("could not %s file \"%s\" of index \"%s\"%s%s",
-					what, shown, RelationGetRelationName(index),
+					what, pmhash_shown_path(path), RelationGetRelationName(index),
 					error->sys_errno != 0 ? ": " : "",
 					error->sys_errno != 0 ? strerror(error->sys_errno) : ""),
-			 pmhash_detail_of_file(detail, path, shown),
+			 detail[0] != '\0' ? errdetail("%s", detail) : 0,
 			 hint ? errhint("%s", hint) : 0));
 }
 
@@ -215,11 +198,12 @@ failing_hint(const PmhashRebuild *rebuild)
 					hint ? hint : "When the cause is removed, REINDEX INDEX makes a new file.");
 }
 
-/* What is wrong with the file, which is named 'shown'. */
+/* What is wrong with the file. */
 static char *
-why_not_usable(const PmhashTrouble *trouble, const char *shown)
+why_not_usable(const PmhashTrouble *trouble)
 {
 	const char *reason = pmhash_reason_text(trouble->reason);
+	const char *shown = pmhash_shown_path(trouble->path);
 
 	if (shown[0] == '\0')
 		return psprintf("The index cannot be used: %s.", reason);
@@ -265,7 +249,6 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 	PmhashRebuild rebuild;
 	bool		failing = pmhash_rebuild_state(RelationGetRelid(index), &rebuild) &&
 		rebuild.failures >= MANY_FAILURES;
-	const char *shown = pmhash_shown_path(index, trouble->path);
 
 	Assert(trouble->reason != PMHASH_REASON_NONE);
 	if (trouble->reason == PMHASH_REASON_MOVED)
@@ -287,7 +270,7 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 			(errcode(sqlstate),
 			 errmsg("pmhash index \"%s\" has no usable file",
 					RelationGetRelationName(index)),
-			 pmhash_detail_of_file(why_not_usable(trouble, shown), trouble->path, shown),
+			 errdetail("%s", why_not_usable(trouble)),
 			 errhint("%s", failing ? failing_hint(&rebuild) :
 					 pmhash_rebuild_hint(index))));
 }
@@ -366,7 +349,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 		 */
 		XLogFlush(pmhash_insert_end());
 		pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid);
-		pmhash_counters_add(RelationGetRelid(index), PMHASH_INVALIDATIONS, 1);
+		pmhash_count(PMHASH_INVALIDATIONS, 1);
 	}
 	pmhash_rebuild_wanted(RelationGetRelid(index));
 }

@@ -27,8 +27,6 @@ extern void pmhash_file_create_missing(Relation index);
 pg_noreturn extern void pmhash_file_error(Relation index, const char *path,
 										  const char *what,
 										  const PmhError *error);
-extern int	pmhash_detail_of_file(const char *detail, const char *path,
-								  const char *shown);
 extern PmhashReason pmhash_reason_of(const PmhError *error);
 /*
  * Why an index can't be opened: its file is not to be used, now and in future
@@ -60,7 +58,6 @@ extern const char *pmhash_reason_text(PmhashReason reason);
 extern Oid	pmhash_only_index;
 
 extern void pmhash_planner_hook_init(void);
-extern void pmhash_forget_plans_for_now(void);
 
 /* ---- dead_entries.c ---- */
 extern long pmhash_flush_for_scans(void);

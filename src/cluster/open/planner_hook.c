@@ -23,7 +23,6 @@
 #include "nodes/pathnodes.h"
 #include "optimizer/plancat.h"
 #include "utils/lsyscache.h"
-#include "utils/plancache.h"
 #include "utils/relcache.h"
 
 #include "cluster/base/relations.h"
@@ -67,35 +66,6 @@ show_boolean_columns(IndexOptInfo *info)
 #endif
 }
 
-/* ---- plans for now ---- */
-
-static bool planned_for_now = false;	/* since the last commit */
-
-/*
- * A plan is made without an index that is hidden just for now, for the sake of a snapshot
- * for one.  It is not kept for the next one.  As a transient plan it lasts for as long as
- * snapshots have the same xmin (plancache.c, CheckCachedPlan), which on a server where
- * nothing is written is for ever.  So it is forgotten with the transaction, too.
- */
-static void
-plan_for_now(PlannerInfo *root)
-{
-	root->glob->transientPlan = true;
-	planned_for_now = true;
-}
-
-/*
- * In this session alone, and with it all its other plans: that it has to is rare.  After an
- * abort they go with the next commit.
- */
-void
-pmhash_forget_plans_for_now(void)
-{
-	if (unlikely(planned_for_now))
-		ResetPlanCache();
-	planned_for_now = false;
-}
-
 /* ---- what is hidden ---- */
 
 Oid			pmhash_only_index = InvalidOid;
@@ -117,8 +87,13 @@ is_hidden(PlannerInfo *root, IndexOptInfo *info)
 	if (!RelationIsValid(index))
 		return false;
 	hidden = pmhash_is_index(index) && !pmhash_index_plannable(index, &later);
+	/*
+	 * What is made without an index that is hidden just for now, for the sake of a snapshot
+	 * for one, is not kept for the next one: a transient plan lasts for as long as snapshots
+	 * have the same xmin (plancache.c, CheckCachedPlan).
+	 */
 	if (hidden && later)
-		plan_for_now(root);
+		root->glob->transientPlan = true;
 	else if (!hidden && pmhash_is_index(index))
 		show_boolean_columns(info);
 	RelationClose(index);

@@ -225,35 +225,10 @@ has_right_to_details(Oid user, Oid index)
  * superuser or autovacuum), and the one outside, which reads the message (pmhash.check).
  */
 bool
-pmhash_may_see_details_of(Oid index)
+pmhash_may_see_details(Oid index)
 {
-	if (!IsTransactionState())
-		return true;
-	return has_right_to_details(GetUserId(), index) &&
-		(!InSecurityRestrictedOperation() ||
-		 has_right_to_details(GetOuterUserId(), index));
-}
-
-bool
-pmhash_may_see_details(Relation index)
-{
-	return pmhash_may_see_details_of(index != NULL ? RelationGetRelid(index)
-									 : InvalidOid);
-}
-
-/*
- * A path in the pool as this user may see it: where the server's directories are
- * is for the owner of the index and for pg_monitor, as in the view; for others it
- * begins in the pool.
- */
-const char *
-pmhash_shown_path(Relation index, const char *path)
-{
-	const char *pool = pmhash_pool_path();
-	size_t		length = strlen(pool);
-
-	if (strncmp(path, pool, length) != 0 || path[length] != '/' ||
-		pmhash_may_see_details(index))
-		return path;
-	return path + length + 1;
+	return !IsTransactionState() ||
+		(has_right_to_details(GetUserId(), index) &&
+		 (!InSecurityRestrictedOperation() ||
+		  has_right_to_details(GetOuterUserId(), index)));
 }

@@ -84,14 +84,21 @@ walk(const char *path, Oid database, PmhashVisit visit, void *arg, int *error)
 	DIR		   *dir = opendir(path);
 	struct dirent *de;
 	char		child[MAXPGPATH];
-	bool		ok = dir != NULL;
 	bool		going = true;
+	int			failed = dir == NULL ? errno : 0;
 
-	while (dir != NULL && going && (de = pmhash_next_name(dir, &ok)) != NULL)
+	while (dir != NULL && going)
 	{
 		uint64		file_id = 0;
 		Oid			inner;
 
+		errno = 0;				/* readdir does not tell the end from a failure else */
+		de = readdir(dir);
+		if (de == NULL)
+		{
+			failed = errno;
+			break;
+		}
 		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
 		if (!OidIsValid(database) && pmhash_parse_database_name(de->d_name, &inner))
 			going = walk(child, inner, visit, arg, error);
@@ -102,9 +109,15 @@ walk(const char *path, Oid database, PmhashVisit visit, void *arg, int *error)
 			going = visit(child, database, file_id, arg);
 		}
 	}
-	if (!ok && (errno != ENOENT || !OidIsValid(database)) && !is_passing(*error))
-		*error = errno;
-	pmhash_close_dir(dir);
+	if (dir != NULL)
+	{
+		int			save_errno = errno;	/* of visit */
+
+		closedir(dir);
+		errno = save_errno;
+	}
+	if (failed != 0 && (failed != ENOENT || !OidIsValid(database)) && !is_passing(*error))
+		*error = failed;
 	return going;
 }
 

@@ -87,30 +87,9 @@ pmhash_require_pool_present(void)
 	if (!pmhash_pool_is_present())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 pmhash_may_see_details(NULL) ?
-				 errmsg("directory \"%s\" has been unmounted, removed or replaced",
-						pmhash_pool_path()) :
 				 errmsg("the directory of pmhash has been unmounted, removed or replaced"),
 				 errdetail("It is not the directory that was there when the server was started."),
 				 errhint("Put it back, or restart the server to have the indexes rebuilt in what is there now.")));
-}
-
-/*
- * open(), which waits if others have what it needs: a start that gave up for that would
- * be without pmhash until the next one.
- */
-static int
-open_patiently(const char *path, int flags)
-{
-	for (int waited = 0;; waited += LOCK_STEP_MS)
-	{
-		int			fd = open(path, flags | O_CLOEXEC, 0600);
-
-		if (fd >= 0 || waited >= LOCK_WAIT_MS ||
-			(errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != EINTR))
-			return fd;
-		pg_usleep(LOCK_STEP_MS * 1000L);
-	}
 }
 
 /*
@@ -126,7 +105,7 @@ open_patiently(const char *path, int flags)
 bool
 pmhash_pool_lock(char *reason)
 {
-	int			flags = O_NOFOLLOW | O_NONBLOCK;
+	int			flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 	char		path[MAXPGPATH];
 	struct stat st;
 	bool		locked = true;
@@ -134,7 +113,7 @@ pmhash_pool_lock(char *reason)
 	Assert(!IsUnderPostmaster);
 	pmhash_pool_unlock();
 	snprintf(path, MAXPGPATH, "%s/lock", pmhash_pool_path());
-	lock_fd = open_patiently(path, O_RDWR | O_CREAT | flags);
+	lock_fd = open(path, flags, 0600);
 	if (lock_fd < 0)
 		return pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(errno));
 	if (fstat(lock_fd, &st) != 0 || !S_ISREG(st.st_mode))

@@ -10,8 +10,7 @@
  * primary ignores these records, since its files are current (P5).
  *
  * What it replays records into is files that are LIVE, mapped, and a delta of a file that
- * is built.  How many stay mapped is bounded as in a backend (mappings.c), and nothing is
- * unmapped before the end of a record.
+ * is built.  They stay mapped: there are far fewer than a process may have mappings.
  *
  * src/README, "Standbys", has the rules S1 to S7, which comments here name.
  *
@@ -74,7 +73,7 @@ static Work work;
 typedef struct Handle
 {
 	uint64		life;
-	PmhashMapping mapping;		/* its table is NULL if it is not mapped */
+	PmhTable   *table;			/* NULL: it is not mapped */
 } Handle;
 
 static Handle handles[PMHASH_STANDBY_FILES];	/* one for each row */
@@ -83,24 +82,22 @@ static Handle handles[PMHASH_STANDBY_FILES];	/* one for each row */
 static uint64 delta_life = 0;
 static int	delta_fd = -1;
 
-/* They are trimmed when none is in use: between records, or before one is mapped. */
-static bool
-is_idle(const PmhashMapping *mapping)
+static void
+unmap(Handle *handle)
 {
-	return true;
+	pmh_close(handle->table);
+	handle->table = NULL;
 }
 
-static void unmap(PmhashMapping *mapping);
-
-static PmhashMappings mappings = PMHASH_MAPPINGS_INIT(mappings, is_idle, unmap);
-
+/* Address space is wanting: files take 16 times their size.  None is in use just now. */
 static void
-unmap(PmhashMapping *mapping)
+unmap_all(void)
 {
-	PmhTable   *table = mapping->table;
-
-	pmhash_mapping_remove(&mappings, mapping);
-	pmh_close(table);
+	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
+	{
+		if (handles[i].table != NULL)
+			unmap(&handles[i]);
+	}
 }
 
 static void
@@ -129,14 +126,13 @@ close_at_end_of_record(void)
 		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 		for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 		{
-			if (handles[i].mapping.table != NULL && handles[i].life != standby->row[i].life)
-				unmap(&handles[i].mapping);
+			if (handles[i].table != NULL && handles[i].life != standby->row[i].life)
+				unmap(&handles[i]);
 		}
 		LWLockRelease(pmhash_standby_lock);
 		close_delta();
 		seen = changes;
 	}
-	pmhash_mappings_trim(&mappings);
 }
 
 /*
@@ -157,18 +153,18 @@ open_table(const PmhashStandbyRow *row, char *reason)
 
 	Assert(LWLockHeldByMe(pmhash_standby_lock));
 	Assert(row->status == PMHASH_STANDBY_LIVE && row->life != 0);
-	if (handle->mapping.table != NULL && handle->life != row->life)
-		unmap(&handle->mapping);
-	if (likely(handle->mapping.table != NULL))
-	{
-		pmhash_mapping_use(&mappings, &handle->mapping);
-		return handle->mapping.table;
-	}
+	if (handle->table != NULL && handle->life != row->life)
+		unmap(handle);
+	if (likely(handle->table != NULL))
+		return handle->table;
 	env = pmhash_engine_env();
 	pmhash_file_path(path, row->database, row->file_id);
-	do
+	result = pmh_open(path, &env, &table, NULL, &error);
+	if (result == PMH_ERR_NO_MEMORY)
+	{
+		unmap_all();
 		result = pmh_open(path, &env, &table, NULL, &error);
-	while (result == PMH_ERR_NO_MEMORY && pmhash_mappings_make_room(&mappings));
+	}
 	if (result != PMH_OK)
 	{
 		pmhash_fail(reason, "could not open file \"%s\": %s", path,
@@ -187,8 +183,7 @@ open_table(const PmhashStandbyRow *row, char *reason)
 		return NULL;
 	}
 	handle->life = row->life;
-	pmhash_mapping_add(&mappings, &handle->mapping, table);
-	pmhash_mapping_use(&mappings, &handle->mapping);
+	handle->table = table;
 	return table;
 }
 

@@ -24,7 +24,6 @@
 #include "storage/procsignal.h"
 #include "utils/wait_event.h"
 
-#include "cluster/base/counters.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
@@ -39,7 +38,8 @@ static void
 wait_begin(void)
 {
 	pgstat_report_wait_start(pmhash_wait_event(PMHASH_WAIT_FILE_LOCK));
-	pmhash_counters_lock_wait();
+	pmhash_count(PMHASH_LOCK_WAITS, 1);
+	pmhash_counts_flush();		/* it is seen while the process waits */
 }
 
 static void

@@ -23,7 +23,6 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "cluster/base/counters.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
 #include "cluster/cluster.h"
@@ -75,7 +74,6 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(journal_lsn_size());
 	RequestAddinShmemSpace(pmhash_standby_shmem_size());
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
-	RequestAddinShmemSpace(pmhash_counters_size());
 	RequestAddinShmemSpace(pmhash_imports_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
@@ -122,8 +120,9 @@ init_shared_memory(void)
 		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();
-	pmhash_counters_init();
 	pmhash_imports_init();
+	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
+		pg_atomic_init_u64(&pmhash_shared->counted[i], 0);
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
 	for (int i = 0; i < PMHASH_COMPLAINTS; i++)
@@ -143,8 +142,7 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
-	pmhash_shared->usable = pmhash_directory_allowed(reason) &&
-		pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
+	pmhash_shared->usable = pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
 	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
 	if (pmhash_shared->usable)
 		return;

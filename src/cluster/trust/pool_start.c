@@ -16,7 +16,6 @@
 #endif
 #include "postgres.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,6 +32,19 @@
 
 /* ---- the directory ---- */
 
+/* Is this in a pool by its name? */
+static bool
+is_of_pool(const char *path, Oid database, uint64 file_id, void *reason)
+{
+	const char *name = last_dir_separator(path) + 1;
+
+	return OidIsValid(database) ||
+		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
+		strcmp(name, "journal") == 0 || strcmp(name, "lost+found") == 0 ||
+		pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
+					pmhash_pool_path(), name);
+}
+
 /*
  * A directory without a control file, but full of other things, was not meant
  * to be a pool.
@@ -42,33 +54,13 @@ looks_like_pool(char *reason)
 {
 	char		control[MAXPGPATH];
 	struct stat st;
-	DIR		   *dir;
-	struct dirent *de = NULL;
-	Oid			database;
-	bool		ok = true;
 
 	snprintf(control, MAXPGPATH, "%s/control", pmhash_pool_path());
-	if (stat(control, &st) == 0)
-		return true;
-	dir = opendir(pmhash_pool_path());
-	if (dir == NULL)
-		return pmhash_fail(reason, "could not open directory \"%s\": %s",
-					pmhash_pool_path(), strerror(errno));
-	while (ok && (de = pmhash_next_name(dir, &ok)) != NULL)
-	{
-		const char *name = de->d_name;
-
-		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, "lock") != 0 &&
-			strcmp(name, "control") != 0 && strcmp(name, "journal") != 0 &&
-			strcmp(name, "lost+found") != 0 && !pmhash_parse_database_name(name, &database))
-			ok = pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
-							 pmhash_pool_path(), name);
-	}
-	if (de == NULL && !ok)
-		pmhash_fail(reason, "could not read directory \"%s\": %s",
-					pmhash_pool_path(), strerror(errno));
-	closedir(dir);
-	return ok;
+	reason[0] = '\0';
+	return stat(control, &st) == 0 ||
+		pmhash_visit_files(InvalidOid, is_of_pool, reason) ||
+		(reason[0] == '\0' &&
+		 pmhash_fail(reason, "could not open directory \"%s\": %s", pmhash_pool_path(), strerror(errno)));
 }
 
 /*
@@ -86,6 +78,10 @@ prepare_directory(char *reason)
 					pmhash_pool_path());
 	if (strlen(pmhash_pool_path()) > MAXPGPATH - 64)
 		return pmhash_fail(reason, "the path in \"pmhash.directory\" is too long");
+	/* pg_rewind and pg_checksums would take index files for the server's own */
+	if (path_is_prefix_of_path(DataDir, pmhash_pool_path()))
+		return pmhash_fail(reason, "\"pmhash.directory\" is inside the data directory: \"%s\"",
+						   pmhash_directory);
 	if (mkdir(pmhash_pool_path(), 0700) != 0 && errno != EEXIST)
 		return pmhash_fail(reason, "could not create directory \"%s\": %s%s",
 						   pmhash_pool_path(), strerror(errno),
@@ -99,25 +95,15 @@ prepare_directory(char *reason)
 		return pmhash_fail(reason, "directory \"%s\" belongs to another user", pmhash_pool_path());
 	if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
 		return pmhash_fail(reason, "other users can write in directory \"%s\"", pmhash_pool_path());
-	return looks_like_pool(reason);
-}
-
-/* The pool is ours and locked: may we write in it?  No other user shall look. */
-static bool
-open_to_us(char *reason)
-{
-	struct stat st;
-
-	if (stat(pmhash_pool_path(), &st) != 0)
-		return pmhash_fail(reason, "could not stat directory \"%s\": %s",
-						   pmhash_pool_path(), strerror(errno));
+	if (!looks_like_pool(reason))
+		return false;
+	/* No other user shall look. */
 	if ((st.st_mode & 0077) != 0 && chmod(pmhash_pool_path(), 0700) != 0)
 		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
 					pmhash_pool_path(), strerror(errno));
-	if (access(pmhash_pool_path(), R_OK | W_OK | X_OK) != 0)
-		return pmhash_fail(reason, "directory \"%s\" is not writable: %s",
+	return access(pmhash_pool_path(), R_OK | W_OK | X_OK) == 0 ||
+		pmhash_fail(reason, "directory \"%s\" is not writable: %s",
 					pmhash_pool_path(), strerror(errno));
-	return true;
 }
 
 /* ---- start ---- */
@@ -202,7 +188,7 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
 		pmhash_pool_unlock();
 		return false;
 	}
-	if (!open_to_us(reason) || !pmhash_journal_provide(reason))
+	if (!pmhash_journal_provide(reason))
 		return false;
 	write_failed = found == PMHASH_CONTROL_VALID &&
 		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&

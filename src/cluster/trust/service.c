@@ -143,7 +143,7 @@ pmhash_require_service(Relation index)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
 				 /* it can name directories */
-				 pmhash_may_see_details(index) ?
+				 pmhash_may_see_details(index == NULL ? InvalidOid : RelationGetRelid(index)) ?
 				 errdetail("The reason is: %s.", pmhash_shared->reason) :
 				 errdetail_log("The reason is: %s.", pmhash_shared->reason),
 				 errhint("Repair this and restart the server.")));

@@ -11,13 +11,11 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xlog.h"
-#include "access/xlogrecovery.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "replication/walreceiver.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
@@ -37,7 +35,7 @@
 
 /* ==== standbys ==== */
 
-#define STANDBY_COLUMNS 8
+#define STANDBY_COLUMNS 4
 
 PG_FUNCTION_INFO_V1(pmhash_standby);
 
@@ -135,8 +133,6 @@ pmhash_standby(PG_FUNCTION_ARGS)
 	TupleDesc	tupdesc;
 	Datum		value[STANDBY_COLUMNS];
 	bool		isnull[STANDBY_COLUMNS] = {false};
-	XLogRecPtr	replayed;
-	XLogRecPtr	received;
 	int			n[PMHASH_STANDBY_LIVE + 1] = {0};
 
 	if (!pmhash_standby_is_active() || !RecoveryInProgress())
@@ -145,9 +141,6 @@ pmhash_standby(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE ||
 		tupdesc->natts != STANDBY_COLUMNS)
 		elog(ERROR, "unexpected result type of pmhash_standby");
-	replayed = GetXLogReplayRecPtr(NULL);
-	received = GetWalRcvFlushRecPtr(NULL, NULL);
-	received = Max(received, replayed);
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
@@ -156,13 +149,9 @@ pmhash_standby(PG_FUNCTION_ARGS)
 	}
 	LWLockRelease(pmhash_standby_lock);
 	value[0] = LSNGetDatum(pg_atomic_read_u64(&standby->applied));
-	value[1] = Int32GetDatum((int32) standby->applied_timeline);
-	value[2] = LSNGetDatum(replayed);
-	value[3] = LSNGetDatum(received);
-	value[4] = Int64GetDatum((int64) (received - replayed));
-	value[5] = Int32GetDatum(n[PMHASH_STANDBY_LIVE]);
-	value[6] = Int32GetDatum(n[PMHASH_STANDBY_DELTA]);
-	value[7] = Int32GetDatum(n[PMHASH_STANDBY_NONE]);
+	value[1] = Int32GetDatum(n[PMHASH_STANDBY_LIVE]);
+	value[2] = Int32GetDatum(n[PMHASH_STANDBY_DELTA]);
+	value[3] = Int32GetDatum(n[PMHASH_STANDBY_NONE]);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  value, isnull)));
 }
@@ -239,7 +228,7 @@ describe(Relation index, Datum *values, bool *nulls)
 	PmhashLook	look;
 	PmhInode	inode;
 	const char *state;
-	bool		details = pmhash_may_see_details(index);
+	bool		details = pmhash_may_see_details(RelationGetRelid(index));
 	bool		named;
 	bool		there;
 	bool		pmem = false;
@@ -306,7 +295,7 @@ file_row(Oid relid, const char *why, Datum *values, bool *nulls)
 	memset(nulls, true, FILES_COLUMNS);
 	values[0] = ObjectIdGetDatum(relid);
 	if (why != NULL)
-		state = pmhash_may_see_details_of(relid) ? psprintf("disabled: %s", why) : "disabled";
+		state = pmhash_may_see_details(relid) ? psprintf("disabled: %s", why) : "disabled";
 	else if (!ConditionalLockRelationOid(relid, AccessShareLock))
 		state = "locked";		/* a monitoring query must not wait for a REINDEX */
 	else

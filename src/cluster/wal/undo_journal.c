@@ -56,7 +56,7 @@ pmhash_insert_end(void)
 static void
 journal_error(const char *path, const PmhError *error)
 {
-	const char *shown = pmhash_shown_path(NULL, path);
+	const char *shown = pmhash_shown_path(path);
 
 	errno = error->sys_errno;
 	ereport(ERROR,
@@ -283,7 +283,7 @@ ensure_flushed(PmhashFile *file, XLogRecPtr lsn)
 		flushed_lsn = GetFlushRecPtr(NULL);
 	if (lsn > flushed_lsn)
 	{
-		pmhash_count(file, PMHASH_JOURNAL_WAITS, 1);
+		pmhash_count(PMHASH_JOURNAL_WAITS, 1);
 		XLogFlush(lsn);
 		flushed_lsn = GetFlushRecPtr(NULL);
 	}

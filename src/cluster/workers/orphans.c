@@ -347,7 +347,6 @@ pmhash_remove_orphans(void)
 	}
 	PMH_STOP_POINT("cleaner_before_removal");
 	kept = remove_orphans(files, n, &owners);
-	pmhash_counters_forget_dropped(MyDatabaseId);
 	return kept > 0 ? PMHASH_WORKER_LEFT_SOME :
 		hash_get_num_entries(owners.known) + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
 		PMHASH_WORKER_DONE;

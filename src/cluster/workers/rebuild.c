@@ -488,7 +488,8 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 		holder_of(heap);
 	if (holder != 0)
 		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
-	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
+	pmhash_count(PMHASH_REBUILD_FAILURES, 1);
+	pmhash_counts_flush();
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
 	running = InvalidOid;
 	if (pause == 0)
@@ -529,7 +530,8 @@ rebuild_if_needed(Oid relid, char *name, volatile Oid *heap)
 		running = relid;
 		refill_index(relid);
 		running = InvalidOid;
-		pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
+		pmhash_count(PMHASH_REBUILDS, 1);
+		pmhash_counts_flush();
 	}
 	pmhash_rebuild_forget(MyDatabaseId, relid, NIL);
 }

@@ -75,7 +75,7 @@ SQL
 	is(scalar(index_files($pool)), $partitions, 'CREATE INDEX: a file for each partition');
 	holds_little($session, 'CREATE INDEX');
 	$session->query_safe("INSERT INTO p SELECT i % 5000, (i::bigint * 7919) % 1000003 FROM generate_series(1, 20000) i");
-	is(holds_little($session, 'INSERT'), $mapped_at_most, 'INSERT: as many are kept as may be');
+	is(holds_little($session, 'INSERT'), $mapped_at_most * 3 / 4, 'INSERT: three quarters of what may be are kept');
 	$session->quit;
 
 	# ---- plans, queries, parallel ones too ----
@@ -332,12 +332,9 @@ SQL
 		foreach my $role ('stranger', 'owner', 'monitor')
 		{
 			my ($status, $stdout, $stderr) = $node->psql('postgres', "SET ROLE $role; INSERT INTO x VALUES (1)");
-			my $path = $role eq 'stranger' ? $name : $file;
 
-			like($stderr, qr/"x_k" has no usable file.*File "\Q$path\E" cannot be used/s, "$what: what a $role may see");
+			like($stderr, qr/"x_k" has no usable file.*File "\Q$name\E" cannot be used/s, "$what: what a $role may see");
 		}
-		like(slurp_file($node->logfile, $offset), qr/DETAIL:  File "\Q$name\E" cannot be used.*\n\s*The path is "\Q$file\E"\.\n/,
-			"$what: the log has the whole path");
 	}
 
 	$node->stop;

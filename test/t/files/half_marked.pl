@@ -52,7 +52,7 @@ CONF
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 		my $count = 'SELECT count(*) FROM t WHERE k = ' . ++$key;
-		my $file = $primary->safe_psql('postgres', q(SELECT file FROM pmhash.stats('t_k')));
+		my $file = index_file($primary, 't_k');
 
 		$reader = $standby->background_psql('postgres', on_error_stop => 1);
 		$reader->query_safe($by_index);

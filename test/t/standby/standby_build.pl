@@ -434,7 +434,7 @@ SQL
 # ======== standby many files ========
 
 # The startup process of a standby that replays into more than a thousand files in turns
-# keeps them mapped, and no more than a backend would: the last used of them.
+# keeps them mapped.
 {
 	my ($tables, $each) = (51, 20);    # more than keep their pages (1,000)
 	my $primary = new_primary('primary3', 'max_locks_per_transaction = 512');
@@ -486,15 +486,6 @@ SQL
 
 	insert(1 .. $tables);
 	is(total(mapped()), $tables * $each, 'all that has been written to is mapped');
-
-	# as many as a session keeps, and the last used
-	$standby->append_conf('postgresql.conf', "pmhash.mapped_files = 500\n");
-	$standby->reload;
-	ok($standby->poll_query_until('postgres', "SELECT current_setting('pmhash.mapped_files') = '500'"), 'fewer');
-	insert(1);
-	my $mapped = mapped();
-	is(total($mapped), 500, 'as many as are to be');
-	is(join(' ', map { $mapped->{$_} // 0 } 1, 2, 20, $tables - 23, $tables - 24, $tables), "$each 0 0 $each 0 $each", 'those that were used last');
 
 	is($standby->safe_psql('postgres', "SELECT count(*) FROM pmhash.indexes WHERE index LIKE 'many%' AND state <> 'valid'"), '0', 'all are valid');
 	is($standby->safe_psql('postgres', "SELECT count(pmhash.check(format('many_%s_7', t)::regclass)) FROM generate_series(1, $tables) t"), $tables, 'and sound');

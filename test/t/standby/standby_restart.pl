@@ -322,9 +322,8 @@ CONF
 # ======== kept message ========
 
 # Why replay has given a file up is kept by the startup process, which is in no database,
-# and shown by a session that is in one: what is cut out of it, the middle, ends with
-# whole characters all the same.  So does the reason for which pmhash is disabled, which is
-# the postmaster's.
+# and shown by a session that is in one: it is cut after a whole character all the same.  The
+# reason for which pmhash is disabled, which is the postmaster's, is shown whole.
 {
 	my $primary = new_server('primary3', "max_wal_senders = 4\nwal_level = replica\n", allows_streaming => 1);
 	$primary->append_conf('pg_hba.conf', "local replication all trust\n");
@@ -342,7 +341,7 @@ SQL
 	# of a character of two bytes the one or the other
 	foreach my $end ('', 'x')
 	{
-		my $pool = "$PostgreSQL::Test::Utils::tmp_check/" . ("\xc3\xa4" x 60) . $end;
+		my $pool = "$PostgreSQL::Test::Utils::tmp_check/$end" . "\xc3\xa4" x 60;
 
 		$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.directory = '$pool'");
 		$standby->start;
@@ -354,7 +353,7 @@ SQL
 		caught_up($primary, $standby);
 		my ($status, $stdout, $stderr) = $standby->psql('wide', "SET client_encoding = latin1; $state");
 		is($stderr, '', "monitoring can read the view, path with '$end'");
-		like($stdout, qr/^build failed: could not open file ".*\.\.\.\xe4+\Q$end\E\/[^"]*": Permission denied/, '... and why');
+		like($stdout, qr/^build failed: could not open file "[^"]*\xe4; next try/, '... and why');
 		$standby->stop;
 	}
 
@@ -368,7 +367,7 @@ SQL
 		$primary->start;
 		my ($status, $stdout, $stderr) = $primary->psql('wide', "SET client_encoding = latin1; $state");
 		is($stderr, '', "disabled: monitoring can read the view, path with '$end'");
-		like($stdout, qr/^disabled: could not create directory ".*\.\.\.\xe4.*\/p$end": No such file or directory/, '... and why');
+		like($stdout, qr/^disabled: could not create directory "[^"]*\xe4\/p$end": No such file or directory/, '... and why');
 		($status, $stdout, $stderr) = $primary->psql('wide', "SET client_encoding = latin1; REINDEX INDEX t_k");
 		like($stderr, qr/DETAIL:  The reason is: could not create directory ".*No such file or directory\./, '... and so can a session');
 		$primary->stop;

@@ -92,9 +92,7 @@ SQL
 	append_to_file("$foreign/letter.txt", 'dear');
 	# event: inside the data directory, when the server starts
 	my $inside = $node->data_dir . '/pool';
-	my $link = "$PostgreSQL::Test::Utils::tmp_check/link_inside";
-	symlink($node->data_dir, $link) or die;
-	foreach my $directory ($file, $foreign, 'relative/path', "$foreign/no/such/parent", $inside, "$link/pool", $node->data_dir . '/../pgdata/base')
+	foreach my $directory ($file, $foreign, 'relative/path', "$foreign/no/such/parent", $inside, $node->data_dir . '/../pgdata/base')
 	{
 		$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
 		$node->restart;
@@ -262,9 +260,9 @@ SQL
 		is($_->query_safe('SELECT count(*) FROM t WHERE k = 7'), $before + 3, "$name: and sees all rows")
 		  foreach ($reader, $writer);
 		fails_like($node, "\\set VERBOSITY verbose\nINSERT INTO ex VALUES (0)", qr/55000: .*"ex_k" has no usable file.*HINT:  (?:Put the directory of pmhash back, or restart the server|Its rebuild has failed)/s, "$name: constraint");
-		# trouble: `directory "..." has been unmounted, removed or replaced`
-		fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/directory "\Q$pool\E" has been unmounted, removed or replaced.*HINT/s, "$name: CREATE INDEX");
-		$node->poll_query_until('postgres', "SELECT state ~ 'rebuild failed: directory .*[.]pmhash' FROM pmhash.indexes WHERE index = 't_k'")
+		# trouble: `the directory of pmhash has been unmounted, removed or replaced`
+		fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/the directory of pmhash has been unmounted, removed or replaced.*HINT/s, "$name: CREATE INDEX");
+		$node->poll_query_until('postgres', "SELECT state ~ 'rebuild failed: the directory of pmhash' FROM pmhash.indexes WHERE index = 't_k'")
 		  or die 'the rebuild has not failed';
 		is(join(' ', glob("$pool/*")), $in_its_place, "$name: nothing is made in its place");
 		$reader->quit;
@@ -276,26 +274,16 @@ SQL
 	my $unmount = sub { rename($pool, $away) or die; mkdir($pool) or die };
 	my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
 
-	# A plan without the index is gone with its transaction, though nothing is written, and all
-	# snapshots have the same xmin: it is that of a server without much to do.
+	# A plan without the index is gone when a transaction that writes something has begun.
 	my $reader = $node->background_psql('postgres');
-	my $early = 'PREPARE %s AS SELECT * FROM o WHERE k = 7';
 	$reader->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
-	$node->safe_psql('postgres', 'CREATE TABLE parts (k int4, v int4) PARTITION BY HASH (v); CREATE INDEX parts_k ON parts USING pmhash (k)');
-	$node->safe_psql('postgres', join(';', map { "CREATE TABLE part_$_ PARTITION OF parts FOR VALUES WITH (MODULUS 70, REMAINDER $_)" } 0 .. 69));
 	$unmount->();
-	$reader->query_safe(sprintf($early, 'early'));
+	$reader->query_safe('PREPARE early AS SELECT * FROM o WHERE k = 7');
 	is($reader->query_safe('EXECUTE early'), 7, 'unmounted for a moment: a plan without an index');
-	$reader->query_safe('BEGIN; ' . sprintf($early, 'aborted'));
-	is($reader->query_safe('EXECUTE aborted; ROLLBACK'), 7, 'unmounted for a moment: another one');
-	$reader->query_safe('BEGIN; ' . sprintf($early, 'one_of_many') . '; PREPARE many AS SELECT * FROM parts WHERE k = 7');
-	is($reader->query_safe('EXECUTE one_of_many; EXECUTE many; COMMIT'), 7, 'unmounted for a moment: of many tables');
 	$mount->();
-	$reader->query_safe('SELECT 1');
-	like($reader->query_safe("EXPLAIN EXECUTE $_"), qr/o_k/, "mounted again at once: that plan is not kept: $_") foreach qw(early aborted one_of_many);
-	like($reader->query_safe('EXPLAIN EXECUTE many'), qr/part_69_k/, 'mounted again at once: nor is that of many tables');
+	$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+	like($reader->query_safe('EXPLAIN EXECUTE early'), qr/o_k/, 'mounted again at once: that plan is not kept');
 	$reader->quit;
-	$node->safe_psql('postgres', 'DROP TABLE parts');
 
 	# event: unmounted while the server runs
 	my $untouched = index_file($node, 'o_k');
@@ -488,20 +476,6 @@ SQL
 	like(index_state($twin, 't_k'), qr/is in use by another server/, 'another server, the first restarted in place');
 	$twin->stop;
 	$node->stop;
-
-	# event: there is no free descriptor for a moment when the server starts
-	{
-		local $ENV{LD_PRELOAD} = $shim;
-		local $ENV{NO_OPEN} = pool($node);
-		local $ENV{NO_OPEN_TIMES} = "$PostgreSQL::Test::Utils::tmp_check/times";
-		append_to_file($ENV{NO_OPEN_TIMES}, 'x' x 10);
-		my $from = -s $node->logfile;
-		$node->start;
-		used('no descriptors for a moment');
-		is(-s $ENV{NO_OPEN_TIMES}, 0, 'no descriptors for a moment: ten times');
-		unlike(slurp_file($node->logfile, $from), qr/pmhash(:| is)/, 'no descriptors for a moment: nothing is said of it');
-		$node->stop;
-	}
 }
 
 done_testing();

@@ -75,7 +75,7 @@ use PmhashTest;
 	}
 
 	# a counter that is added to a view is to be exported
-	foreach my $view ([ 'pmhash.stat', 'pmhash_server' ], [ 'pmhash.stat_indexes', 'pmhash_index' ])
+	foreach my $view ([ 'pmhash.stat', 'pmhash_server' ], [ 'pmhash.indexes', 'pmhash_index' ])
 	{
 		my ($name, $namespace) = @$view;
 
@@ -124,7 +124,7 @@ use PmhashTest;
 		ok($labels{$label} || $label eq 'instance', "variable $variable->{name}: $label");
 	}
 	my %rule = map { $_->{alert} => $_ } map { @{ $_->{rules} } } @{ $rules->{groups} };
-	cmp_ok(scalar(keys %rule), '>=', 8, 'alert rules');
+	cmp_ok(scalar(keys %rule), '>=', 7, 'alert rules');
 	check_expression($rule{$_}{expr}, $_) foreach sort keys %rule;
 	ok($used{$_}, "$_ is used") foreach grep { /^pmhash_server/ } sort keys %usage;
 
@@ -154,7 +154,7 @@ use PmhashTest;
 
 	$node->poll_query_until('postgres', 'SELECT launcher FROM pmhash.stat');
 	is(fires($_), 0, "$_: not while all is well") foreach ('PmhashDisabled', 'PmhashNoLauncher', 'PmhashIndexUnusable');
-	is(counter_of($_), 0, "$_: nor that") foreach ('PmhashRebuildsFail', 'PmhashIndexInvalidated', 'PmhashNotTracked');
+	is(counter_of($_), 0, "$_: nor that") foreach ('PmhashRebuildsFail', 'PmhashIndexInvalidated');
 
 	rebuild_off($node);
 	unlink(index_file($node, 't_k'));
@@ -172,11 +172,6 @@ use PmhashTest;
 	rebuild_on($node);
 	comes_back($node, 'rebuilt');
 	is(fires('PmhashIndexUnusable'), 0, 'an index that can be used again');
-
-	$node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 1');
-	$node->restart;
-	$node->safe_psql('postgres', 'INSERT INTO t VALUES (8, 8)');
-	cmp_ok(counter_of('PmhashNotTracked'), '>', 0, 'more indexes than counters');
 
 	$node->stop;
 	rename(pool($node), pool($node) . '.away') or die $!;
@@ -319,9 +314,8 @@ SQL
 
 # ======== counters ========
 
-# Cumulative counters: that they begin anew with the server, more indexes than are tracked,
-# databases and indexes that go, a server without the library, standbys, sessions that
-# are killed.  What is counted at all is in sql/counters.sql.
+# Cumulative counters: that they begin anew with the server; a server without the library,
+# standbys, sessions that are killed.  What is counted at all is in sql/counters.sql.
 {
 	my $node = new_server('counters', <<CONF);
 pmhash.journal_size = 64kB
@@ -334,11 +328,10 @@ CONF
 		return $node->safe_psql($database // 'postgres', $sql);
 	}
 
-	# Counters of an index.
 	sub counted
 	{
-		my ($index, $what, $database) = @_;
-		return sql("SELECT $what FROM pmhash.stat_indexes WHERE index = '$index'", $database);
+		my ($what) = @_;
+		return sql("SELECT $what FROM pmhash.stat");
 	}
 
 	# Have a key looked up n times, each in a transaction of its own.
@@ -354,14 +347,11 @@ CONF
 	start_with_extension($node);
 	sql('CREATE TABLE a (k int4); INSERT INTO a SELECT generate_series(1, 1000); CREATE INDEX a_k ON a USING pmhash (k)');
 	look_up(30, 'a');
-	is(counted('a_k', 'lookups'), '30', 'counted');
-	is(sql('SELECT lookups FROM pmhash.stat'), '30', 'by the server as well');
+	is(counted('lookups'), '30', 'counted');
 
 	# ---- restarts ----
-	my $since = sql('SELECT stats_reset FROM pmhash.stat');
 	$node->restart;
-	is(sql("SELECT i.lookups, s.lookups, s.stats_reset > '$since' FROM pmhash.stat_indexes i, pmhash.stat s"),
-		'0|0|t', 'a restart: counters and stats_reset begin anew');
+	is(counted('lookups'), '0', 'a restart: counters begin anew');
 
 	# a session that is killed takes all with it, and the server goes on
 	look_up(5, 'a');
@@ -371,31 +361,30 @@ CONF
 	kill('KILL', $pid);
 	eval { $session->quit };
 	ok(wait_until_up($node), 'a killed session: the server is up');
-	is(counted('a_k', 'lookups'), '0', 'a killed session: begun anew');
+	is(counted('lookups'), '0', 'a killed session: begun anew');
 	look_up(2, 'a');
-	is(counted('a_k', 'lookups'), '2', 'a killed session: counts again');
+	is(counted('lookups'), '2', 'a killed session: counts again');
 
 	# one that is terminated in a transaction, and one that ends in one
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN; SELECT FROM a WHERE k = 7');
 	sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%k = 7%' AND pid <> pg_backend_pid()");
-	ok($node->poll_query_until('postgres', "SELECT lookups = 3 FROM pmhash.stat_indexes WHERE index = 'a_k'"),
+	ok($node->poll_query_until('postgres', 'SELECT lookups = 3 FROM pmhash.stat'),
 		'a terminated session is counted');
 	eval { $session->quit };
 
 	# ---- journal waits; invalid indexes and rebuilds ----
 	sql('INSERT INTO a SELECT generate_series(1001, 60000)');
-	cmp_ok(counted('a_k', 'journal_waits'), '>', 0, 'waits for room in the journal');
+	cmp_ok(counted('journal_waits'), '>', 0, 'waits for room in the journal');
 	sql('CREATE TABLE b (k int4); INSERT INTO b SELECT generate_series(1, 1000); CREATE INDEX b_k ON b USING pmhash (k)');
 	# without rebuilds at first: the launcher may come before the INSERT, and a rebuild marks nothing
 	rebuild_off($node);
 	unlink(index_file($node, 'b_k'));
 	$node->restart;
 	sql('INSERT INTO b VALUES (1001)');
-	is(counted('b_k', 'invalidations'), '1', 'an index that has become invalid');
+	is(counted('invalidations'), '1', 'an index that has become invalid');
 	rebuild_on($node);
-	ok($node->poll_query_until('postgres', "SELECT state = 'valid' AND rebuilds = 1 FROM pmhash.stat_indexes WHERE index = 'b_k'"), 'a rebuild is counted')
-	  or diag(counted('b_k', 'state, rebuilds'));
+	ok($node->poll_query_until('postgres', 'SELECT rebuilds = 1 FROM pmhash.stat'), 'a rebuild is counted') or diag(counted('rebuilds'));
 
 	# a plan that was made with the index
 	rebuild_off($node);
@@ -405,63 +394,18 @@ CONF
 	is($session->query_safe('FETCH ALL FROM c'), '7|f', 'the table instead of an index');
 	$session->query_safe('COMMIT');
 	$session->quit;
-	is(counted('b_k', 'table_scans'), '1', 'is counted');
+	is(counted('table_scans'), '1', 'is counted');
 	rebuild_on($node);
-	ok($node->poll_query_until('postgres', "SELECT state = 'valid' AND rebuilds = 2 FROM pmhash.stat_indexes WHERE index = 'b_k'"), 'the next rebuild');
+	ok($node->poll_query_until('postgres', 'SELECT rebuilds = 2 FROM pmhash.stat'), 'the next rebuild');
 	sql('CREATE TABLE flag (f int4)');
 	sql(q(CREATE FUNCTION bad(int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN IF EXISTS (SELECT FROM public.flag) THEN RAISE ''no''; END IF; RETURN $1; END'));
 	sql('CREATE TABLE c (k int4); INSERT INTO c VALUES (1); CREATE INDEX c_k ON c USING pmhash (bad(k)); INSERT INTO flag VALUES (1)');
 	unlink(index_file($node, 'c_k'));
 	$node->restart;
-	ok($node->poll_query_until('postgres', "SELECT rebuild_failures > 0 FROM pmhash.stat_indexes WHERE index = 'c_k'"), 'a rebuild that fails');
+	ok($node->poll_query_until('postgres', 'SELECT rebuild_failures > 0 FROM pmhash.stat'), 'a rebuild that fails');
 	sql('DROP TABLE c');
-
-	# ---- databases: with the extension, without, dropped ----
 	sql('CREATE DATABASE other');
 	is($node->psql('other', 'SELECT * FROM pmhash.stat'), 3, 'no views without the extension');
-	install_extension($node, 'other');
-	sql('CREATE TABLE a (k int4); CREATE INDEX a_k ON a USING pmhash (k); INSERT INTO a VALUES (7)', 'other');
-	is(counted('a_k', 'inserts', 'other'), '1', 'another database');
-	is(sql('SELECT count(*) FROM pmhash.stat_indexes', 'other'), '1', 'which shows its own indexes');
-	sql('INSERT INTO a VALUES (0)');
-	sql('SELECT pmhash.stat_reset()', 'other');
-	is(counted('a_k', 'inserts', 'other'), '0', 'and resets its own');
-	cmp_ok(counted('a_k', 'inserts + group_entries'), '>', 0, 'not those of others');
-	# (the index of c has been dropped, and may be forgotten just now)
-	$node->poll_query_until('postgres', 'SELECT tracked_indexes = 2 FROM pmhash.stat') or die;
-	my $tracked = sql('SELECT tracked_indexes FROM pmhash.stat');
-	sql('DROP DATABASE other');
-	ok($node->poll_query_until('postgres', "SELECT tracked_indexes = $tracked - 1 FROM pmhash.stat"), 'a dropped database is forgotten')
-	  or diag(sql('SELECT tracked_indexes FROM pmhash.stat') . " of $tracked");
-
-	# ---- an index that has been dropped ----
-	sql('CREATE TABLE d (k int4); CREATE INDEX d_k ON d USING pmhash (k); INSERT INTO d VALUES (7)');
-	is(counted('d_k', 'inserts'), '1', 'an index, to be dropped');
-	sql('REINDEX INDEX d_k; INSERT INTO d VALUES (8); REINDEX INDEX d_k; TRUNCATE d');
-	is(counted('d_k', 'inserts'), '2', 'which goes on after REINDEX and TRUNCATE');
-	sql('DROP TABLE d');
-	ok($node->poll_query_until('postgres', "SELECT tracked_indexes = $tracked - 1 FROM pmhash.stat"), 'it is forgotten')
-	  or diag(sql('SELECT tracked_indexes FROM pmhash.stat') . " of $tracked");
-
-	# ---- more indexes than rows ----
-	$node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 3');
-	$node->restart;
-	sql('DROP TABLE b');
-	sql(join(';', map { "CREATE TABLE p$_ (k int4); CREATE INDEX p${_}_k ON p$_ USING pmhash (k); INSERT INTO p$_ VALUES (7)" } 1 .. 1000));
-	like(sql('SELECT tracked_indexes, max_tracked_indexes, not_tracked > 900 FROM pmhash.stat'), qr/^3\|3\|t$/, 'more indexes than are tracked: said');
-	is(sql('SELECT inserts FROM pmhash.stat') - sql('SELECT sum(inserts) FROM pmhash.stat_indexes') >= 997 ? 1 : 0, 1, 'and counted by the server');
-	is(sql('SELECT count(*) FROM pmhash.stat_indexes'), '1001', 'all are shown');
-	sql(join(';', map { "DROP TABLE p$_" } 1 .. 999));
-	sql('INSERT INTO p1000 VALUES (8)');
-	ok($node->poll_query_until('postgres', "SELECT tracked_indexes < 3 FROM pmhash.stat"), 'dropped indexes make room');
-	sql('INSERT INTO p1000 VALUES (9)');
-	cmp_ok(counted('p1000_k', 'inserts'), '>', 0, 'one of those that were not tracked');
-	$node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 0');
-	$node->restart;
-	look_up(3, 'a');
-	is(counted('a_k', "lookups || coalesce('|' || stats_reset, '')"), '0', 'none at all');
-	cmp_ok(sql('SELECT lookups FROM pmhash.stat'), '>=', 3, 'but in the sums');
-	sql('SELECT pmhash.stat_reset(), pmhash.stat_reset($$a_k$$), pmhash.stat_reset_shared()');
 
 	# ---- what it says if pmhash cannot be used ----
 	my $sizes = q(SELECT pmhash.size('a_k') IS NULL, pmhash.total_relation_size('a') IS NULL, pmhash.total_relation_size('pg_class') > 0);
@@ -482,15 +426,13 @@ CONF
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 	$node->start;
 	is(sql('SELECT state, directory, launcher, lookups FROM pmhash.stat'), 'not preloaded|||', 'not preloaded');
-	is(counted('a_k', 'lookups'), '0', 'not preloaded: no counters');
 	is(sql($sizes), 't|t|t', 'not preloaded: sizes are not known');
-	sql('SELECT pmhash.stat_reset(), pmhash.stat_reset_shared()');
 	$node->stop;
 
 	# ---- standbys count for themselves ----
 	my $primary = new_primary('primary');
 	my $standby = new_standby($primary, 'standby');
-	my $counter = "SELECT lookups + group_keys FROM pmhash.stat_indexes WHERE index = 't_k'";
+	my $counter = 'SELECT lookups + group_keys FROM pmhash.stat';
 	wait_for_state($standby, 't_k', qr/^valid$/, 'standby');
 	my $on_primary = $primary->safe_psql('postgres', $counter);
 	$standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7');
@@ -499,63 +441,6 @@ CONF
 	is($standby->safe_psql('postgres', 'SELECT state FROM pmhash.stat'), 'standby', 'and says what it is');
 	$standby->stop;
 	$primary->stop;
-}
-
-# ======== no room for counters ========
-
-# An index that finds no row for its counters takes no exclusive lock to learn that, at
-# the end of each of its transactions: others that count, or read counters, go on.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
-{
-	my $node = new_server('full', 'pmhash.tracked_indexes = 1', install_path => install_with_stop_points());
-
-	use_stop_points($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
-CREATE TABLE a (k int); CREATE INDEX a_k ON a USING pmhash (k); INSERT INTO a VALUES (1);
-CREATE TABLE b (k int); CREATE INDEX b_k ON b USING pmhash (k); INSERT INTO b VALUES (1);
-SQL
-
-	# What becomes of a session that looks something up: it 'waits' for a lock, or has its
-	# answer, and with that its transaction's end: it 'ends'.
-	sub fate
-	{
-		my ($session) = @_;
-
-		for (;;)
-		{
-			return 'waits' if $node->safe_psql('postgres',
-				"SELECT wait_event_type FROM pg_stat_activity WHERE application_name = 'looks up'") eq 'LWLock';
-			$session->{run}->pump_nb if $session->{run}->pumpable;
-			return 'ends' if $session->{output} ne '';
-			usleep(10_000);
-		}
-	}
-
-	# A test: a look-up by the second index ends while another process reads counters.
-	sub ends_beside_reader
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-		my $reader = start_and_hold('counters_read', 'SELECT true FROM pmhash.stat', $name);
-		my $session = start_session(q(SET application_name = 'looks up'; SET enable_seqscan = off;)
-			  . ' SET enable_bitmapscan = off; SELECT count(*) FROM b WHERE k = 1');
-
-		is(fate($session), 'ends', "$name: the look-up waits for no lock");
-		release('counters_read');
-		is(finish($reader), 't', "$name: the counters are read");
-		is(finish($session), '1', "$name: the look-up");
-		return;
-	}
-
-	is($node->safe_psql('postgres', 'SELECT tracked_indexes FROM pmhash.stat'), '1', 'one has a row');
-	ends_beside_reader('no room');
-	$node->append_conf('postgresql.conf', 'pmhash.tracked_indexes = 0');
-	$node->restart;
-	ends_beside_reader('no rows at all');
-	cmp_ok($node->safe_psql('postgres', 'SELECT not_tracked FROM pmhash.stat'), '>', 0, 'it is counted as not tracked');
-	$node->stop;
 }
 
 # ======== rights ========
@@ -589,15 +474,14 @@ SQL
 	# ---- where the files are ----
 
 	my $pool = pool($node);
-	my $file = $node->safe_psql('postgres', q(SELECT file FROM pmhash.stats('t_k')));
+	my $file = index_file($node, 't_k');
 	$node->safe_psql('postgres', <<SQL);
 CREATE ROLE reader;
 GRANT SELECT ON t TO reader;
 GRANT EXECUTE ON FUNCTION pmhash.check TO reader;
 SQL
-	like($file, qr/^\Q$pool\E\//, 'a superuser sees the whole path');
-	my $shown = $node->safe_psql('postgres', q(SET ROLE reader; SELECT file FROM pmhash.stats('t_k')));
-	is("$pool/$shown", $file, 'a reader sees it from the pool on');
+	my $shown = $node->safe_psql('postgres', q(SELECT file FROM pmhash.stats('t_k')));
+	is("$pool/$shown", $file, 'a path is shown from the pool on');
 
 	# ---- a file that is being cut off ----
 
@@ -615,7 +499,7 @@ SQL
 	$node->safe_psql('postgres', 'DROP TABLE t');
 	$node->safe_psql('postgres', 'CREATE DATABASE hers OWNER mallory');
 	$node->safe_psql('hers', 'SET ROLE mallory; CREATE EXTENSION pmhash; RESET ROLE; CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
-	unlink($node->safe_psql('hers', q(SELECT file FROM pmhash.stats('t_k')))) or die;
+	unlink("$pool/" . $node->safe_psql('hers', q(SELECT file FROM pmhash.stats('t_k')))) or die;
 	hold('rebuild_before_build');
 	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
 	$node->reload;

@@ -32,7 +32,7 @@ SQL
 	is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'and what it leaves is not valid');
 	$node->safe_psql('postgres', "REINDEX INDEX o_f; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'o_f'::regclass");
 	is(index_state($node, 'o_f'), 'not valid: its CREATE INDEX or REINDEX has not been completed', 'nor is one with a whole file');
-	is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash.stat_indexes WHERE index = 'o_f' AND state LIKE 'not valid%'"), '1',
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pmhash.indexes WHERE index = 'o_f' AND state LIKE 'not valid%'"), '1',
 		'the counters say so, too');
 	# trouble: `cannot check index "..."`
 	fails_like($node, "SELECT pmhash.check('o_f')", qr/ERROR:  cannot check index "o_f"\n.*has not been completed/, 'nor can it be checked');
@@ -638,7 +638,7 @@ SQL
 	$node->safe_psql('postgres', 'CREATE TABLE p_child () INHERITS (p)');
 	is(explained('p_a', 'a = 1'), 't|-', 'explained: a table with children');
 	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
-	unlink $node->safe_psql('postgres', "SELECT file FROM pmhash.stats('item_sku')") or die;
+	unlink index_file($node, 'item_sku') or die;
 	$node->restart;
 	is(explained('item_sku', "sku = 'sku-1'"), 'f|the state of the index is "invalid: it does not exist"', 'explained: invalid');
 
