@@ -72,8 +72,7 @@ static List *changed = NIL;		/* temporary tables: an index has lost its main for
 								 * at before the next commit, as ON COMMIT comes after that */
 static bool forks_may_go = false; /* at commit, which have stubs */
 static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
-static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
-static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
+static Oid	visit_wanted = InvalidOid;	/* database to be looked after when it has committed */
 
 /* What was made with this id, or NULL. */
 static Made *
@@ -206,14 +205,7 @@ pmhash_note_database(Oid database)
 					 errdetail("The server log says why."),
 					 errhint("Give the new database another OID, or none.")));
 	}
-	look_wanted = database;
-}
-
-/* A database is being dropped. */
-void
-pmhash_note_database_drop(Oid database)
-{
-	cleaning_wanted = database;
+	visit_wanted = database;
 }
 
 /* ==== files of transactions ==== */
@@ -309,11 +301,11 @@ pmhash_rebuild_at_end(void)
 	rebuild_at_end = true;
 }
 
-/* Something may be left over when this transaction has committed. */
+/* Something may be left over in a database when this transaction has committed. */
 void
-pmhash_request_cleaning_at_commit(void)
+pmhash_visit_at_commit(Oid database)
 {
-	cleaning_wanted = MyDatabaseId;
+	visit_wanted = database;
 }
 
 /* ---- DROP ---- */
@@ -468,7 +460,7 @@ note_forks_that_go(void)
 	to_stay = named_by_forks(kept, n_kept, &unknown_kept);
 	to_go = named_by_forks(gone, n_gone, &unknown_gone);
 	if (unknown_gone || unknown_kept)
-		pmhash_request_cleaning_at_commit();
+		pmhash_visit_at_commit(MyDatabaseId);
 	hash_seq_init(&status, to_go);
 	while ((file = hash_seq_search(&status)) != NULL)
 	{
@@ -527,7 +519,7 @@ forget_notes(void)
 {
 	list_free_deep(leaving);
 	leaving = NIL;
-	cleaning_wanted = look_wanted = InvalidOid;
+	visit_wanted = InvalidOid;
 }
 
 /* Raises no error, and allocates nothing. */
@@ -539,10 +531,8 @@ pmhash_files_committed(void)
 	made_at_end(InvalidSubTransactionId, true);
 	foreach(lc, leaving)
 		pmhash_remove_file(*(uint64 *) lfirst(lc)); /* nobody has a lock on its index, or will */
-	if (OidIsValid(cleaning_wanted))
-		pmhash_request(cleaning_wanted, PMHASH_JOB_CLEAN);
-	if (OidIsValid(look_wanted))
-		pmhash_request(look_wanted, PMHASH_JOB_PLAIN);
+	if (OidIsValid(visit_wanted))
+		pmhash_request(visit_wanted, PMHASH_JOB_PLAIN);
 	forget_notes();
 }
 

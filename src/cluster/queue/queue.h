@@ -32,13 +32,11 @@ extern bool pmhash_workers_can_be_had(void);
 extern void pmhash_rebuild_wanted(Oid index);
 extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
 extern const char *pmhash_rebuild_failure_hint(int sqlstate);
-extern List *pmhash_rebuilds_due(PmhashJob job, int64 now, int64 *next);
-extern void pmhash_rebuild_forget(Oid database, Oid index, const List *existing);
+extern void pmhash_rebuild_forget(Oid database, Oid index, const List *but);
 
-/* for the rebuilder */
-extern bool pmhash_rebuild_begins(Oid index, Oid heap);
+/* for workers */
+extern void pmhash_rebuild_begins(Oid index);
 extern int	pmhash_rebuild_failed(Oid index, int sqlstate, const char *message);
-extern void pmhash_rebuild_pass_begins(PmhashJob job, List *indexes);
 extern bool pmhash_rebuild_has_to_wait(Oid index);
 
 /* ---- index_list.c ---- */

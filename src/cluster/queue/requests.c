@@ -7,7 +7,7 @@
  *
  * A request raises no error and waits for nothing.
  *
- * What is known of rebuilds is for the view and for the launcher.  When all rows are taken, a
+ * What is known of rebuilds is for the view and for workers.  When all rows are taken, a
  * failure is noted nowhere: then the worker says that it has not been through its database, for
  * which the launcher makes a pause before it starts another one there.
  *
@@ -121,9 +121,6 @@ pmhash_workers_can_be_had(void)
 
 /* ==== rebuilds ==== */
 
-/* Of this worker, if it is a rebuilder. */
-static PmhashJob own_job = PMHASH_JOB_PLAIN;
-
 /* The row of an index, or NULL. */
 static PmhashRebuild *
 find_rebuild(Oid database, Oid index)
@@ -169,52 +166,21 @@ find_or_make_rebuild(Oid index)
 		memset(r, 0, sizeof(*r));
 		r->database = MyDatabaseId;
 		r->index = index;
-		r->job = own_job;
 	}
 	return r;
 }
 
-/* Is the other rebuilder at an index of this table? */
-static bool
-is_other_at(Oid heap)
+/* Note that a rebuild begins. */
+void
+pmhash_rebuild_begins(Oid index)
 {
-	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_REBUILD_LOCK)));
-	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
-	{
-		PmhashRebuild *r = &pmhash_shared->rebuild[i];
+	PmhashRebuild *r;
 
-		if (r->database == MyDatabaseId && r->running && r->heap == heap &&
-			r->job != own_job)
-			return true;
-	}
-	return false;
-}
-
-/*
- * pmhash_rebuild_begins
- *		Note that a rebuild begins, of an index of this table.
- *
- * False if the other rebuilder is at the same table: both would need a lock that only one of
- * them can have.
- */
-bool
-pmhash_rebuild_begins(Oid index, Oid heap)
-{
-	PmhashRebuild *r = NULL;
-	bool		begins;
-
-	Assert(OidIsValid(index) && OidIsValid(heap));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	begins = !is_other_at(heap);
-	if (begins)
-		r = find_or_make_rebuild(index);
+	r = find_or_make_rebuild(index);
 	if (r != NULL)
-	{
 		r->running = true;
-		r->heap = heap;
-	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	return begins;
 }
 
 /*
@@ -241,9 +207,9 @@ pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
 	return pause;
 }
 
-/* Forget an index of a database, or (InvalidOid) those that are not among the ones there are. */
+/* Forget an index of a database, or (InvalidOid) all but those that may be invalid. */
 void
-pmhash_rebuild_forget(Oid database, Oid index, const List *existing)
+pmhash_rebuild_forget(Oid database, Oid index, const List *but)
 {
 	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
@@ -252,39 +218,10 @@ pmhash_rebuild_forget(Oid database, Oid index, const List *existing)
 		PmhashRebuild *r = &pmhash_shared->rebuild[i];
 
 		if (r->database == database &&
-			(OidIsValid(index) ? r->index == index : !list_member_oid(existing, r->index)))
+			(OidIsValid(index) ? r->index == index : !list_member_oid(but, r->index)))
 			memset(r, 0, sizeof(*r));
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-}
-
-/*
- * Databases with a failed rebuild for a worker with this job that is to be tried again by now
- * (pmhash_clock_ms).  *next is made earlier if another is due before it.
- */
-List *
-pmhash_rebuilds_due(PmhashJob job, int64 now, int64 *next)
-{
-	Oid			due[PMHASH_MAX_REBUILDS];
-	int			n = 0;
-	List	   *databases = NIL;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
-	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
-	{
-		const PmhashRebuild *r = &pmhash_shared->rebuild[i];
-
-		if (r->database == InvalidOid || r->running || r->job != job)
-			continue;
-		if (r->next_try <= now)
-			due[n++] = r->database;
-		else if (r->next_try < *next)
-			*next = r->next_try;
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	for (int i = 0; i < n; i++)
-		databases = list_append_unique_oid(databases, due[i]);
-	return databases;
 }
 
 /*
@@ -310,18 +247,6 @@ pmhash_rebuild_wanted(Oid index)
 	last_generation = generation;
 	last = now;
 	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
-}
-
-/*
- * This worker begins to rebuild those of the indexes of its database.  What is known of any
- * that is not in the list, of all there are, is forgotten: it has been dropped.
- */
-void
-pmhash_rebuild_pass_begins(PmhashJob job, List *indexes)
-{
-	Assert(OidIsValid(MyDatabaseId) && job <= PMHASH_JOB_EXPRESSIONS);
-	own_job = job;
-	pmhash_rebuild_forget(MyDatabaseId, InvalidOid, indexes);
 }
 
 /* Is a new try of a failed rebuild not due yet? */
