@@ -144,22 +144,9 @@ find_candidates(int *n)
 
 /* ---- (3) stubs ---- */
 
-/* Say that the stub page of an index is damaged, once. */
-static void
-complain_once(Oid relid, const char *name, const char *why)
-{
-	if (!pmhash_first_complaint(relid))
-		return;
-	ereport(LOG,
-			(errmsg("pmhash could not determine which file %s has: %s",
-					pmhash_index_label(relid, name), why),
-			 errdetail("Files that may belong to it are kept."),
-			 errhint("REINDEX INDEX makes a new stub page.")));
-}
-
-/* Which main fork has an index by now, and what is its name?  False: it has gone. */
+/* Which main fork has an index by now?  False: it has gone. */
 static bool
-fork_of(Oid relid, PmhashNode *node, NameData *name)
+fork_of(Oid relid, PmhashNode *node)
 {
 	HeapTuple	tuple;
 	Form_pg_class index;
@@ -171,7 +158,6 @@ fork_of(Oid relid, PmhashNode *node, NameData *name)
 	index = (Form_pg_class) GETSTRUCT(tuple);
 	*node = pmhash_make_node(OidIsValid(index->reltablespace) ? index->reltablespace :
 							 MyDatabaseTableSpace, MyDatabaseId, index->relfilenode);
-	*name = index->relname;
 	ReleaseSysCache(tuple);
 	return true;
 }
@@ -199,25 +185,18 @@ look_at_index(Oid relid, Candidate *files, int n, List **lacking)
 {
 	PmhashNode	node;
 	PmhashNode	later;
-	NameData	name;
 	PmhashStub	stub;
 	PmhashLook	look;
 	Candidate  *file;
 
-	if (!fork_of(relid, &node, &name))
+	if (!fork_of(relid, &node))
 		return false;
 	look = pmhash_stub_look_at(node, &stub);
 	if (look != PMHASH_LOOK_STUB)
 	{
-		bool		known = look == PMHASH_LOOK_EMPTY && fork_of(relid, &later, &name) &&
-			memcmp(&node, &later, sizeof(node)) == 0;
-
-		if (look != PMHASH_LOOK_EMPTY)
-			complain_once(relid, NameStr(name),
-						  look == PMHASH_LOOK_OTHER ? "its page is no stub page" :
-						  errno != 0 ? strerror(errno) : "its stub page is damaged");
 		note_lacking(relid, lacking);
-		return known;
+		return look == PMHASH_LOOK_EMPTY && fork_of(relid, &later) &&
+			memcmp(&node, &later, sizeof(node)) == 0;
 	}
 	file = bsearch(&stub.file_id, files, n, sizeof(Candidate), compare_ids);
 	if (file != NULL)

@@ -422,8 +422,7 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
 	running = InvalidOid;
-	result_of_pass = Min(result_of_pass,
-						 pause == 0 ? PMHASH_WORKER_UNFINISHED : PMHASH_WORKER_LEFT_SOME);
+	result_of_pass = PMHASH_WORKER_LEFT_SOME;
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
 			(errmsg("pmhash: could not rebuild %s: %s",
@@ -505,7 +504,7 @@ pmhash_rebuild_indexes(PmhashJob job, const List *indexes)
 		if (!pmhash_rebuild)
 			break;
 		if (pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
-			result_of_pass = Min(result_of_pass, PMHASH_WORKER_LEFT_SOME);
+			result_of_pass = PMHASH_WORKER_LEFT_SOME;
 		else
 			rebuild_index(lfirst_oid(lc));
 	}

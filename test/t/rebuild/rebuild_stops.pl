@@ -36,7 +36,7 @@ CONF
 
 	sub builder
 	{
-		return $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder' AND query LIKE 'rebuilding%'");
+		return $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND query LIKE 'rebuilding%'");
 	}
 
 	# A table with two indexes, x_k of which has lost its file and is being rebuilt up to a point.
@@ -151,7 +151,7 @@ SQL
 
 	my $from = -s $node->logfile;
 	sleep(3);
-	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE '%rebuilder'"), '0', 'no rebuilder is left');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pmhash worker'"), '0', 'no rebuilder is left');
 	unlike(slurp_file($node->logfile, $from), qr/rebuilding|rebuilt|rebuild index/, 'and nothing is rebuilt');
 	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|signal (?!9\b)\d+:/, 'nothing failed');
 	$node->stop;
@@ -226,7 +226,7 @@ SQL
 	sub rebuilder
 	{
 		return $node->safe_psql('postgres',
-			q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder'));
+			q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash worker'));
 	}
 
 	# How often it has let go of the processor by itself.
