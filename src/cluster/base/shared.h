@@ -76,12 +76,12 @@ typedef struct PmhashRebuild
 	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
 
-/* What the launcher is to have done, and where; a bit for each job. */
+/* What the launcher is to have done, and where. */
 typedef struct PmhashRequests
 {
 	int			n;
 	Oid			database[PMHASH_MAX_REQUESTS];
-	int			jobs[PMHASH_MAX_REQUESTS];
+	PmhashJob	job[PMHASH_MAX_REQUESTS];
 } PmhashRequests;
 
 /*

@@ -35,7 +35,9 @@
 #define REST			100		/* us */
 #define OTHERS_STAY		200000	/* us that another process is taken to want it, too */
 
-static bool giving_way = false;
+/* This process builds in the background, and is to rest. */
+bool		pmhash_gives_way = false;
+
 static int64 work_began;		/* clock, microseconds */
 static int64 others_until;		/* the same */
 static long taken_away;			/* how often, when we looked last */
@@ -50,23 +52,6 @@ clock_us(void)
 }
 
 /*
- * This process builds in the background: pmhash_give_way() rests from now on, to
- * the end of the process.
- */
-void
-pmhash_give_way_from_now_on(void)
-{
-	giving_way = true;
-}
-
-/* Is this a process that builds in the background? */
-bool
-pmhash_gives_way(void)
-{
-	return giving_way;
-}
-
-/*
  * How many parallel workers a build gets that the server would grant so many: in the
  * background no more than that it has half of the processors in all.
  */
@@ -75,7 +60,7 @@ pmhash_give_way_workers(int wanted)
 {
 	long		processors = sysconf(_SC_NPROCESSORS_ONLN);
 
-	if (!giving_way)
+	if (!pmhash_gives_way)
 		return wanted;
 	return Min(wanted, Max((int) Min(processors, INT_MAX) / 2 - 1, 0));
 }
@@ -95,7 +80,7 @@ pmhash_give_way(void)
 
 	Assert(CritSectionCount == 0);
 	CHECK_FOR_INTERRUPTS();
-	if (!giving_way)
+	if (!pmhash_gives_way)
 		return;
 	now = clock_us();
 	if (now - work_began < WORK)

@@ -48,16 +48,15 @@ pmhash_request(Oid database, PmhashJob job)
 		return;
 	requests = &pmhash_shared->requests;
 	SpinLockAcquire(&pmhash_shared->mutex);
-	while (i < requests->n && requests->database[i] != database)
+	while (i < requests->n &&
+		   (requests->database[i] != database || requests->job[i] != job))
 		i++;
 	if (i == requests->n && i < PMHASH_MAX_REQUESTS)
 	{
 		requests->n++;
 		requests->database[i] = database;
-		requests->jobs[i] = 0;
+		requests->job[i] = job;
 	}
-	if (i < requests->n)
-		requests->jobs[i] |= 1 << job;
 	SpinLockRelease(&pmhash_shared->mutex);
 	pmhash_wake_launcher();
 }
@@ -81,25 +80,23 @@ pmhash_wake_launcher(void)
 		SetLatch(launcher);
 }
 
-/* Take the requests. */
-PmhashRequests
-pmhash_take_requests(void)
+/* Take a request.  False: there is none. */
+bool
+pmhash_take_request(Oid *database, PmhashJob *job)
 {
-	PmhashRequests taken;
+	PmhashRequests *requests = &pmhash_shared->requests;
+	bool		taken;
 
 	SpinLockAcquire(&pmhash_shared->mutex);
-	taken = pmhash_shared->requests;
-	pmhash_shared->requests.n = 0;
+	taken = requests->n > 0;
+	if (taken)
+	{
+		requests->n--;
+		*database = requests->database[requests->n];
+		*job = requests->job[requests->n];
+	}
 	SpinLockRelease(&pmhash_shared->mutex);
 	return taken;
-}
-
-/* The launcher's latch, to be set for requests; NULL: there is no launcher. */
-void
-pmhash_set_launcher(Latch *latch)
-{
-	Assert(latch == NULL || latch == MyLatch);
-	pmhash_shared->launcher = latch;
 }
 
 /*
@@ -149,58 +146,33 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 	return r != NULL;
 }
 
-/* The row of an index of this database, or a free one for it, if there is one. */
-static PmhashRebuild *
-find_or_make_rebuild(Oid index)
+/*
+ * Note that a rebuild of an index of this database begins (failure NULL), or has failed, and
+ * when to try again.  Returns the pause in seconds, or 0 if there is no row for it.
+ */
+int
+pmhash_rebuild_note(Oid index, int sqlstate, const char *failure)
 {
-	PmhashRebuild *r = find_rebuild(MyDatabaseId, index);
+	PmhashRebuild *r;
+	int			pause = 0;
 
 	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
-	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE));
-	if (r != NULL)
-		return r;
-	r = find_rebuild(InvalidOid, InvalidOid);
-	if (r != NULL)
+	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
+	r = find_rebuild(MyDatabaseId, index);
+	if (r == NULL && (r = find_rebuild(InvalidOid, InvalidOid)) != NULL)
 	{
 		memset(r, 0, sizeof(*r));
 		r->database = MyDatabaseId;
 		r->index = index;
 	}
-	return r;
-}
-
-/* Note that a rebuild begins. */
-void
-pmhash_rebuild_begins(Oid index)
-{
-	PmhashRebuild *r;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	r = find_or_make_rebuild(index);
 	if (r != NULL)
-		r->running = true;
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-}
-
-/*
- * Note a failure and when to try again; returns the pause in seconds, or 0 if there is no
- * row for it.
- */
-int
-pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
-{
-	PmhashRebuild *r;
-	int			pause = 0;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	r = find_or_make_rebuild(index);
-	if (r != NULL)
+		r->running = failure == NULL;
+	if (r != NULL && failure != NULL)
 	{
 		pause = (int) (pmhash_pause(++r->failures, PMHASH_LONGEST_PAUSE) / 1000);
 		r->next_try = pmhash_clock_ms() + pause * INT64CONST(1000);
-		r->running = false;
 		r->sqlstate = sqlstate;
-		pmhash_keep_message(r->failure, sizeof(r->failure), message);
+		pmhash_keep_message(r->failure, sizeof(r->failure), failure);
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	return pause;
@@ -246,16 +218,6 @@ pmhash_rebuild_wanted(Oid index)
 	last_generation = generation;
 	last = now;
 	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
-}
-
-/* Is a new try of a failed rebuild not due yet? */
-bool
-pmhash_rebuild_has_to_wait(Oid index)
-{
-	PmhashRebuild state;
-
-	return pmhash_rebuild_state(index, &state) && !state.running &&
-		state.next_try > pmhash_clock_ms();
 }
 
 /*

@@ -121,7 +121,7 @@ launcher_interrupts(void)
 static void
 launcher_exit(int code, Datum arg)
 {
-	pmhash_set_launcher(NULL);
+	pmhash_shared->launcher = NULL;
 }
 
 /* ---- tasks ---- */
@@ -338,21 +338,6 @@ start_all(void)
 
 /* ---- when ---- */
 
-static void
-take_requests(void)
-{
-	PmhashRequests requests = pmhash_take_requests();
-
-	for (PmhashJob job = 0; job < PMHASH_JOBS; job++)
-	{
-		for (int i = 0; i < requests.n; i++)
-		{
-			if (requests.jobs[i] & (1 << job))
-				want(requests.database[i], job);
-		}
-	}
-}
-
 /*
  * Databases are visited that have files, or had indexes at the last visit; at first all.  On a
  * standby a build may be due there that nothing says: WAL has said that a file goes, and
@@ -444,13 +429,16 @@ collect(int64 *next)
 	static int64 next_visits;
 	bool		standby = RecoveryInProgress();
 	int64		now = pmhash_clock_ms();
+	Oid			database;
+	PmhashJob	job;
 
 	if (standby && !pmhash_standby_reached())
 	{
 		*next = Min(*next, now + START_PAUSE);
 		return;
 	}
-	take_requests();
+	while (pmhash_take_request(&database, &job))
+		want(database, job);
 	if (standby)
 		want_due(next);
 	if (role != standby)
@@ -591,7 +579,7 @@ rest(long timeout)
 pg_noreturn static void
 wait_for_another_life(void)
 {
-	pmhash_set_launcher(NULL);
+	pmhash_shared->launcher = NULL;
 	for (;;)
 	{
 		pmhash_sleep(-1, pmhash_wait_event(PMHASH_WAIT_POOL));
@@ -639,7 +627,7 @@ pmhash_launcher_main(Datum arg)
 					PGC_SUSET, PGC_S_OVERRIDE);
 
 	before_shmem_exit(launcher_exit, (Datum) 0);
-	pmhash_set_launcher(MyLatch);
+	pmhash_shared->launcher = MyLatch;
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(round);

@@ -51,18 +51,15 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
-#include "catalog/pg_index.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -73,7 +70,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
@@ -420,7 +416,7 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	refill_failed();
 	MemoryContextSwitchTo(context);
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
-	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
+	pause = pmhash_rebuild_note(relid, error->sqlerrcode, error->message);
 	running = InvalidOid;
 	result_of_pass = PMHASH_WORKER_LEFT_SOME;
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
@@ -450,7 +446,7 @@ rebuild_index(Oid relid)
 		CommitTransactionCommand();
 		if (needed)
 		{
-			pmhash_rebuild_begins(relid);
+			(void) pmhash_rebuild_note(relid, 0, NULL);
 			running = relid;
 			refill_index(relid);
 			running = InvalidOid;
@@ -471,7 +467,7 @@ static void
 rebuilder_exit(int code, Datum arg)
 {
 	if (OidIsValid(running))
-		(void) pmhash_rebuild_failed(running, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
+		(void) pmhash_rebuild_note(running, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
 }
 
 /*
@@ -487,6 +483,7 @@ pmhash_rebuild_indexes(PmhashJob job, const List *indexes)
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
 												  "pmhash rebuild",
 												  ALLOCSET_DEFAULT_SIZES);
+	PmhashRebuild state;
 	ListCell   *lc;
 
 	Assert(!IsTransactionState() && !RecoveryInProgress());
@@ -503,7 +500,8 @@ pmhash_rebuild_indexes(PmhashJob job, const List *indexes)
 		}
 		if (!pmhash_rebuild)
 			break;
-		if (pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
+		if (pmhash_rebuild_state(lfirst_oid(lc), &state) && !state.running &&
+			state.next_try > pmhash_clock_ms())
 			result_of_pass = PMHASH_WORKER_LEFT_SOME;
 		else
 			rebuild_index(lfirst_oid(lc));

@@ -138,7 +138,7 @@ begin(Oid database)
 	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
-	pmhash_give_way_from_now_on();
+	pmhash_gives_way = true;
 }
 
 static void
