@@ -12,7 +12,7 @@
  * be no error for want of memory.  An index that finds no row is counted in the sums, and
  * each time in not_tracked, which the view shows.
  *
- * Rows of indexes that have gone are removed by the cleaner of their database, and with
+ * Rows of indexes that have gone are removed by a worker in their database, and with
  * the database.  Until then they are not shown, as the view is about indexes that exist.
  *
  * Additions are atomic and hold the lock shared; rows come, go and are set to zero

@@ -128,7 +128,7 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 
 /*
  * For a worker, before it connects: its transactions may take their time, as those of
- * core's workers.  Else no cleaner might ever come to its end.
+ * core's workers.  Else no worker might ever come to its end.
  */
 #if PG_VERSION_NUM >= 170000
 #define pmhash_no_transaction_timeout() \

@@ -11,14 +11,14 @@
  *			CLUSTER, ALTER TABLE), the stub is read before, and the file that it names is
  *			removed after the commit record.  That is flushed by then: a transaction that
  *			drops relation files never commits asynchronously (xact.c,
- *			RecordTransactionCommit, nrels).  What COMMIT PREPARED leaves is found by the
- *			cleaner.
+ *			RecordTransactionCommit, nrels).  What COMMIT PREPARED leaves is found by a
+ *			worker.
  *
  * A file stays if another stub names it: SET TABLESPACE copies the main fork and deletes the
  * old one.  The copy is then among the main forks that the same transaction has made (and
  * does not delete again), so their stubs are read as well.  (ALTER TABLE ... TYPE may drop an
  * index and create another one on the same main fork: that is not deleted then, tablecmds.c,
- * TryReuseIndex.)  Where a stub can't be read nothing is removed and the cleaner is woken.
+ * TryReuseIndex.)  Where a stub can't be read nothing is removed and a worker is requested.
  *
  * The files of temporary indexes go with their transactions as others do, which at the latest
  * is the one in which a session that ends drops its tables (namespace.c,
@@ -100,7 +100,7 @@ forget_made(Made *file)
 
 /*
  * Remove a file.  It may be gone already.  Never raises an error, since it is called after
- * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
+ * commit and in aborts: what can't be removed is logged, and tried again by a worker.
  *
  * Idle sessions may keep it mapped for days.  So one that nobody uses any more, or will, is
  * cut off, as the server does with its own files (md.c, mdunlinkfork), for its space to be
@@ -545,7 +545,7 @@ pmhash_files_aborted(SubTransactionId subid)
 		forget_notes();
 }
 
-/* Now it is for the cleaner to follow the prepared transaction. */
+/* Now it is for workers to follow the prepared transaction. */
 void
 pmhash_files_prepared(void)
 {

@@ -275,14 +275,13 @@ forget_database(Task *task)
 }
 
 /*
- * Do a task: start a worker, if need be.  False if there is no slot for it.  That is told
+ * Do a task: start a worker, if need be.  That there is no slot for it is told
  * to users, unless it is one of ours that has the slot, and may end within the pause.
  */
-static bool
+static void
 start(Task *task, Worker *unused)
 {
 	MemoryContext old;
-	bool		has_slot = true;
 	bool		tell = no_start_before != 0 || at_work(PMHASH_JOBS, InvalidOid) == 0;
 
 	Assert(unused->handle == NULL);
@@ -299,9 +298,8 @@ start(Task *task, Worker *unused)
 	{
 		unused->database = task->database;
 		unused->job = task->job;
-		has_slot = pmhash_start_worker(task->database, task->job, unused - workers,
-									   &unused->handle, tell);
-		if (has_slot)
+		if (pmhash_start_worker(task->database, task->job, unused - workers,
+								&unused->handle, tell))
 			task->not_before = pmhash_clock_ms() + START_PAUSE;
 		else
 		{
@@ -312,13 +310,16 @@ start(Task *task, Worker *unused)
 		tasks = lappend(list_delete_ptr(tasks, task), task);
 	}
 	MemoryContextSwitchTo(old);
-	return has_slot;
 }
 
-/* Start those whose turn it is.  False if one waits for another worker's end, or a slot. */
-static bool
-start_all(void)
+/*
+ * Start those whose turn it is.  Returns when the next one is due for which there is a place;
+ * *one_waits: one that is due waits for another worker's end, or a slot.
+ */
+static int64
+start_all(bool *one_waits)
 {
+	int64		next = NEVER;
 	ListCell   *lc;
 
 	foreach(lc, list_copy(tasks))
@@ -328,12 +329,24 @@ start_all(void)
 		int64		now = pmhash_clock_ms();
 
 		launcher_interrupts();
-		if (!is_startable(task) || task->wanted_at > now || task->not_before > now)
-			continue;
-		if (unused == NULL || !start(task, unused))
-			return false;
+		if (unused != NULL && is_startable(task) && task->wanted_at <= now &&
+			task->not_before <= now && no_start_before <= now)
+			start(task, unused);
 	}
-	return true;
+	*one_waits = false;
+	foreach(lc, tasks)
+	{
+		Task	   *task = lfirst(lc);
+		int64		due = Max(task->wanted_at, task->not_before);
+
+		if (is_startable(task) && task->wanted_at != NEVER)
+		{
+			*one_waits |= due <= pmhash_clock_ms();
+			if (find_unused() != NULL)
+				next = Min(next, Max(due, no_start_before));
+		}
+	}
+	return next;
 }
 
 /* ---- when ---- */
@@ -397,26 +410,6 @@ want_due(int64 *next)
 	}
 }
 
-/* When the next task is due for which there is a place.  Others wait for a worker's end. */
-static int64
-next_due(void)
-{
-	int64		next = NEVER;
-	ListCell   *lc;
-
-	if (find_unused() == NULL)
-		return next;
-	foreach(lc, tasks)
-	{
-		Task	   *task = lfirst(lc);
-		int64		due = Max(task->wanted_at, task->not_before);
-
-		if (is_startable(task) && task->wanted_at != NEVER)
-			next = Min(next, Max(due, no_start_before));
-	}
-	return next;
-}
-
 /*
  * Which databases are to be looked at?  On a standby none before its files are used; on a
  * primary in the first seconds only what is requested.
@@ -468,10 +461,9 @@ see_to_databases(void)
 	is_read = false;
 	note_ends();
 	collect(&next);
-	one_waits = pmhash_clock_ms() < no_start_before || !start_all();
+	due = start_all(&one_waits);
 	/* ... sweepers are to leave then */
 	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, one_waits);
-	due = next_due();
 	return Min(next, due);
 }
 

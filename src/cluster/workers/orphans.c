@@ -53,6 +53,7 @@
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
+#include "cluster/standby/standby_state.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"
@@ -72,12 +73,12 @@ creator_in_progress(uint64 xid)
 }
 
 /* A file that may be an orphan; file_id comes first (compare_ids). */
-typedef struct Candidate
+typedef struct ListedFile
 {
 	uint64		file_id;
 	Oid			made_for;		/* index, or InvalidOid: not known */
 	bool		owned;			/* a stub names it */
-} Candidate;
+} ListedFile;
 
 /*
  * May a process at work need the file, without a stub that we can see?  A file
@@ -87,7 +88,7 @@ typedef struct Candidate
  * long as any has that one's number.
  */
 static bool
-maker_is_alive(Candidate *file)
+maker_is_alive(ListedFile *file)
 {
 	char		path[MAXPGPATH];
 	PmhashIdentity id;
@@ -118,27 +119,27 @@ compare_ids(const void *a, const void *b)
 }
 
 /* The files that processes at work do not need, sorted; *n says how many. */
-static Candidate *
+static ListedFile *
 find_candidates(int *n)
 {
 	uint64	   *ids;
 	int			n_files;
-	Candidate  *files;
+	ListedFile *files;
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
 	ids = pmhash_list_files(MyDatabaseId, &n_files);
 	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	PMH_STOP_POINT("worker_listed");
-	files = palloc((n_files + 1) * sizeof(Candidate));
+	files = palloc((n_files + 1) * sizeof(ListedFile));
 	*n = 0;
 	for (int i = 0; i < n_files; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		files[*n] = (Candidate) {.file_id = ids[i]};
+		files[*n] = (ListedFile) {.file_id = ids[i]};
 		if (!maker_is_alive(&files[*n]))
 			(*n)++;
 	}
-	qsort(files, *n, sizeof(Candidate), compare_ids);
+	qsort(files, *n, sizeof(ListedFile), compare_ids);
 	return files;
 }
 
@@ -181,13 +182,13 @@ note_lacking(Oid relid, List **lacking)
 
 /* Look which file an index has.  False: that is not known. */
 static bool
-look_at_index(Oid relid, Candidate *files, int n, List **lacking)
+look_at_index(Oid relid, ListedFile *files, int n, List **lacking)
 {
 	PmhashNode	node;
 	PmhashNode	later;
 	PmhashStub	stub;
 	PmhashLook	look;
-	Candidate  *file;
+	ListedFile *file;
 
 	if (!fork_of(relid, &node))
 		return false;
@@ -198,7 +199,7 @@ look_at_index(Oid relid, Candidate *files, int n, List **lacking)
 		return look == PMHASH_LOOK_EMPTY && fork_of(relid, &later) &&
 			memcmp(&node, &later, sizeof(node)) == 0;
 	}
-	file = bsearch(&stub.file_id, files, n, sizeof(Candidate), compare_ids);
+	file = bsearch(&stub.file_id, files, n, sizeof(ListedFile), compare_ids);
 	if (file != NULL)
 		file->owned = true;
 	if (!pmhash_stub_serves(stub.flags, PMHASH_READ) ||
@@ -216,7 +217,7 @@ look_at_index(Oid relid, Candidate *files, int n, List **lacking)
 PmhashWorkerResult
 pmhash_remove_orphans(List **lacking)
 {
-	Candidate  *files;
+	ListedFile *files;
 	int			n;
 	int			n_orphans = 0;
 	int			n_unknown = 0;
@@ -254,13 +255,11 @@ pmhash_remove_orphans(List **lacking)
 		indexes == NIL ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;
 }
 
-/* Remove a file of past eras, or of a cluster whose pool this was. */
+/* Remove a file that this standby has not. */
 static bool
-remove_if_past(const char *path, Oid database, uint64 file_id, void *arg)
+remove_if_unknown(const char *path, Oid database, uint64 file_id, void *arg)
 {
-	const PmhashControl *control = &pmhash_shared->control;
-	PmhashIdentity id;
-	PmhError	error;
+	const PmhashStandbyRow *row;
 
 	CHECK_FOR_INTERRUPTS();
 	if (file_id == 0)
@@ -268,10 +267,8 @@ remove_if_past(const char *path, Oid database, uint64 file_id, void *arg)
 
 	/* A build that is published comes under the same name, with this lock. */
 	LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
-	if (pmh_read_note(path, &id, NULL, &error) == PMH_OK &&
-		id.version == PMHASH_IDENTITY_VERSION &&
-		(id.dax_era != control->dax_era ||
-		 id.system_identifier != control->system_identifier))
+	row = pmhash_standby_find(file_id);
+	if (RecoveryInProgress() && (row == NULL || row->status != PMHASH_STANDBY_LIVE))
 	{
 		PMH_STOP_POINT("distrusted_before_unlink");
 		pmhash_unlink(database, file_id);
@@ -281,13 +278,12 @@ remove_if_past(const char *path, Oid database, uint64 file_id, void *arg)
 }
 
 /*
- * On a standby: remove the files that were made before it became one.  The eras were renewed
- * when it started (trust.c, reason_for_doubt), so they will never be opened, and there is no
- * stub to look at.  What is made after a promotion has the new eras and is left alone.
+ * On a standby: remove the files that were made before it became one, and have not been kept.  What
+ * is made after a promotion was not there when it was looked for.
  */
 void
 pmhash_remove_distrusted(void)
 {
 	Assert(!IsTransactionState());
-	(void) pmhash_visit_files(InvalidOid, remove_if_past, NULL);
+	(void) pmhash_visit_files(InvalidOid, remove_if_unknown, NULL);
 }

@@ -98,7 +98,7 @@ typedef struct Refill
 	PmhashReason reason;		/* why the old file was not used */
 } Refill;
 
-/* Of the rebuild that this worker is at. */
+/* Of the rebuild that this worker is at, or zeroes. */
 static Refill refill;
 
 /* For pg_stat_progress_create_index. */
@@ -177,6 +177,7 @@ begin(Oid relid)
 	{
 		refill.index = relid;
 		refill.heap = heap_oid;
+		(void) pmhash_rebuild_note(relid, 0, NULL);
 		report_begin(index);
 		remove_old_file(heap, index);
 		refill.file_id = pmhash_file_begin_filling(index);
@@ -304,24 +305,6 @@ make_valid(void)
 	UnlockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
 }
 
-/* ---- in one piece ---- */
-
-/*
- * Rebuild an index of this database if it is invalid.  Not in a transaction;
- * begins and ends some.  ERROR if it fails; then refill_failed is to be
- * called after the abort.
- */
-static void
-refill_index(Oid relid)
-{
-	Assert(!IsTransactionState());
-	if (!begin(relid))
-		return;
-	wait_for_writers();
-	fill_file();
-	make_valid();
-}
-
 /*
  * After the abort of a failed try: give back the space of the old file and of one that is not
  * filled, into which nothing more is to be put.  In no transaction.  ERROR if the stub can't
@@ -357,9 +340,6 @@ refill_failed(void)
 static PmhashJob own_job;
 static PmhashWorkerResult result_of_pass = PMHASH_WORKER_DONE;
 static bool others_wanted = false;
-
-/* The index that it is at, which is noted, or InvalidOid. */
-static Oid	running = InvalidOid;
 
 /*
  * Look at an index in a transaction of its own, and return its name.  One that
@@ -417,7 +397,7 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	MemoryContextSwitchTo(context);
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_note(relid, error->sqlerrcode, error->message);
-	running = InvalidOid;
+	memset(&refill, 0, sizeof(refill));
 	result_of_pass = PMHASH_WORKER_LEFT_SOME;
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
@@ -438,18 +418,17 @@ rebuild_index(Oid relid)
 	char		name[NAMEDATALEN] = "";
 	bool		needed;
 
-	memset(&refill, 0, sizeof(refill));
 	PG_TRY();
 	{
 		StartTransactionCommand();
 		needed = needs_rebuild(relid, name);
 		CommitTransactionCommand();
-		if (needed)
+		if (needed && begin(relid))
 		{
-			(void) pmhash_rebuild_note(relid, 0, NULL);
-			running = relid;
-			refill_index(relid);
-			running = InvalidOid;
+			wait_for_writers();
+			fill_file();
+			make_valid();
+			memset(&refill, 0, sizeof(refill));
 			pmhash_counters_add(relid, PMHASH_REBUILDS, 1);
 			pmhash_rebuild_forget(MyDatabaseId, relid, NIL);
 		}
@@ -466,8 +445,8 @@ rebuild_index(Oid relid)
 static void
 rebuilder_exit(int code, Datum arg)
 {
-	if (OidIsValid(running))
-		(void) pmhash_rebuild_note(running, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
+	if (OidIsValid(refill.index))
+		(void) pmhash_rebuild_note(refill.index, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
 }
 
 /*

@@ -511,7 +511,8 @@ SQL
 		is(times_in_log(qr/could not rebuild index/), 0, "$name: at the first try");
 		$node->safe_psql('postgres', 'CALL workers_come_by()');
 		ok(-e index_file($node, 't_k'), "$name: its file is there");
-		same_answers($node, 't', 'k + 0', 't_k', $name);
+		is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k + 0 = 7'),
+			$node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 7'), "$name: rows");
 		return is($node->safe_psql('postgres', q(SELECT pmhash.check('t_k'))), '', "$name: pmhash.check");
 	}
 
