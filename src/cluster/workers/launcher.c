@@ -51,7 +51,6 @@
 #define NEVER			PG_INT64_MAX
 #define START_PAUSE		1000	/* ms, between two workers with the same task */
 #define LONGEST_PAUSE	32		/* s, if the last ones have not come to their end */
-#define SLOT_PAUSE		5000	/* ms, before a new try if there was no slot */
 #define LONGEST_SLEEP	60000	/* ms */
 
 /*
@@ -81,7 +80,6 @@ typedef struct Worker
 
 static List *tasks = NIL;		/* in TopMemoryContext; the last to start is the last */
 static Worker workers[PMHASH_WORKERS];
-static int64 no_start_before = 0;	/* pmhash_clock_ms: there was no slot, and no end since */
 
 /* What the catalog has said in this round, if it has been read (is_read). */
 static bool is_read;
@@ -223,7 +221,6 @@ note_ends(void)
 			continue;
 		pfree(worker->handle);
 		worker->handle = NULL;
-		no_start_before = 0;	/* it leaves its slot */
 		result = (PmhashWorkerResult)
 			pg_atomic_read_u32(&pmhash_shared->worker_result[i]);
 		task = find_task(worker->database, worker->job);
@@ -275,14 +272,15 @@ forget_database(Task *task)
 }
 
 /*
- * Do a task: start a worker, if need be.  That there is no slot for it is told
- * to users, unless it is one of ours that has the slot, and may end within the pause.
+ * Do a task: start a worker, if need be.  False if there is no slot for it.  That is told
+ * to users, unless it is one of ours that has the slot, and may end soon.
  */
-static void
+static bool
 start(Task *task, Worker *unused)
 {
 	MemoryContext old;
-	bool		tell = no_start_before != 0 || at_work(PMHASH_JOBS, InvalidOid) == 0;
+	bool		has_slot = true;
+	bool		tell = at_work(PMHASH_JOBS, InvalidOid) == 0;
 
 	Assert(unused->handle == NULL);
 	read_catalog();
@@ -292,24 +290,22 @@ start(Task *task, Worker *unused)
 		forget_database(task);
 	else if (!list_member_oid(connectable, task->database))
 		 /* nothing to be done */ ;
-	else if (!pmhash_database_is_free(task->database))	/* a worker would wait */
-		try_again(task, true);
 	else
 	{
 		unused->database = task->database;
 		unused->job = task->job;
-		if (pmhash_start_worker(task->database, task->job, unused - workers,
-								&unused->handle, tell))
-			task->not_before = pmhash_clock_ms() + START_PAUSE;
-		else
+		has_slot = pmhash_start_worker(task->database, task->job, unused - workers,
+									   &unused->handle, tell);
+		task->not_before = pmhash_clock_ms() + START_PAUSE;
+		if (!has_slot)
 		{
 			unused->handle = NULL;
 			want(task->database, task->job);
-			no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
 		}
 		tasks = lappend(list_delete_ptr(tasks, task), task);
 	}
 	MemoryContextSwitchTo(old);
+	return has_slot;
 }
 
 /*
@@ -320,6 +316,7 @@ static int64
 start_all(bool *one_waits)
 {
 	int64		next = NEVER;
+	bool		has_slot = true;
 	ListCell   *lc;
 
 	foreach(lc, list_copy(tasks))
@@ -329,24 +326,24 @@ start_all(bool *one_waits)
 		int64		now = pmhash_clock_ms();
 
 		launcher_interrupts();
-		if (unused != NULL && is_startable(task) && task->wanted_at <= now &&
-			task->not_before <= now && no_start_before <= now)
-			start(task, unused);
+		if (has_slot && unused != NULL && is_startable(task) && task->wanted_at <= now &&
+			task->not_before <= now)
+			has_slot = start(task, unused);
 	}
-	*one_waits = false;
+	*one_waits = !has_slot;
 	foreach(lc, tasks)
 	{
 		Task	   *task = lfirst(lc);
 		int64		due = Max(task->wanted_at, task->not_before);
 
-		if (is_startable(task) && task->wanted_at != NEVER)
-		{
+		if (!is_startable(task) || task->wanted_at == NEVER)
+			continue;
+		if (has_slot && find_unused() != NULL)
+			next = Min(next, due);
+		else
 			*one_waits |= due <= pmhash_clock_ms();
-			if (find_unused() != NULL)
-				next = Min(next, Max(due, no_start_before));
-		}
 	}
-	return next;
+	return has_slot ? next : pmhash_clock_ms() + START_PAUSE;
 }
 
 /* ---- when ---- */
