@@ -7,9 +7,9 @@
  * kernel lets it run for a slice of some milliseconds before any other process has its
  * turn there, and a transaction that takes half of one is ten times as long.  So a
  * process that rebuilds an index, or builds that of a standby, rests for a moment
- * after each quarter of a millisecond, as long as another process wants its
- * processor: if none had lately, the kernel would not have taken it away (involuntary
- * context switches of getrusage).  While none does, nothing is given away.
+ * after each quarter of a millisecond, for a second after the kernel has taken its processor
+ * away twice (involuntary context switches of getrusage), as another process wants it.
+ * While none does, nothing is given away.
  *
  * Not vacuum_cost_delay, which holds up idle machines as well and counts pages read
  * and written, of which a build in memory has none.  Not a lower priority: a process
@@ -33,7 +33,8 @@
 
 #define WORK			250		/* us between two looks */
 #define REST			100		/* us */
-#define OTHERS_STAY		200000	/* us that another process is taken to want it, too */
+#define SOON			50000	/* us between two losses of the processor: no kernel thread's */
+#define OTHERS_STAY		1000000 /* us that another process is taken to want it after these */
 
 /* This process builds in the background, and is to rest. */
 bool		pmhash_gives_way = false;
@@ -41,6 +42,7 @@ bool		pmhash_gives_way = false;
 static int64 work_began;		/* clock, microseconds */
 static int64 others_until;		/* the same */
 static long taken_away;			/* how often, when we looked last */
+static int64 last_taken;		/* when */
 
 static int64
 clock_us(void)
@@ -85,9 +87,13 @@ pmhash_give_way(void)
 	now = clock_us();
 	if (now - work_began < WORK)
 		return;
-	if (getrusage(RUSAGE_SELF, &usage) != 0 || usage.ru_nivcsw != taken_away)
-		others_until = now + OTHERS_STAY;
-	taken_away = usage.ru_nivcsw;
+	if (getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_nivcsw != taken_away)
+	{
+		if (now - last_taken < SOON)
+			others_until = now + OTHERS_STAY;
+		taken_away = usage.ru_nivcsw;
+		last_taken = now;
+	}
 	if (now < others_until)
 	{
 		pgstat_report_wait_start(pmhash_wait_event(PMHASH_WAIT_GIVE_WAY));

@@ -206,8 +206,6 @@ SQL
 # ======== gives way ========
 
 # A rebuild beside a process that wants the same processor: it rests again and again.
-# And it holds the file that it has removed as long as it scans, so that no session that
-# had it mapped has to free its pages.
 {
 	my $node = new_server('gives_way', undef, install_path => install_with_stop_points());
 	use_stop_points($node);
