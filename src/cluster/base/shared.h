@@ -58,7 +58,8 @@ typedef enum PmhashJob
 /* How a worker has ended. */
 typedef enum PmhashWorkerResult
 {
-	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database */
+	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database, or its failures
+								 * are noted nowhere */
 	PMHASH_WORKER_LEFT_SOME,	/* it has, but not at all that it wanted to look at */
 	PMHASH_WORKER_DONE,
 	PMHASH_WORKER_FOUND_NOTHING /* the same, and there is nothing of ours */

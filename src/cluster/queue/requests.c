@@ -8,7 +8,8 @@
  * A request raises no error and waits for nothing.
  *
  * What is known of rebuilds is for the view and for workers.  When all rows are taken, a
- * failure is noted nowhere, and the next worker in the database tries again.
+ * failure is noted nowhere: then the worker says that it has not been through its database, for
+ * which the launcher makes a pause before it starts another one there.
  *
  *-------------------------------------------------------------------------
  */

@@ -398,7 +398,8 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	pmhash_counters_add(relid, PMHASH_REBUILD_FAILURES, 1);
 	pause = pmhash_rebuild_note(relid, error->sqlerrcode, error->message);
 	memset(&refill, 0, sizeof(refill));
-	result_of_pass = PMHASH_WORKER_LEFT_SOME;
+	result_of_pass = Min(result_of_pass,
+						 pause > 0 ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_UNFINISHED);
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
 			(errmsg("pmhash: could not rebuild %s: %s",
@@ -481,7 +482,7 @@ pmhash_rebuild_indexes(PmhashJob job, const List *indexes)
 			break;
 		if (pmhash_rebuild_state(lfirst_oid(lc), &state) && !state.running &&
 			state.next_try > pmhash_clock_ms())
-			result_of_pass = PMHASH_WORKER_LEFT_SOME;
+			result_of_pass = Min(result_of_pass, PMHASH_WORKER_LEFT_SOME);
 		else
 			rebuild_index(lfirst_oid(lc));
 	}

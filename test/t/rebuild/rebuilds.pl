@@ -443,8 +443,8 @@ SQL
 	lose_files();
 	$offset = -s $node->logfile;
 	$node->start;
-	ok($node->poll_query_until('postgres', "SELECT count(*) = $places FROM pmhash.indexes WHERE state ~ 'failed'"),
-		'as many as there are places for have failed');
+	ok($node->poll_query_until('postgres', "SELECT count(*) >= $places - 2 FROM pmhash.indexes WHERE state ~ 'failed'"),
+		'as many as there are places for have failed (another database has one, and one may be running)');
 	my (%tries, $most);
 	for ($deadline = time + 60; time < $deadline; usleep(100_000))
 	{
@@ -474,7 +474,7 @@ SQL
 			%rebuilt = map { $_ => 1 } log_since($offset) =~ /index "(p\d+_k)" of table "p\d+" has been rebuilt/g;
 		} while (keys %rebuilt < $plain && time < $deadline);
 		is(join(' ', grep { !$rebuilt{$_} } @plain), '', 'plain indexes are rebuilt');
-		ok($node->poll_query_until('postgres', "SELECT count(*) = $places FROM pmhash.indexes WHERE state ~ 'failed|^rebuilding'"), 'while the others go on failing');
+		ok($node->poll_query_until('postgres', "SELECT count(*) >= $places - 2 FROM pmhash.indexes WHERE state ~ 'failed|^rebuilding'"), 'while the others go on failing');
 		$node->safe_psql('postgres', join('', map { "DROP TABLE p$_;" } 1 .. $plain));
 	}
 	$node->safe_psql('postgres', 'CREATE OR REPLACE FUNCTION fails(int) RETURNS int IMMUTABLE LANGUAGE sql AS $$SELECT $1$$');
