@@ -153,15 +153,6 @@ want(Oid database, PmhashJob job)
 	find_task(database, job)->wanted_at = 0;
 }
 
-static void
-want_in(List *databases, PmhashJob job)
-{
-	ListCell   *lc;
-
-	foreach(lc, databases)
-		want(lfirst_oid(lc), job);
-}
-
 /*
  * Its worker has not done all: again after 1, 2, 4, ... 32 s.  If it has not even been
  * through its database, not before that, whoever wants it.
@@ -395,7 +386,8 @@ want_due(int64 *next)
 	List	   *to_sweep;
 	ListCell   *lc;
 
-	want_in(pmhash_standby_due_databases(&to_sweep, next), PMHASH_JOB_PLAIN);
+	foreach(lc, pmhash_standby_due_databases(&to_sweep, next))
+		want(lfirst_oid(lc), PMHASH_JOB_PLAIN);
 
 	/* Files are swept by one worker, and not before its time if it failed. */
 	foreach(lc, to_sweep)
