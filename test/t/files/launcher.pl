@@ -88,6 +88,16 @@ use Time::HiRes qw(time usleep);
 	wait_for_files(pool($node), 4, 'all old files are removed');
 	ok(!-e $stray, 'the stray one too');
 
+	# ---- a page that the server would not read is not believed ----
+	my $named = index_file($node, 'ex_k');
+	my $page = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('ex_k')");
+	rebuild_off($node);
+	$node->stop;
+	patch_file($page, 8, "\xff" x 12);    # of its header
+	patch_file($page, 32, "\xff" x 8);    # the name of the file
+	$node->start;
+	sleep(5);    # naptimes
+	ok(-e $named, 'a damaged page that names another file: its own is kept');
 	$node->stop;
 }
 
