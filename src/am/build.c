@@ -429,8 +429,6 @@ load_all(BuildState *build)
 	/* what is loaded next needs memory as well */
 	if (build->scan.entries > load_limit(build))
 		pmhash_spool_write(build->scan.spool);
-	if (build->beside_writers)
-		pmhash_refill_scanned();
 	if (build->scan.entries > 0 && build->beside_writers)
 	{
 		PmhashSpool *present = spool_present(build);

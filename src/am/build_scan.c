@@ -390,8 +390,7 @@ pmhash_build_worker(dsm_segment *segment, shm_toc *toc)
 	PmhashBuildScan scan;
 
 	Assert(IsParallelWorker());
-	if (shared->gives_way)
-		pmhash_give_way_from_now_on();
+	pmhash_gives_way = shared->gives_way;
 	debug_query_string = shm_toc_lookup(toc, KEY_QUERY_TEXT, true);
 	pgstat_report_activity(STATE_RUNNING, debug_query_string);
 	SharedFileSetAttach(&shared->files, segment);
@@ -454,7 +453,7 @@ fill_shared(PmhashParallelScan *parallel, Relation heap, Relation index,
 	shared->concurrent = indexInfo->ii_Concurrent;
 	shared->seed = seed;
 	shared->memory = memory / (workers + 1);
-	shared->gives_way = pmhash_gives_way();
+	shared->gives_way = pmhash_gives_way;
 	shared->by_page = can_scan_pages(heap, indexInfo);
 	shared->range.nblocks = RelationGetNumberOfBlocks(heap);
 	pg_atomic_init_u64(&shared->range.next, 0);

@@ -146,7 +146,7 @@ object_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void 
 	if (previous_hook)
 		previous_hook(access, classId, objectId, subId, arg);
 	if (classId == DatabaseRelationId && access == OAT_DROP)
-		pmhash_note_database_drop(objectId);
+		pmhash_visit_at_commit(objectId);
 	else if (classId == DatabaseRelationId && access == OAT_POST_CREATE)
 		pmhash_note_database(objectId);
 	else if (classId == RelationRelationId && subId == 0 && access == OAT_DROP &&
@@ -275,7 +275,7 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		pmhash_snapshot_is_imported();
 	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (finishes)
-		pmhash_request(MyDatabaseId, PMHASH_JOB_CLEAN);
+		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 	if (alters)
 		tell_of_parameters((const AlterTableStmt *) utility);
 	pmhash_row_types_check();

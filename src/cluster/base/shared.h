@@ -42,15 +42,14 @@ typedef enum PmhashLockId
 } PmhashLockId;
 
 /*
- * What a worker does in a database.  Indexes are rebuilt, and built on a standby, by workers
- * of two kinds.  Expressions and predicates run functions of users, which may take as long as
- * they like: what they hold up is other indexes of that kind, and nothing else.
+ * What a worker does in a database.  It removes files that no index owns, and builds those
+ * that indexes lack.  Expressions and predicates run functions of users, which may take as
+ * long as they like: what they hold up is other indexes of that kind, and nothing else.
  */
 typedef enum PmhashJob
 {
 	PMHASH_JOB_PLAIN,
 	PMHASH_JOB_EXPRESSIONS,		/* indexes that have expressions or a predicate */
-	PMHASH_JOB_CLEAN,			/* orphans go; only on a primary */
 	PMHASH_JOB_SWEEP,			/* what is free in files; only on a standby */
 	PMHASH_JOBS
 } PmhashJob;
@@ -70,21 +69,19 @@ typedef struct PmhashRebuild
 {
 	Oid			database;		/* InvalidOid: a free row */
 	Oid			index;
-	PmhashJob	job;			/* of the worker that does it */
 	bool		running;
-	Oid			heap;			/* if running: its table, or InvalidOid: not known */
 	int			failures;
 	int			sqlstate;		/* of the last failure */
 	int64		next_try;		/* pmhash_clock_ms */
 	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
 
-/* What the launcher is to have done, and where; a bit for each job. */
+/* What the launcher is to have done, and where. */
 typedef struct PmhashRequests
 {
 	int			n;
 	Oid			database[PMHASH_MAX_REQUESTS];
-	int			jobs[PMHASH_MAX_REQUESTS];
+	PmhashJob	job[PMHASH_MAX_REQUESTS];
 } PmhashRequests;
 
 /*

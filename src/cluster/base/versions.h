@@ -81,15 +81,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	return fastgetattr(tuple, column, columns, isnull);
 }
 
-/* The process of a transaction that is under way, or NULL. */
-#if PG_VERSION_NUM >= 170000
-#include "storage/procarray.h"
-#define pmhash_proc_of(transaction)		ProcNumberGetProc((transaction).procNumber)
-#else
-#include "storage/sinvaladt.h"
-#define pmhash_proc_of(transaction)		BackendIdGetProc((transaction).backendId)
-#endif
-
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn						pg_attribute_noreturn()
 #endif
@@ -137,7 +128,7 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 
 /*
  * For a worker, before it connects: its transactions may take their time, as those of
- * core's workers.  Else no cleaner might ever come to its end.
+ * core's workers.  Else no worker might ever come to its end.
  */
 #if PG_VERSION_NUM >= 170000
 #define pmhash_no_transaction_timeout() \

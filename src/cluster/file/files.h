@@ -99,7 +99,6 @@ extern void pmhash_dead_batch_drop(const PmhashFile *file);
 
 /* ---- life_cycle.c ---- */
 extern void pmhash_note_drop(Oid relid);
-extern void pmhash_note_database_drop(Oid database);
 extern void pmhash_note_database(Oid database);
 extern void pmhash_pending_create(uint64 file_id, Relation index);
 extern uint64 pmhash_made_for(Relation index);
@@ -107,7 +106,7 @@ extern void pmhash_pending_keep(uint64 file_id);
 extern bool pmhash_goes_with_table(uint64 file_id, Relation heap);
 extern void pmhash_rebuild_at_end(void);
 extern void pmhash_fork_replaced(Relation index);
-extern void pmhash_request_cleaning_at_commit(void);
+extern void pmhash_visit_at_commit(Oid database);
 extern void pmhash_files_before_commit(void);
 extern void pmhash_files_committed(void);
 extern void pmhash_files_prepared(void);

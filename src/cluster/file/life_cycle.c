@@ -11,14 +11,14 @@
  *			CLUSTER, ALTER TABLE), the stub is read before, and the file that it names is
  *			removed after the commit record.  That is flushed by then: a transaction that
  *			drops relation files never commits asynchronously (xact.c,
- *			RecordTransactionCommit, nrels).  What COMMIT PREPARED leaves is found by the
- *			cleaner.
+ *			RecordTransactionCommit, nrels).  What COMMIT PREPARED leaves is found by a
+ *			worker.
  *
  * A file stays if another stub names it: SET TABLESPACE copies the main fork and deletes the
  * old one.  The copy is then among the main forks that the same transaction has made (and
  * does not delete again), so their stubs are read as well.  (ALTER TABLE ... TYPE may drop an
  * index and create another one on the same main fork: that is not deleted then, tablecmds.c,
- * TryReuseIndex.)  Where a stub can't be read nothing is removed and the cleaner is woken.
+ * TryReuseIndex.)  Where a stub can't be read nothing is removed and a worker is requested.
  *
  * The files of temporary indexes go with their transactions as others do, which at the latest
  * is the one in which a session that ends drops its tables (namespace.c,
@@ -71,8 +71,7 @@ static bool forks_may_go = false; /* at commit, which have stubs */
 static bool temporary_may_go = false;	/* files of temporary indexes: at the next commit, as ON
 										 * COMMIT comes when it has been looked which do */
 static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
-static Oid	cleaning_wanted = InvalidOid;	/* database to clean after commit */
-static Oid	look_wanted = InvalidOid;	/* database made in this transaction */
+static Oid	visit_wanted = InvalidOid;	/* database to be looked after when it has committed */
 
 /* What was made with this id, or NULL. */
 static Made *
@@ -100,7 +99,7 @@ forget_made(Made *file)
 
 /*
  * Remove a file.  It may be gone already.  Never raises an error, since it is called after
- * commit and in aborts: what can't be removed is logged, and tried again by the cleaner.
+ * commit and in aborts: what can't be removed is logged, and tried again by a worker.
  *
  * Idle sessions may keep it mapped for days.  So one that nobody uses any more, or will, is
  * cut off, as the server does with its own files (md.c, mdunlinkfork), for its space to be
@@ -204,14 +203,7 @@ pmhash_note_database(Oid database)
 					 errdetail("The server log says why."),
 					 errhint("Give the new database another OID, or none.")));
 	}
-	look_wanted = database;
-}
-
-/* A database is being dropped. */
-void
-pmhash_note_database_drop(Oid database)
-{
-	cleaning_wanted = database;
+	visit_wanted = database;
 }
 
 /* ==== files of transactions ==== */
@@ -303,11 +295,11 @@ pmhash_rebuild_at_end(void)
 	rebuild_at_end = true;
 }
 
-/* Something may be left over when this transaction has committed. */
+/* Something may be left over in a database when this transaction has committed. */
 void
-pmhash_request_cleaning_at_commit(void)
+pmhash_visit_at_commit(Oid database)
 {
-	cleaning_wanted = MyDatabaseId;
+	visit_wanted = database;
 }
 
 /* ---- DROP ---- */
@@ -460,7 +452,7 @@ note_forks_that_go(void)
 	to_stay = named_by_forks(kept, n_kept, &unknown_kept);
 	to_go = named_by_forks(gone, n_gone, &unknown_gone);
 	if (unknown_gone || unknown_kept)
-		pmhash_request_cleaning_at_commit();
+		pmhash_visit_at_commit(MyDatabaseId);
 	hash_seq_init(&status, to_go);
 	while ((file = hash_seq_search(&status)) != NULL)
 	{
@@ -519,7 +511,7 @@ forget_notes(void)
 {
 	list_free_deep(leaving);
 	leaving = NIL;
-	cleaning_wanted = look_wanted = InvalidOid;
+	visit_wanted = InvalidOid;
 }
 
 /* Raises no error, and allocates nothing. */
@@ -531,10 +523,8 @@ pmhash_files_committed(void)
 	made_at_end(InvalidSubTransactionId, true);
 	foreach(lc, leaving)
 		pmhash_remove_file(*(uint64 *) lfirst(lc)); /* nobody has a lock on its index, or will */
-	if (OidIsValid(cleaning_wanted))
-		pmhash_request(cleaning_wanted, PMHASH_JOB_CLEAN);
-	if (OidIsValid(look_wanted))
-		pmhash_request(look_wanted, PMHASH_JOB_PLAIN);
+	if (OidIsValid(visit_wanted))
+		pmhash_request(visit_wanted, PMHASH_JOB_PLAIN);
 	forget_notes();
 }
 
@@ -547,7 +537,7 @@ pmhash_files_aborted(SubTransactionId subid)
 		forget_notes();
 }
 
-/* Now it is for the cleaner to follow the prepared transaction. */
+/* Now it is for workers to follow the prepared transaction. */
 void
 pmhash_files_prepared(void)
 {

@@ -89,7 +89,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	pmhash_pending_create(stub->file_id, index);
 
 	/*
-	 * Under the create lock: the cleaner lists files under it, so that it never meets one
+	 * Under the create lock: workers list files under it, so that they never meet one
 	 * whose header is still being written.  If the process has no room for another mapping,
 	 * what it does not need is unmapped.
 	 */
@@ -230,7 +230,7 @@ pmhash_file_create_init(Relation index)
 /*
  * An unlogged index after a crash: reinit.c has copied the init fork over the
  * main fork, and the table is empty.  Make the file that the stub asks for,
- * unless another backend has done it.  The create lock keeps the cleaner from
+ * unless another backend has done it.  The create lock keeps workers from
  * taking the file for an orphan before the stub names it.
  */
 void

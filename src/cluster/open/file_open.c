@@ -419,19 +419,20 @@ pmhash_file_open_filling(Relation index, uint64 file_id)
 /* ---- questions ---- */
 
 /*
- * For the cleaner: why the file that this stub names is not to be used, though no backend may
- * have met that; or NONE.  Nothing is mapped.
+ * For a worker: is the file that this stub names to be looked at, as it may be unusable though
+ * no backend has met that, or has not been opened in this server life?  Nothing is mapped.
  */
-PmhashReason
-pmhash_stub_doubt(const PmhashStub *stub)
+bool
+pmhash_stub_wants_look(const PmhashStub *stub)
 {
 	PmhashTrouble		trouble;
+	bool		recovered;
 
 	Assert(pmhash_stub_serves(stub->flags, PMHASH_READ));
 	memset(&trouble, 0, sizeof(trouble));
 	pmhash_file_path(trouble.path, MyDatabaseId, stub->file_id);
-	return check_identity(stub, NULL, &trouble) || !pmhash_pool_is_present() ?
-		PMHASH_REASON_NONE : trouble.reason;
+	return check_identity(stub, &recovered, &trouble) ? !recovered :
+		trouble.reason != PMHASH_REASON_NONE && pmhash_pool_is_present();
 }
 
 /*

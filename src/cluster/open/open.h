@@ -14,7 +14,7 @@
 /* ---- file_open.c ---- */
 extern PmhashReason pmhash_index_doubt(Relation index, bool *pmem);
 extern bool pmhash_index_plannable(Relation index, bool *later);
-extern PmhashReason pmhash_stub_doubt(const PmhashStub *stub);
+extern bool pmhash_stub_wants_look(const PmhashStub *stub);
 extern PmhashFile *pmhash_file_open_filling(Relation index, uint64 file_id);
 extern uint64 pmhash_index_file(Relation index, bool zero_on_error);
 extern int64 pmhash_inode_bytes(const PmhInode *inode);

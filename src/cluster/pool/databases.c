@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * databases.c
- *	  Which databases there are: in the pool, and in the catalog; can a worker connect to
- *	  one, is it there at all, and which files has it in the pool?  Which user may see where
- *	  files are, and what may reveal rows.
+ *	  Which databases there are: in the pool, and in the catalog; is one there at all, and
+ *	  which files has it in the pool?  Which user may see where files are, and what may
+ *	  reveal rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -95,39 +95,6 @@ pmhash_databases_in_catalog(List **all)
 	return connectable;
 }
 
-/* Lock a database, if that needs no waiting. */
-static bool
-lock_database(Oid database, LOCKMODE mode)
-{
-	LOCKTAG		tag;
-
-	Assert(IsTransactionState());
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
-	return LockAcquire(&tag, mode, false, true) != LOCKACQUIRE_NOT_AVAIL;
-}
-
-/*
- * pmhash_database_is_free
- *		Could a worker connect to this database now, as far as the lock on it goes?
- *
- * Not while it is renamed, moved to another tablespace or the template of a new one,
- * nor until the transaction that does so ends (postinit.c, InitPostgres; dbcommands.c).
- * For the launcher.  Waits for no process.
- */
-bool
-pmhash_database_is_free(Oid database)
-{
-	MemoryContext context = CurrentMemoryContext;
-	bool		free;
-
-	Assert(!IsTransactionState());
-	StartTransactionCommand();
-	free = lock_database(database, RowExclusiveLock);
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(context);
-	return free;
-}
-
 /*
  * pmhash_if_database_is_dropped
  *		Call a function if there is no such database, and none with this OID that a
@@ -145,11 +112,13 @@ pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
 	MemoryContext context = CurrentMemoryContext;
 	List	   *connectable = NIL;
 	List	   *all = NIL;
+	LOCKTAG		tag;
 	bool		dropped;
 
 	Assert(!IsTransactionState() && !RecoveryInProgress());
 	StartTransactionCommand();
-	dropped = lock_database(database, ShareLock);
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, database, 0);
+	dropped = LockAcquire(&tag, ShareLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 	if (dropped)
 		scan_databases(CurrentMemoryContext, &connectable, &all);
 	dropped = dropped && !list_member_oid(all, database);

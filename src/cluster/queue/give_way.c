@@ -7,9 +7,9 @@
  * kernel lets it run for a slice of some milliseconds before any other process has its
  * turn there, and a transaction that takes half of one is ten times as long.  So a
  * process that rebuilds an index, or builds that of a standby, rests for a moment
- * after each quarter of a millisecond, as long as another process wants its
- * processor: if it was not, the kernel would not have taken it away (involuntary
- * context switches of getrusage).  While none does, nothing is given away.
+ * after each quarter of a millisecond, for a second after the kernel has taken its processor
+ * away twice (involuntary context switches of getrusage), as another process wants it.
+ * While none does, nothing is given away.
  *
  * Not vacuum_cost_delay, which holds up idle machines as well and counts pages read
  * and written, of which a build in memory has none.  Not a lower priority: a process
@@ -31,22 +31,18 @@
 #include "cluster/base/tools.h"
 #include "cluster/queue/queue.h"
 
-/* Microseconds. */
-#define WORK			250		/* between two looks */
-#define REST			100
-#define SOON			50000	/* of work without a rest: others are still there */
+#define WORK			250		/* us between two looks */
+#define REST			100		/* us */
+#define SOON			50000	/* us between two losses of the processor: no kernel thread's */
+#define OTHERS_STAY		1000000 /* us that another process is taken to want it after these */
 
-/* Rests after the processor was taken away: at first, and if that happens again and
- * again.  Each end of them may cost others a slice, so the latter are a second. */
-#define FEWEST_RESTS	16
-#define MOST_RESTS		4096
+/* This process builds in the background, and is to rest. */
+bool		pmhash_gives_way = false;
 
-static bool giving_way = false;
 static int64 work_began;		/* clock, microseconds */
-static int64 last_rest;
+static int64 others_until;		/* the same */
 static long taken_away;			/* how often, when we looked last */
-static int	rests;				/* granted at the last time */
-static int	rests_left;
+static int64 last_taken;		/* when */
 
 static int64
 clock_us(void)
@@ -55,37 +51,6 @@ clock_us(void)
 
 	(void) clock_gettime(CLOCK_MONOTONIC, &now);
 	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-/* How often the kernel has taken the processor away from this process. */
-static long
-times_taken_away(void)
-{
-	struct rusage usage;
-
-	if (getrusage(RUSAGE_SELF, &usage) != 0)
-		return taken_away + 1;	/* cannot be known: rest */
-	return usage.ru_nivcsw;
-}
-
-/*
- * This process builds in the background: pmhash_give_way() rests from now on, to
- * the end of the process.
- */
-void
-pmhash_give_way_from_now_on(void)
-{
-	giving_way = true;
-	taken_away = times_taken_away();
-	work_began = clock_us();
-	last_rest = work_began - SOON;
-}
-
-/* Is this a process that builds in the background? */
-bool
-pmhash_gives_way(void)
-{
-	return giving_way;
 }
 
 /*
@@ -97,30 +62,9 @@ pmhash_give_way_workers(int wanted)
 {
 	long		processors = sysconf(_SC_NPROCESSORS_ONLN);
 
-	if (!giving_way)
+	if (!pmhash_gives_way)
 		return wanted;
 	return Min(wanted, Max((int) Min(processors, INT_MAX) / 2 - 1, 0));
-}
-
-/* The processor was taken away: another process wants it. */
-static void
-grant_rests(int64 now)
-{
-	if (now - last_rest < SOON)
-		rests = Min(rests * 4, MOST_RESTS);
-	else
-		rests = FEWEST_RESTS;
-	rests_left = rests;
-}
-
-static void
-rest(void)
-{
-	rests_left--;
-	pgstat_report_wait_start(pmhash_wait_event(PMHASH_WAIT_GIVE_WAY));
-	pg_usleep(REST);
-	pgstat_report_wait_end();
-	last_rest = clock_us();
 }
 
 /*
@@ -134,20 +78,27 @@ void
 pmhash_give_way(void)
 {
 	int64		now;
-	long		taken;
+	struct rusage usage;
 
 	Assert(CritSectionCount == 0);
 	CHECK_FOR_INTERRUPTS();
-	if (!giving_way)
+	if (!pmhash_gives_way)
 		return;
 	now = clock_us();
 	if (now - work_began < WORK)
 		return;
-	taken = times_taken_away();
-	if (taken != taken_away)
-		grant_rests(now);
-	taken_away = taken;
-	if (rests_left > 0)
-		rest();
+	if (getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_nivcsw != taken_away)
+	{
+		if (now - last_taken < SOON)
+			others_until = now + OTHERS_STAY;
+		taken_away = usage.ru_nivcsw;
+		last_taken = now;
+	}
+	if (now < others_until)
+	{
+		pgstat_report_wait_start(pmhash_wait_event(PMHASH_WAIT_GIVE_WAY));
+		pg_usleep(REST);
+		pgstat_report_wait_end();
+	}
 	work_began = clock_us();
 }

@@ -23,8 +23,7 @@ extern bool pmhash_has_launcher;
 extern void pmhash_request(Oid database, PmhashJob job);
 extern bool pmhash_launcher_is_there(void);
 extern void pmhash_wake_launcher(void);
-extern PmhashRequests pmhash_take_requests(void);
-extern void pmhash_set_launcher(Latch *latch);
+extern bool pmhash_take_request(Oid *database, PmhashJob *job);
 extern bool pmhash_workers_can_be_had(void);
 
 /* ---- rebuilds ---- */
@@ -32,14 +31,10 @@ extern bool pmhash_workers_can_be_had(void);
 extern void pmhash_rebuild_wanted(Oid index);
 extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
 extern const char *pmhash_rebuild_failure_hint(int sqlstate);
-extern List *pmhash_rebuilds_due(PmhashJob job, int64 now, int64 *next);
-extern void pmhash_rebuild_forget(Oid database, Oid index, const List *existing);
+extern void pmhash_rebuild_forget(Oid database, Oid index, const List *but);
 
-/* for the rebuilder */
-extern bool pmhash_rebuild_begins(Oid index, Oid heap);
-extern int	pmhash_rebuild_failed(Oid index, int sqlstate, const char *message);
-extern void pmhash_rebuild_pass_begins(PmhashJob job, List *indexes);
-extern bool pmhash_rebuild_has_to_wait(Oid index);
+/* for workers */
+extern int	pmhash_rebuild_note(Oid index, int sqlstate, const char *failure);
 
 /* ---- index_list.c ---- */
 
@@ -52,8 +47,8 @@ extern void pmhash_report_index(const char *doing, Relation index);
 
 /* ---- give_way.c ---- */
 
-extern void pmhash_give_way_from_now_on(void);
-extern bool pmhash_gives_way(void);
+extern bool pmhash_gives_way;
+
 extern int	pmhash_give_way_workers(int wanted);
 extern void pmhash_give_way(void);
 

@@ -7,7 +7,7 @@
  *
  * A request raises no error and waits for nothing.
  *
- * What is known of rebuilds is for the view and for the launcher.  When all rows are taken, a
+ * What is known of rebuilds is for the view and for workers.  When all rows are taken, a
  * failure is noted nowhere: then the worker says that it has not been through its database, for
  * which the launcher makes a pause before it starts another one there.
  *
@@ -49,16 +49,15 @@ pmhash_request(Oid database, PmhashJob job)
 		return;
 	requests = &pmhash_shared->requests;
 	SpinLockAcquire(&pmhash_shared->mutex);
-	while (i < requests->n && requests->database[i] != database)
+	while (i < requests->n &&
+		   (requests->database[i] != database || requests->job[i] != job))
 		i++;
 	if (i == requests->n && i < PMHASH_MAX_REQUESTS)
 	{
 		requests->n++;
 		requests->database[i] = database;
-		requests->jobs[i] = 0;
+		requests->job[i] = job;
 	}
-	if (i < requests->n)
-		requests->jobs[i] |= 1 << job;
 	SpinLockRelease(&pmhash_shared->mutex);
 	pmhash_wake_launcher();
 }
@@ -82,25 +81,23 @@ pmhash_wake_launcher(void)
 		SetLatch(launcher);
 }
 
-/* Take the requests. */
-PmhashRequests
-pmhash_take_requests(void)
+/* Take a request.  False: there is none. */
+bool
+pmhash_take_request(Oid *database, PmhashJob *job)
 {
-	PmhashRequests taken;
+	PmhashRequests *requests = &pmhash_shared->requests;
+	bool		taken;
 
 	SpinLockAcquire(&pmhash_shared->mutex);
-	taken = pmhash_shared->requests;
-	pmhash_shared->requests.n = 0;
+	taken = requests->n > 0;
+	if (taken)
+	{
+		requests->n--;
+		*database = requests->database[requests->n];
+		*job = requests->job[requests->n];
+	}
 	SpinLockRelease(&pmhash_shared->mutex);
 	return taken;
-}
-
-/* The launcher's latch, to be set for requests; NULL: there is no launcher. */
-void
-pmhash_set_launcher(Latch *latch)
-{
-	Assert(latch == NULL || latch == MyLatch);
-	pmhash_shared->launcher = latch;
 }
 
 /*
@@ -120,9 +117,6 @@ pmhash_workers_can_be_had(void)
 }
 
 /* ==== rebuilds ==== */
-
-/* Of this worker, if it is a rebuilder. */
-static PmhashJob own_job = PMHASH_JOB_PLAIN;
 
 /* The row of an index, or NULL. */
 static PmhashRebuild *
@@ -153,97 +147,41 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 	return r != NULL;
 }
 
-/* The row of an index of this database, or a free one for it, if there is one. */
-static PmhashRebuild *
-find_or_make_rebuild(Oid index)
-{
-	PmhashRebuild *r = find_rebuild(MyDatabaseId, index);
-
-	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
-	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE));
-	if (r != NULL)
-		return r;
-	r = find_rebuild(InvalidOid, InvalidOid);
-	if (r != NULL)
-	{
-		memset(r, 0, sizeof(*r));
-		r->database = MyDatabaseId;
-		r->index = index;
-		r->job = own_job;
-	}
-	return r;
-}
-
-/* Is the other rebuilder at an index of this table? */
-static bool
-is_other_at(Oid heap)
-{
-	Assert(LWLockHeldByMe(pmhash_lwlock(PMHASH_REBUILD_LOCK)));
-	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
-	{
-		PmhashRebuild *r = &pmhash_shared->rebuild[i];
-
-		if (r->database == MyDatabaseId && r->running && r->heap == heap &&
-			r->job != own_job)
-			return true;
-	}
-	return false;
-}
-
 /*
- * pmhash_rebuild_begins
- *		Note that a rebuild begins, of an index of this table.
- *
- * False if the other rebuilder is at the same table: both would need a lock that only one of
- * them can have.
- */
-bool
-pmhash_rebuild_begins(Oid index, Oid heap)
-{
-	PmhashRebuild *r = NULL;
-	bool		begins;
-
-	Assert(OidIsValid(index) && OidIsValid(heap));
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	begins = !is_other_at(heap);
-	if (begins)
-		r = find_or_make_rebuild(index);
-	if (r != NULL)
-	{
-		r->running = true;
-		r->heap = heap;
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	return begins;
-}
-
-/*
- * Note a failure and when to try again; returns the pause in seconds, or 0 if there is no
- * row for it.
+ * Note that a rebuild of an index of this database begins (failure NULL), or has failed, and
+ * when to try again.  Returns the pause in seconds, or 0 if there is no row for it.
  */
 int
-pmhash_rebuild_failed(Oid index, int sqlstate, const char *message)
+pmhash_rebuild_note(Oid index, int sqlstate, const char *failure)
 {
 	PmhashRebuild *r;
 	int			pause = 0;
 
+	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	r = find_or_make_rebuild(index);
+	r = find_rebuild(MyDatabaseId, index);
+	if (r == NULL && (r = find_rebuild(InvalidOid, InvalidOid)) != NULL)
+	{
+		memset(r, 0, sizeof(*r));
+		r->database = MyDatabaseId;
+		r->index = index;
+	}
 	if (r != NULL)
+		r->running = failure == NULL;
+	if (r != NULL && failure != NULL)
 	{
 		pause = (int) (pmhash_pause(++r->failures, PMHASH_LONGEST_PAUSE) / 1000);
 		r->next_try = pmhash_clock_ms() + pause * INT64CONST(1000);
-		r->running = false;
 		r->sqlstate = sqlstate;
-		pmhash_keep_message(r->failure, sizeof(r->failure), message);
+		pmhash_keep_message(r->failure, sizeof(r->failure), failure);
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
 	return pause;
 }
 
-/* Forget an index of a database, or (InvalidOid) those that are not among the ones there are. */
+/* Forget an index of a database, or (InvalidOid) all but those that may be invalid. */
 void
-pmhash_rebuild_forget(Oid database, Oid index, const List *existing)
+pmhash_rebuild_forget(Oid database, Oid index, const List *but)
 {
 	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
@@ -252,39 +190,10 @@ pmhash_rebuild_forget(Oid database, Oid index, const List *existing)
 		PmhashRebuild *r = &pmhash_shared->rebuild[i];
 
 		if (r->database == database &&
-			(OidIsValid(index) ? r->index == index : !list_member_oid(existing, r->index)))
+			(OidIsValid(index) ? r->index == index : !list_member_oid(but, r->index)))
 			memset(r, 0, sizeof(*r));
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-}
-
-/*
- * Databases with a failed rebuild for a worker with this job that is to be tried again by now
- * (pmhash_clock_ms).  *next is made earlier if another is due before it.
- */
-List *
-pmhash_rebuilds_due(PmhashJob job, int64 now, int64 *next)
-{
-	Oid			due[PMHASH_MAX_REBUILDS];
-	int			n = 0;
-	List	   *databases = NIL;
-
-	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
-	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
-	{
-		const PmhashRebuild *r = &pmhash_shared->rebuild[i];
-
-		if (r->database == InvalidOid || r->running || r->job != job)
-			continue;
-		if (r->next_try <= now)
-			due[n++] = r->database;
-		else if (r->next_try < *next)
-			*next = r->next_try;
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
-	for (int i = 0; i < n; i++)
-		databases = list_append_unique_oid(databases, due[i]);
-	return databases;
 }
 
 /*
@@ -310,28 +219,6 @@ pmhash_rebuild_wanted(Oid index)
 	last_generation = generation;
 	last = now;
 	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
-}
-
-/*
- * This worker begins to rebuild those of the indexes of its database.  What is known of any
- * that is not in the list, of all there are, is forgotten: it has been dropped.
- */
-void
-pmhash_rebuild_pass_begins(PmhashJob job, List *indexes)
-{
-	Assert(OidIsValid(MyDatabaseId) && job <= PMHASH_JOB_EXPRESSIONS);
-	own_job = job;
-	pmhash_rebuild_forget(MyDatabaseId, InvalidOid, indexes);
-}
-
-/* Is a new try of a failed rebuild not due yet? */
-bool
-pmhash_rebuild_has_to_wait(Oid index)
-{
-	PmhashRebuild state;
-
-	return pmhash_rebuild_state(index, &state) && !state.running &&
-		state.next_try > pmhash_clock_ms();
 }
 
 /*

@@ -161,7 +161,7 @@ pmhash_standby_database_dropped(Oid database)
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	if (!standby->active)
 	{
-		LWLockRelease(pmhash_standby_lock); /* the primary's cleaner does it */
+		LWLockRelease(pmhash_standby_lock); /* the primary's worker does it */
 		return;
 	}
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)

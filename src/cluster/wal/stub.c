@@ -388,7 +388,7 @@ look_at_file(const char *path, PmhashStub *stub)
  *		instead: an answer, never an ERROR for what is found.
  *
  * For those that must go on if a page can't be read: the commands that do away with it,
- * the cleaner, and the views.  A read by the buffer manager would not do: it
+ * workers, and the views.  A read by the buffer manager would not do: it
  * raises an ERROR, and to catch that takes a subtransaction, for which it is too late
  * where the server deletes relations at commit (PreCommit_on_commit_actions comes after
  * AfterTriggerEndXact).  Nor is a page taken into shared buffers that is none of ours, or

@@ -13,18 +13,16 @@
  * dropped or copied.
  *
  * There is a task for each database and job.  It becomes wanted by a request, by the
- * clock, or as its last worker has not come to its end; then it is tried again after
+ * clock, or as its last worker has not done all; then it is tried again after
  * a pause that grows, and other databases have their turn meanwhile.  The launcher waits
  * for no worker: the end of each wakes it.
  *
- * At most PMHASH_WORKERS are at work.  On a primary that is one for each job, on a standby
- * there may be several builders, also in one database.
+ * At most PMHASH_WORKERS are at work, and one in each database; on a standby there may be
+ * several.  Whoever was started last is the last to have another turn.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include <signal.h>
 
 #include "access/xlog.h"
 #include "miscadmin.h"
@@ -53,8 +51,14 @@
 #define NEVER			PG_INT64_MAX
 #define START_PAUSE		1000	/* ms, between two workers with the same task */
 #define LONGEST_PAUSE	32		/* s, if the last ones have not come to their end */
-#define SLOT_PAUSE		5000	/* ms, before a new try if there was no slot */
 #define LONGEST_SLEEP	60000	/* ms */
+
+/*
+ * ms from the launcher's start to the first look at all indexes, which takes as
+ * long as opening them all: the first users of a server come then, and what they
+ * meet that has to be looked at they request.
+ */
+#define SETTLE_TIME			2000
 
 typedef struct Task
 {
@@ -62,8 +66,7 @@ typedef struct Task
 	PmhashJob	job;
 	int64		wanted_at;		/* pmhash_clock_ms, or NEVER */
 	int64		not_before;		/* the same, whoever wants it */
-	int			tries;			/* in a row that have not come to their end */
-	bool		visit;			/* if wanted: only in case there is something to do */
+	int			tries;			/* in a row that have not done all */
 	bool		empty;			/* the last worker has found nothing of ours */
 } Task;
 
@@ -75,20 +78,8 @@ typedef struct Worker
 	PmhashJob	job;
 } Worker;
 
-/* In what order tasks have their turn, if not all can. */
-typedef enum Rank
-{
-	FIRST_IN_DATABASE,
-	EXPRESSIONS,
-	ONE_MORE_IN_DATABASE,
-	VISIT,
-	SWEEP,
-	NOT_NOW
-} Rank;
-
 static List *tasks = NIL;		/* in TopMemoryContext; the last to start is the last */
 static Worker workers[PMHASH_WORKERS];
-static int64 no_start_before = 0;	/* pmhash_clock_ms: there was no slot, and no end since */
 
 /* What the catalog has said in this round, if it has been read (is_read). */
 static bool is_read;
@@ -107,40 +98,9 @@ read_catalog(void)
 
 /* ---- its end ---- */
 
-static volatile sig_atomic_t server_stops = false;
-
 /*
- * SIGTERM: the postmaster sends it when the server is shut down, others
- * (pg_terminate_backend) when they want the launcher started afresh.
- */
-static void
-note_termination(int signo, siginfo_t *info, void *context)
-{
-	int			saved_errno = errno;
-
-	if (info->si_pid == PostmasterPid)
-		server_stops = true;
-	ShutdownRequestPending = true;
-	SetLatch(MyLatch);
-	errno = saved_errno;
-}
-
-static void
-catch_termination(void)
-{
-	struct sigaction action;
-
-	memset(&action, 0, sizeof(action));
-	action.sa_sigaction = note_termination;
-	action.sa_flags = SA_SIGINFO | SA_RESTART;
-	sigemptyset(&action.sa_mask);
-	if (sigaction(SIGTERM, &action, NULL) != 0)
-		elog(ERROR, "could not set the handler of SIGTERM: %m");
-}
-
-/*
- * To be called between the launcher's steps.  Ends it without a word if the server is being
- * shut down; an exit code of 1 has the postmaster start it again after PMHASH_WORKER_RESTART.
+ * To be called between the launcher's steps.  By an exit code of 1 the postmaster starts it again
+ * after PMHASH_WORKER_RESTART, unless the server is being shut down.
  */
 static void
 launcher_interrupts(void)
@@ -148,7 +108,7 @@ launcher_interrupts(void)
 	Assert(!IsTransactionState());
 	CHECK_FOR_INTERRUPTS();
 	if (ShutdownRequestPending)
-		proc_exit(server_stops ? 0 : 1);
+		proc_exit(1);
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;
@@ -159,7 +119,7 @@ launcher_interrupts(void)
 static void
 launcher_exit(int code, Datum arg)
 {
-	pmhash_set_launcher(NULL);
+	pmhash_shared->launcher = NULL;
 }
 
 /* ---- tasks ---- */
@@ -190,19 +150,7 @@ find_task(Oid database, PmhashJob job)
 static void
 want(Oid database, PmhashJob job)
 {
-	Task	   *task = find_task(database, job);
-
-	task->wanted_at = 0;
-	task->visit = false;
-}
-
-static void
-want_in(List *databases, PmhashJob job)
-{
-	ListCell   *lc;
-
-	foreach(lc, databases)
-		want(lfirst_oid(lc), job);
+	find_task(database, job)->wanted_at = 0;
 }
 
 /*
@@ -215,7 +163,6 @@ try_again(Task *task, bool not_before)
 	int64		due = pmhash_clock_ms() + pmhash_pause(++task->tries, LONGEST_PAUSE);
 
 	task->wanted_at = Min(task->wanted_at, due);
-	task->visit = false;
 	if (not_before)
 		task->not_before = due;
 }
@@ -265,7 +212,6 @@ note_ends(void)
 			continue;
 		pfree(worker->handle);
 		worker->handle = NULL;
-		no_start_before = 0;	/* it leaves its slot */
 		result = (PmhashWorkerResult)
 			pg_atomic_read_u32(&pmhash_shared->worker_result[i]);
 		task = find_task(worker->database, worker->job);
@@ -277,31 +223,19 @@ note_ends(void)
 	}
 }
 
-/* May it have a worker as soon as it is wanted? */
+/*
+ * May it have a worker as soon as it is wanted?  Users' functions and sweeps have one in all, so
+ * there is a place for others.
+ */
 static bool
 is_startable(const Task *task)
 {
-	bool		has_its_worker = (task->job != PMHASH_JOB_PLAIN || !RecoveryInProgress()) &&
-		at_work(task->job, InvalidOid) > 0;
+	bool		standby = RecoveryInProgress();
 
-	return !has_its_worker && (pmhash_rebuild || task->job == PMHASH_JOB_CLEAN);
-}
-
-static Rank
-rank_of(const Task *task)
-{
-	int64		now = pmhash_clock_ms();
-
-	if (!is_startable(task) || task->wanted_at > now || task->not_before > now)
-		return NOT_NOW;
-	if (task->job == PMHASH_JOB_EXPRESSIONS)
-		return EXPRESSIONS;
-	if (task->job == PMHASH_JOB_SWEEP)
-		return SWEEP;
-	if (task->visit)
-		return VISIT;
-	return at_work(task->job, task->database) == 0 ? FIRST_IN_DATABASE :
-		ONE_MORE_IN_DATABASE;
+	if (!pmhash_rebuild && (standby || task->job != PMHASH_JOB_PLAIN))
+		return false;
+	return task->job != PMHASH_JOB_PLAIN ? at_work(task->job, InvalidOid) == 0 :
+		standby || at_work(task->job, task->database) == 0;
 }
 
 /*
@@ -312,9 +246,9 @@ static void
 forget_database(Task *task)
 {
 	Assert(!list_member_oid(existing, task->database));
-	if (task->job == PMHASH_JOB_CLEAN && RecoveryInProgress())
+	if (task->job == PMHASH_JOB_PLAIN && RecoveryInProgress())
 		pmhash_standby_database_dropped(task->database);
-	else if (task->job == PMHASH_JOB_CLEAN)
+	else if (task->job == PMHASH_JOB_PLAIN)
 	{
 		PMH_STOP_POINT("launcher_before_dropped");
 		if (!pmhash_if_database_is_dropped(task->database, pmhash_remove_dropped))
@@ -330,14 +264,14 @@ forget_database(Task *task)
 
 /*
  * Do a task: start a worker, if need be.  False if there is no slot for it.  That is told
- * to users, unless it is one of ours that has the slot, and may end within the pause.
+ * to users, unless it is one of ours that has the slot, and may end soon.
  */
 static bool
 start(Task *task, Worker *unused)
 {
 	MemoryContext old;
 	bool		has_slot = true;
-	bool		tell = no_start_before != 0 || at_work(PMHASH_JOBS, InvalidOid) == 0;
+	bool		tell = at_work(PMHASH_JOBS, InvalidOid) == 0;
 
 	Assert(unused->handle == NULL);
 	read_catalog();
@@ -345,24 +279,19 @@ start(Task *task, Worker *unused)
 	task->wanted_at = NEVER;
 	if (!list_member_oid(existing, task->database))
 		forget_database(task);
-	else if (!list_member_oid(connectable, task->database) ||
-			 (task->job == PMHASH_JOB_CLEAN && !pmhash_pool_is_present()))
+	else if (!list_member_oid(connectable, task->database))
 		 /* nothing to be done */ ;
-	else if (!pmhash_database_is_free(task->database))	/* a worker would wait */
-		try_again(task, true);
 	else
 	{
 		unused->database = task->database;
 		unused->job = task->job;
 		has_slot = pmhash_start_worker(task->database, task->job, unused - workers,
 									   &unused->handle, tell);
-		if (has_slot)
-			task->not_before = pmhash_clock_ms() + START_PAUSE;
-		else
+		task->not_before = pmhash_clock_ms() + START_PAUSE;
+		if (!has_slot)
 		{
 			unused->handle = NULL;
 			want(task->database, task->job);
-			no_start_before = pmhash_clock_ms() + SLOT_PAUSE;
 		}
 		tasks = lappend(list_delete_ptr(tasks, task), task);
 	}
@@ -371,41 +300,57 @@ start(Task *task, Worker *unused)
 }
 
 /*
- * Start those whose turn it is.  False if a build waits for another worker's end, or a
- * slot.
+ * Start those whose turn it is.  Returns when the next one is due for which there is a place;
+ * *one_waits: one that is due waits for another worker's end, or a slot.
  */
-static bool
-start_all(void)
+static int64
+start_all(bool *one_waits)
 {
-	for (Rank rank = FIRST_IN_DATABASE; rank < NOT_NOW; rank++)
+	int64		next = NEVER;
+	bool		has_slot = true;
+	ListCell   *lc;
+
+	foreach(lc, list_copy(tasks))
 	{
-		ListCell   *lc;
+		Task	   *task = lfirst(lc);
+		Worker	   *unused = find_unused();
+		int64		now = pmhash_clock_ms();
 
-		foreach(lc, list_copy(tasks))
-		{
-			Worker	   *unused = find_unused();
-
-			launcher_interrupts();
-			if (rank_of(lfirst(lc)) != rank)
-				continue;
-			if (unused == NULL || !start(lfirst(lc), unused))
-				return rank >= VISIT;
-		}
+		launcher_interrupts();
+		if (has_slot && unused != NULL && is_startable(task) && task->wanted_at <= now &&
+			task->not_before <= now)
+			has_slot = start(task, unused);
 	}
-	return true;
+	*one_waits = !has_slot;
+	foreach(lc, tasks)
+	{
+		Task	   *task = lfirst(lc);
+		int64		due = Max(task->wanted_at, task->not_before);
+
+		if (!is_startable(task) || task->wanted_at == NEVER)
+			continue;
+		if (has_slot && find_unused() != NULL)
+			next = Min(next, due);
+		else
+			*one_waits |= due <= pmhash_clock_ms();
+	}
+	return has_slot ? next : pmhash_clock_ms() + START_PAUSE;
 }
 
 /* ---- when ---- */
 
 /*
- * Databases that have, or have had in the life of this launcher, files or a directory in the
- * pool: those that have been dropped are forgotten (start sees to that), with what they have
- * left; on a primary the others are cleaned, unless there is nothing of ours.  Not while
- * something else stands where the pool was.  The directories are listed before the catalog
- * is read: one is made when its database is there.
+ * Databases are visited that have files, or had indexes at the last visit; at first all.  On a
+ * standby a build may be due there that nothing says: WAL has said that a file goes, and
+ * then the transaction failed; or that there is a new one, and this server was restarted
+ * before its transaction committed.
+ *
+ * Those that have been dropped, and have something in the pool, are forgotten (start sees to
+ * that); not while something else stands where the pool was.  The directories are listed before
+ * the catalog is read: one is made when its database is there.
  */
 static void
-want_cleaning(void)
+want_visits(bool at_first)
 {
 	bool		present = pmhash_pool_is_present();
 	ListCell   *lc;
@@ -413,62 +358,24 @@ want_cleaning(void)
 	if (present)
 	{
 		foreach(lc, list_concat(pmhash_standby_databases(), pmhash_databases_in_pool()))
-			(void) find_task(lfirst_oid(lc), PMHASH_JOB_CLEAN);
+			(void) find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
 		is_read = false;
 	}
-	read_catalog();
-	foreach(lc, tasks)
-	{
-		Task	   *task = lfirst(lc);
-		bool		cleans = task->job == PMHASH_JOB_CLEAN;
-
-		if (!list_member_oid(existing, task->database))
-			task->wanted_at = !cleans || present ? 0 : NEVER;
-		else if (cleans && present && !RecoveryInProgress() &&
-				 (!task->empty || pmhash_database_has_files(task->database)))
-			want(task->database, PMHASH_JOB_CLEAN);
-	}
-}
-
-static void
-take_requests(void)
-{
-	PmhashRequests requests = pmhash_take_requests();
-
-	for (PmhashJob job = 0; job < PMHASH_JOBS; job++)
-	{
-		for (int i = 0; i < requests.n; i++)
-		{
-			if (requests.jobs[i] & (1 << job))
-				want(requests.database[i], job);
-		}
-	}
-}
-
-/*
- * Databases of a standby that had indexes when they were looked at, or have files: a build
- * may be due there that nothing says.  WAL has said that a file goes, and then the
- * transaction failed; or that there is a new one, and this server was restarted before its
- * transaction committed.  The same where none has been able to look yet: the database took
- * no connections.
- */
-static void
-want_visits(void)
-{
-	List	   *with_files = pmhash_standby_databases();
-	ListCell   *lc;
-
 	read_catalog();
 	foreach(lc, connectable)
 	{
 		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
 
-		if ((task->empty && !list_member_oid(with_files, task->database)) ||
-			task->wanted_at != NEVER ||
-			at_work(PMHASH_JOB_PLAIN, task->database) > 0)
-			continue;
-		task->wanted_at = 0;
-		task->visit = true;
+		if (task->wanted_at == NEVER && at_work(PMHASH_JOB_PLAIN, task->database) == 0 &&
+			(at_first || !task->empty || pmhash_database_has_files(task->database)))
+			task->wanted_at = 0;
+	}
+	foreach(lc, tasks)
+	{
+		Task	   *task = lfirst(lc);
+
+		if (present && !list_member_oid(existing, task->database))
+			task->wanted_at = 0;
 	}
 }
 
@@ -479,7 +386,8 @@ want_due(int64 *next)
 	List	   *to_sweep;
 	ListCell   *lc;
 
-	want_in(pmhash_standby_due_databases(&to_sweep, next), PMHASH_JOB_PLAIN);
+	foreach(lc, pmhash_standby_due_databases(&to_sweep, next))
+		want(lfirst_oid(lc), PMHASH_JOB_PLAIN);
 
 	/* Files are swept by one worker, and not before its time if it failed. */
 	foreach(lc, to_sweep)
@@ -491,89 +399,60 @@ want_due(int64 *next)
 	}
 }
 
-/* When the next task is due for which there is a place.  Others wait for a worker's end. */
-static int64
-next_due(void)
-{
-	int64		next = NEVER;
-	ListCell   *lc;
-
-	if (find_unused() == NULL)
-		return next;
-	foreach(lc, tasks)
-	{
-		Task	   *task = lfirst(lc);
-		int64		due = Max(task->wanted_at, task->not_before);
-
-		if (is_startable(task) && task->wanted_at != NEVER)
-			next = Min(next, Max(due, no_start_before));
-	}
-	return next;
-}
-
 /*
- * Which databases are to be looked at?  Requests may come before all else; on a standby
- * nothing but what is dropped before its files are used.
+ * Which databases are to be looked at?  On a standby none before its files are used; on a
+ * primary in the first seconds only what is requested.
  */
 static void
-collect(bool settled, int64 *next)
+collect(int64 *next)
 {
-	static int64 last = 0;
-	static int	looked = -1;	/* as a standby, or not */
+	static int	role = -1;		/* a standby, or not */
+	static bool at_first;
+	static int64 next_visits;
 	bool		standby = RecoveryInProgress();
 	int64		now = pmhash_clock_ms();
-	int64		naptime = pmhash_cleaner_naptime * INT64CONST(1000);
-	bool		regular = settled && pmhash_clock_past(last, naptime);
+	Oid			database;
+	PmhashJob	job;
 
-	if (regular)
-		last = now;
-	if (settled)
-		*next = Min(*next, last + naptime);
 	if (standby && !pmhash_standby_reached())
-		*next = Min(*next, now + START_PAUSE);
-	else
 	{
-		take_requests();
-		if (standby)
-			want_due(next);
-		for (PmhashJob job = 0; !standby && job <= PMHASH_JOB_EXPRESSIONS; job++)
-		{
-			List	   *due = pmhash_rebuilds_due(job, now, next);
-
-			if (at_work(job, InvalidOid) == 0)
-				want_in(due, job);
-		}
-		if (settled && looked != standby)
-		{
-			read_catalog();
-			want_in(connectable, PMHASH_JOB_PLAIN);
-			looked = standby;
-		}
-		else if (regular && standby)
-			want_visits();
+		*next = Min(*next, now + START_PAUSE);
+		return;
 	}
-	if (regular)
-		want_cleaning();
+	while (pmhash_take_request(&database, &job))
+		want(database, job);
+	if (standby)
+		want_due(next);
+	if (role != standby)
+	{
+		role = standby;
+		at_first = true;
+		next_visits = now + (standby ? 0 : SETTLE_TIME);
+	}
+	next_visits = Min(next_visits, now + pmhash_cleaner_naptime * INT64CONST(1000));
+	if (next_visits <= now)
+	{
+		want_visits(at_first);
+		at_first = false;
+		next_visits = now + pmhash_cleaner_naptime * INT64CONST(1000);
+	}
+	*next = Min(*next, next_visits);
 }
 
-/*
- * See to all databases; settled: also to those where nothing has been requested.  Returns
- * when there may be something to do again (pmhash_clock_ms).
- */
+/* See to all databases.  Returns when there may be something to do again (pmhash_clock_ms). */
 static int64
-see_to_databases(bool settled)
+see_to_databases(void)
 {
 	int64		next = pmhash_clock_ms() + LONGEST_SLEEP;
 	int64		due;
-	bool		build_waits;
+	bool		one_waits;
 
 	is_read = false;
 	note_ends();
-	collect(settled, &next);
-	build_waits = pmhash_clock_ms() < no_start_before || !start_all();
+	collect(&next);
+	due = start_all(&one_waits);
 	/* ... sweepers are to leave then */
-	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, build_waits);
-	due = next_due();
+	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, one_waits);
 	return Min(next, due);
 }
 
@@ -581,13 +460,6 @@ see_to_databases(bool settled)
 #define NOTE_IDLE			5000	/* ms, while none is */
 #define LOOK_AROUND			100 /* ms, while scans want WAL to be flushed */
 #define LOOK_FOR_RECOVERY	5000	/* ms: its restartpoints, and its end */
-
-/*
- * ms from the launcher's start to the first look at all indexes, which takes as
- * long as opening them all: the first users of a server come then, and what they
- * meet that has to be looked at they request.
- */
-#define SETTLE_TIME			2000
 
 PGDLLEXPORT void pmhash_launcher_main(Datum arg);
 
@@ -688,7 +560,7 @@ rest(long timeout)
 pg_noreturn static void
 wait_for_another_life(void)
 {
-	pmhash_set_launcher(NULL);
+	pmhash_shared->launcher = NULL;
 	for (;;)
 	{
 		pmhash_sleep(-1, pmhash_wait_event(PMHASH_WAIT_POOL));
@@ -696,16 +568,12 @@ wait_for_another_life(void)
 	}
 }
 
-/*
- * A round; settled: the server has been a primary for some time.  Returns milliseconds until
- * the next one.
- */
+/* A round.  Returns milliseconds until the next one. */
 static long
-go_round(bool settled)
+go_round(void)
 {
 	bool		standby = RecoveryInProgress();
 	long		timeout = LOOK_FOR_RECOVERY;
-	int64		next;
 
 	if (standby && !pmhash_standby_is_active())
 		return timeout;
@@ -715,10 +583,7 @@ go_round(bool settled)
 		renew_nonce_now_and_then();
 	}
 	pmhash_notice_failed_writes(go_on_writing);
-	next = see_to_databases(standby || settled);
-	if (!standby && !settled)
-		timeout = Min(timeout, SETTLE_TIME / 4);
-	return pmhash_clock_until(next, timeout);
+	return pmhash_clock_until(see_to_databases(), timeout);
 }
 
 /*
@@ -728,10 +593,10 @@ void
 pmhash_launcher_main(Datum arg)
 {
 	MemoryContext round;
-	int64		primary_since = 0;
+	bool		is_primary = false;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	catch_termination();
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	if (pmhash_shared == NULL)
 		proc_exit(0);
@@ -743,7 +608,7 @@ pmhash_launcher_main(Datum arg)
 					PGC_SUSET, PGC_S_OVERRIDE);
 
 	before_shmem_exit(launcher_exit, (Datum) 0);
-	pmhash_set_launcher(MyLatch);
+	pmhash_shared->launcher = MyLatch;
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(round);
@@ -755,11 +620,11 @@ pmhash_launcher_main(Datum arg)
 			wait_for_another_life();	/* given up */
 		MemoryContextReset(round);
 		MemoryContextSwitchTo(round);
-		if (primary_since == 0 && !RecoveryInProgress())
+		if (!is_primary && !RecoveryInProgress())
 		{
 			pmhash_pool_ready();
-			primary_since = pmhash_clock_ms();
+			is_primary = true;
 		}
-		rest(go_round(primary_since != 0 && pmhash_clock_past(primary_since, SETTLE_TIME)));
+		rest(go_round());
 	}
 }

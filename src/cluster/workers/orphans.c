@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * orphans.c
- *	  Removing index files that no index owns.
+ *	  A worker's look at its database: index files that no index owns are removed, and indexes
+ *	  are found that have no usable file.
  *
  * A file of a database is an orphan if no stub in that database names it and
  * none can come to name it any more.  In this order, which matters:
@@ -17,30 +18,27 @@
  *		they have in pg_class.  None is locked, so one may have got another main fork by
  *		then, or have gone, and handed it to an index that this snapshot does not see
  *		(tablecmds.c, TryReuseIndex): such a one may name any file, and so may one that
- *		can't be read.  One that has none yet may be about to name a file made for it.
- *		A stub that is marked invalid does not count: its file will not be opened.
- *	(4) remove the rest, and cut off what no stub names: nobody reads it.  If
- *		some stub could not be read, only what belongs to other indexes: files made
- *		for an index that still is there and whose stub names another one.
+ *		can't be read.
+ *	(4) remove the rest, and cut it off, as nobody reads it; nothing if some stub could not be
+ *		read: the next look may.
  *
  * A transaction that was over at (2) is visible at (3) or never will be.  An
  * index that another session is dropping or rebuilding is still visible with
  * its old main fork at (3), which has its stub until that transaction has committed, and
- * this is durable by then (see life_cycle.c).
+ * this is durable by then (see life_cycle.c).  A stub that is marked invalid owns its file
+ * until the rebuild removes that.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -55,6 +53,7 @@
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
+#include "cluster/standby/standby_state.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"
@@ -73,6 +72,14 @@ creator_in_progress(uint64 xid)
 	return TransactionIdIsInProgress((TransactionId) xid);
 }
 
+/* A file that may be an orphan; file_id comes first (compare_ids). */
+typedef struct ListedFile
+{
+	uint64		file_id;
+	Oid			made_for;		/* index, or InvalidOid: not known */
+	bool		owned;			/* a stub names it */
+} ListedFile;
+
 /*
  * May a process at work need the file, without a stub that we can see?  A file
  * without a valid header is one whose creation was cut off: its maker holds
@@ -81,12 +88,16 @@ creator_in_progress(uint64 xid)
  * long as any has that one's number.
  */
 static bool
-maker_is_alive(const char *path)
+maker_is_alive(ListedFile *file)
 {
+	char		path[MAXPGPATH];
 	PmhashIdentity id;
 	PmhError	error;
-	PmhResult	result = pmh_read_note(path, &id, NULL, &error);
+	PmhResult	result;
 
+	pmhash_file_path(path, MyDatabaseId, file->file_id);
+	result = pmh_read_note(path, &id, NULL, &error);
+	file->made_for = result == PMH_OK ? id.index_oid : InvalidOid;
 	if (result == PMH_ERR_FORMAT || result == PMH_ERR_VERSION ||
 		result == PMH_ERR_CORRUPT)
 		return false;
@@ -98,82 +109,45 @@ maker_is_alive(const char *path)
 	return creator_in_progress(id.creator_xid);
 }
 
-/* Leave out the files that processes at work may need; returns how many are left. */
 static int
-drop_protected(uint64 *files, int n)
+compare_ids(const void *a, const void *b)
 {
-	char		path[MAXPGPATH];
-	int			kept = 0;
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
 
-	for (int i = 0; i < n; i++)
+	return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* The files that processes at work do not need, sorted; *n says how many. */
+static ListedFile *
+find_candidates(int *n)
+{
+	uint64	   *ids;
+	int			n_files;
+	ListedFile *files;
+
+	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
+	ids = pmhash_list_files(MyDatabaseId, &n_files);
+	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+	PMH_STOP_POINT("worker_listed");
+	files = palloc((n_files + 1) * sizeof(ListedFile));
+	*n = 0;
+	for (int i = 0; i < n_files; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		pmhash_file_path(path, MyDatabaseId, files[i]);
-		if (!maker_is_alive(path))
-			files[kept++] = files[i];
+		files[*n] = (ListedFile) {.file_id = ids[i]};
+		if (!maker_is_alive(&files[*n]))
+			(*n)++;
 	}
-	return kept;
+	qsort(files, *n, sizeof(ListedFile), compare_ids);
+	return files;
 }
 
 /* ---- (3) stubs ---- */
 
-/* A file that stubs name; its name is the key. */
-typedef struct NamedFile
-{
-	uint64		file_id;
-	bool		invalid;		/* they are all marked: it will not be opened */
-} NamedFile;
-
-/* An index whose main fork was looked at; its OID is the key. */
-typedef struct KnownIndex
-{
-	Oid			oid;
-	bool		empty;			/* it has no stub yet */
-} KnownIndex;
-
-/* What the stubs of a database say. */
-typedef struct Owners
-{
-	HTAB	   *named;			/* NamedFile */
-	HTAB	   *known;			/* KnownIndex */
-	int			unknown;		/* stubs that can't be read */
-} Owners;
-
-/* A table in this transaction, with a key that each entry begins with. */
-static HTAB *
-make_table_of(const char *name, Size key, Size entry)
-{
-	HASHCTL		ctl = {.keysize = key, .entrysize = entry, .hcxt = TopTransactionContext};
-
-	return hash_create(name, 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
-/* A stub names a file. */
-static void
-note_named(Owners *owners, uint64 file_id, bool invalid)
-{
-	bool		found;
-	NamedFile  *named = hash_search(owners->named, &file_id, HASH_ENTER, &found);
-
-	named->invalid = invalid && (!found || named->invalid);
-}
-
-/* Say that the stub page of an index is damaged, once. */
-static void
-complain_once(Oid relid, const char *name, const char *why)
-{
-	if (!pmhash_first_complaint(relid))
-		return;
-	ereport(LOG,
-			(errmsg("pmhash could not determine which file %s has: %s",
-					pmhash_index_label(relid, name), why),
-			 errdetail("Files that may belong to it are kept."),
-			 errhint("REINDEX INDEX makes a new stub page.")));
-}
-
-/* Which main fork has an index by now, and what is its name?  False: it has gone. */
+/* Which main fork has an index by now?  False: it has gone. */
 static bool
-fork_of(Oid relid, PmhashNode *node, NameData *name)
+fork_of(Oid relid, PmhashNode *node)
 {
 	HeapTuple	tuple;
 	Form_pg_class index;
@@ -185,180 +159,106 @@ fork_of(Oid relid, PmhashNode *node, NameData *name)
 	index = (Form_pg_class) GETSTRUCT(tuple);
 	*node = pmhash_make_node(OidIsValid(index->reltablespace) ? index->reltablespace :
 							 MyDatabaseTableSpace, MyDatabaseId, index->relfilenode);
-	*name = index->relname;
 	ReleaseSysCache(tuple);
 	return true;
 }
 
-/*
- * The file that an index had when its stub was read is lacking, or cut off: mark the index,
- * unless it has another one by now, so that sessions that map the file learn of it, and have it
- * rebuilt.  Does not wait for a lock: it is looked at again.
- */
+/* An index may have no usable file; those of constraints come first. */
 static void
-mark_lacking(Oid relid, uint64 file_id, PmhashReason reason)
+note_lacking(Oid relid, List **lacking)
 {
-	Relation	index = NULL;
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);	/* to the worker's end */
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(relid));
+	Form_pg_index form = HeapTupleIsValid(tuple) ? (Form_pg_index) GETSTRUCT(tuple) : NULL;
 
-	PMH_STOP_POINT("cleaner_found_lacking");
-	if (!ConditionalLockRelationOid(relid, AccessShareLock))
-		return;
-	if (SearchSysCacheExists1(INDEXRELID, ObjectIdGetDatum(relid)))
-		index = try_relation_open(relid, NoLock);
-	if (index != NULL && index->rd_index->indisready && index->rd_index->indislive)
-		pmhash_mark_invalid(index, file_id, 0, reason);
-	if (index != NULL)
-		relation_close(index, NoLock);
-	UnlockRelationOid(relid, AccessShareLock);
+	if (form != NULL && (form->indisexclusion || form->indisunique))
+		*lacking = lcons_oid(relid, *lacking);
+	else
+		*lacking = lappend_oid(*lacking, relid);
+	if (form != NULL)
+		ReleaseSysCache(tuple);
+	MemoryContextSwitchTo(old);
 }
 
-/* Note what the stub of an index says. */
-static void
-note_owner(Oid relid, Owners *owners)
+/* Look which file an index has.  False: that is not known. */
+static bool
+look_at_index(Oid relid, ListedFile *files, int n, List **lacking)
 {
 	PmhashNode	node;
 	PmhashNode	later;
-	NameData	name;
 	PmhashStub	stub;
 	PmhashLook	look;
-	PmhashReason reason;
-	KnownIndex *known;
+	ListedFile *file;
 
-	if (!fork_of(relid, &node, &name))
-	{
-		owners->unknown++;
-		return;
-	}
+	if (!fork_of(relid, &node))
+		return false;
 	look = pmhash_stub_look_at(node, &stub);
-	if (look == PMHASH_LOOK_STUB ||
-		(look == PMHASH_LOOK_EMPTY && fork_of(relid, &later, &name) &&
-		 memcmp(&node, &later, sizeof(node)) == 0))
+	if (look != PMHASH_LOOK_STUB)
 	{
-		known = hash_search(owners->known, &relid, HASH_ENTER, NULL);
-		known->empty = look == PMHASH_LOOK_EMPTY;
-		if (known->empty)
-			return;
-		note_named(owners, stub.file_id, (stub.flags & PMHASH_STUB_INVALID) != 0);
-		if (!pmhash_stub_serves(stub.flags, PMHASH_READ))
-			pmhash_rebuild_wanted(relid);	/* it may have been marked while that was off */
-		else if ((stub.flags & PMHASH_STUB_NEW_FILE) == 0 &&
-				 (reason = pmhash_stub_doubt(&stub)) != PMHASH_REASON_NONE)
-			mark_lacking(relid, stub.file_id, reason);
-		return;
+		note_lacking(relid, lacking);
+		return look == PMHASH_LOOK_EMPTY && fork_of(relid, &later) &&
+			memcmp(&node, &later, sizeof(node)) == 0;
 	}
-	owners->unknown++;
-	if (look != PMHASH_LOOK_EMPTY)
-		complain_once(relid, NameStr(name),
-					  look == PMHASH_LOOK_OTHER ? "its page is no stub page" :
-					  errno != 0 ? strerror(errno) : "its stub page is damaged");
+	file = bsearch(&stub.file_id, files, n, sizeof(ListedFile), compare_ids);
+	if (file != NULL)
+		file->owned = true;
+	if (!pmhash_stub_serves(stub.flags, PMHASH_READ) ||
+		((stub.flags & PMHASH_STUB_NEW_FILE) == 0 && pmhash_stub_wants_look(&stub)))
+		note_lacking(relid, lacking);
+	return true;
 }
 
 /* ---- (4) ---- */
 
 /*
- * May an index whose stub can't be read, or is not there yet, own this file, that no other
- * stub names?  Not if it was made for one that still is there and has a stub: a main fork,
- * and the stub in it, goes to an index with another OID only when the index that it was made
- * for is dropped (tablecmds.c, TryReuseIndex).
- */
-static bool
-may_be_owned(const Owners *owners, const char *path, Oid *made_for)
-{
-	PmhashIdentity id;
-	PmhError	error;
-	PmhResult	result = pmh_read_note(path, &id, NULL, &error);
-
-	*made_for = InvalidOid;
-	if (result == PMH_OK)
-	{
-		const KnownIndex *known = hash_search(owners->known, &id.index_oid, HASH_FIND, NULL);
-
-		*made_for = id.index_oid;
-		return known != NULL ? known->empty : owners->unknown > 0;
-	}
-	return owners->unknown > 0 && result != PMH_ERR_FORMAT &&
-		result != PMH_ERR_VERSION && result != PMH_ERR_CORRUPT;
-}
-
-/* Returns how many cannot be judged. */
-static int
-remove_orphans(const uint64 *files, int n, const Owners *owners)
-{
-	char		path[MAXPGPATH];
-	int			removed = 0;
-	int			kept = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		const NamedFile *named = hash_search(owners->named, &files[i], HASH_FIND, NULL);
-		Oid			made_for;
-
-		if (named != NULL && !named->invalid)
-			continue;
-		pmhash_file_path(path, MyDatabaseId, files[i]);
-		if (may_be_owned(owners, path, &made_for))
-		{
-			kept++;
-			continue;
-		}
-		if (named != NULL)
-			pmhash_unlink(MyDatabaseId, files[i]);	/* scans from before the mark go on */
-		else
-			pmhash_remove_file(files[i]);
-		if (OidIsValid(made_for))
-			pmhash_forget_plans(MyDatabaseId, made_for);	/* who has it mapped lets it go */
-		removed++;
-	}
-	if (removed > 0)
-		ereport(DEBUG1,
-				(errmsg("pmhash: removed %d files that no index owns", removed)));
-	return kept;
-}
-
-/*
- * Remove the orphans of the database this worker is connected to, and look
- * after the files of its indexes.
+ * Remove the orphans of the database this worker is connected to; *lacking: indexes whose
+ * files are to be looked at.  In a transaction.
  */
 PmhashWorkerResult
-pmhash_remove_orphans(void)
+pmhash_remove_orphans(List **lacking)
 {
-	uint64	   *files;
+	ListedFile *files;
 	int			n;
-	Owners		owners = {0};
+	int			n_orphans = 0;
+	int			n_unknown = 0;
+	List	   *indexes;
 	ListCell   *lc;
-	int			kept;
 
 	Assert(IsTransactionState() && !RecoveryInProgress());
 	pmhash_require_service(NULL);
-	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
-	files = pmhash_list_files(MyDatabaseId, &n);
-	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
-
-	PMH_STOP_POINT("cleaner_listed");
-	n = drop_protected(files, n);
-	PMH_STOP_POINT("cleaner_before_stubs");
-	owners.named = make_table_of("pmhash named files", sizeof(uint64), sizeof(NamedFile));
-	owners.known = make_table_of("pmhash known indexes", sizeof(Oid), sizeof(KnownIndex));
+	files = find_candidates(&n);
+	PMH_STOP_POINT("worker_before_stubs");
 	InvalidateCatalogSnapshot();
-	foreach(lc, pmhash_list_indexes(false))
+	indexes = pmhash_list_indexes(false);
+	*lacking = NIL;
+	foreach(lc, indexes)
 	{
 		CHECK_FOR_INTERRUPTS();
-		note_owner(lfirst_oid(lc), &owners);
+		if (!look_at_index(lfirst_oid(lc), files, n, lacking))
+			n_unknown++;
 	}
-	PMH_STOP_POINT("cleaner_before_removal");
-	kept = remove_orphans(files, n, &owners);
-	return kept > 0 ? PMHASH_WORKER_LEFT_SOME :
-		hash_get_num_entries(owners.known) + owners.unknown == 0 ? PMHASH_WORKER_FOUND_NOTHING :
-		PMHASH_WORKER_DONE;
+	PMH_STOP_POINT("worker_before_removal");
+	for (int i = 0; i < n; i++)
+	{
+		if (files[i].owned)
+			continue;
+		n_orphans++;
+		if (n_unknown > 0)
+			continue;
+		pmhash_remove_file(files[i].file_id);
+		if (OidIsValid(files[i].made_for))	/* who has it mapped lets it go */
+			pmhash_forget_plans(MyDatabaseId, files[i].made_for);
+	}
+	pmhash_rebuild_forget(MyDatabaseId, InvalidOid, *lacking);
+	return n_orphans > 0 && n_unknown > 0 ? PMHASH_WORKER_LEFT_SOME :
+		indexes == NIL ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;
 }
 
-/* Remove a file of past eras, or of a cluster whose pool this was. */
+/* Remove a file that this standby has not. */
 static bool
-remove_if_past(const char *path, Oid database, uint64 file_id, void *arg)
+remove_if_unknown(const char *path, Oid database, uint64 file_id, void *arg)
 {
-	const PmhashControl *control = &pmhash_shared->control;
-	PmhashIdentity id;
-	PmhError	error;
+	const PmhashStandbyRow *row;
 
 	CHECK_FOR_INTERRUPTS();
 	if (file_id == 0)
@@ -366,10 +266,8 @@ remove_if_past(const char *path, Oid database, uint64 file_id, void *arg)
 
 	/* A build that is published comes under the same name, with this lock. */
 	LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
-	if (pmh_read_note(path, &id, NULL, &error) == PMH_OK &&
-		id.version == PMHASH_IDENTITY_VERSION &&
-		(id.dax_era != control->dax_era ||
-		 id.system_identifier != control->system_identifier))
+	row = pmhash_standby_find(file_id);
+	if (RecoveryInProgress() && (row == NULL || row->status != PMHASH_STANDBY_LIVE))
 	{
 		PMH_STOP_POINT("distrusted_before_unlink");
 		pmhash_unlink(database, file_id);
@@ -379,13 +277,12 @@ remove_if_past(const char *path, Oid database, uint64 file_id, void *arg)
 }
 
 /*
- * On a standby: remove the files that were made before it became one.  The eras were renewed
- * when it started (trust.c, reason_for_doubt), so they will never be opened, and there is no
- * stub to look at.  What is made after a promotion has the new eras and is left alone.
+ * On a standby: remove the files that were made before it became one, and have not been kept.  What
+ * is made after a promotion was not there when it was looked for.
  */
 void
 pmhash_remove_distrusted(void)
 {
 	Assert(!IsTransactionState());
-	(void) pmhash_visit_files(InvalidOid, remove_if_past, NULL);
+	(void) pmhash_visit_files(InvalidOid, remove_if_unknown, NULL);
 }

@@ -51,18 +51,15 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
-#include "catalog/pg_index.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -73,7 +70,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
@@ -98,53 +94,12 @@ typedef struct Refill
 	LockRelId	heap_lock;		/* held by the session */
 	LockRelId	index_lock;
 	uint64		file_id;		/* of the new file */
-	int			old_file;		/* descriptor, or -1 */
 	FullTransactionId filled_by;	/* in step 3 */
 	PmhashReason reason;		/* why the old file was not used */
 } Refill;
 
-/* Of the rebuild that this worker is at. */
-static Refill refill = {.old_file = -1};
-
-/*
- * The process that lets go of a removed file last frees its pages, a quarter of a
- * second for a GiB.  Hold it, so that this is none of those that had it mapped and
- * want to commit.  In a full file system the rebuild fails once for want of its room.  What
- * cannot be opened is not worth an error.
- */
-static void
-hold_old_file(uint64 file_id)
-{
-	char		path[MAXPGPATH];
-
-	pmhash_file_path(path, MyDatabaseId, file_id);
-	refill.old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
-	if (refill.old_file >= 0)
-		ReserveExternalFD();
-}
-
-/*
- * A build beside writers has scanned the table.  What it loads now may need the space
- * that the old file has; sessions that write have let it go meanwhile.
- */
-void
-pmhash_refill_scanned(void)
-{
-	if (refill.old_file < 0)
-		return;
-	(void) close(refill.old_file);
-	ReleaseExternalFD();
-	refill.old_file = -1;
-}
-
-/* What was done for the index before this one is over, whatever comes now. */
-static void
-refill_forget(void)
-{
-	pmhash_refill_scanned();
-	memset(&refill, 0, sizeof(refill));
-	refill.old_file = -1;
-}
+/* Of the rebuild that this worker is at, or zeroes. */
+static Refill refill;
 
 /* For pg_stat_progress_create_index. */
 static void
@@ -174,12 +129,9 @@ remove_old_file(Relation heap, Relation index)
 	(void) pmhash_stub_invalidate(index, 0, refill.reason);
 	file_id = pmhash_index_file(index, true);
 	if (file_id != 0)
-	{
-		hold_old_file(file_id);
 		pmhash_unlink(MyDatabaseId, file_id);
-	}
 	else
-		pmhash_request_cleaning_at_commit();	/* it may have had one all the same */
+		pmhash_visit_at_commit(MyDatabaseId);	/* it may have had one all the same */
 	TransferPredicateLocksToHeapRelation(index);
 	CacheInvalidateRelcache(heap);
 	CacheInvalidateRelcache(index); /* who has the old file mapped lets it go */
@@ -212,7 +164,6 @@ begin(Oid relid)
 	Relation	index = NULL;
 	bool		needed;
 
-	refill_forget();
 	StartTransactionCommand();
 	heap_oid = IndexGetRelation(relid, true);
 	if (OidIsValid(heap_oid))
@@ -226,6 +177,7 @@ begin(Oid relid)
 	{
 		refill.index = relid;
 		refill.heap = heap_oid;
+		(void) pmhash_rebuild_note(relid, 0, NULL);
 		report_begin(index);
 		remove_old_file(heap, index);
 		refill.file_id = pmhash_file_begin_filling(index);
@@ -353,24 +305,6 @@ make_valid(void)
 	UnlockRelationIdForSession(&refill.heap_lock, ShareUpdateExclusiveLock);
 }
 
-/* ---- in one piece ---- */
-
-/*
- * Rebuild an index of this database if it is invalid.  Not in a transaction;
- * begins and ends some.  ERROR if it fails; then refill_failed is to be
- * called after the abort.
- */
-static void
-refill_index(Oid relid)
-{
-	Assert(!IsTransactionState());
-	if (!begin(relid))
-		return;
-	wait_for_writers();
-	fill_file();
-	make_valid();
-}
-
 /*
  * After the abort of a failed try: give back the space of the old file and of one that is not
  * filled, into which nothing more is to be put.  In no transaction.  ERROR if the stub can't
@@ -383,7 +317,6 @@ refill_failed(void)
 	PmhashStub	stub;
 
 	Assert(!IsTransactionState());
-	pmhash_refill_scanned();
 	if (refill.file_id == 0)
 		return;
 	StartTransactionCommand();
@@ -403,16 +336,13 @@ refill_failed(void)
 
 /* ==== which indexes ==== */
 
-/* Of this worker: has it left some that it was to rebuild, or failed with one unnoted? */
+/* Which this worker rebuilds; has it left some; are there others, for the other kind of worker? */
+static PmhashJob own_job;
 static PmhashWorkerResult result_of_pass = PMHASH_WORKER_DONE;
-
-/* The index that it is at, which is noted, or InvalidOid. */
-static Oid	running = InvalidOid;
-
-/* ---- one index ---- */
+static bool others_wanted = false;
 
 /*
- * Look at an index in a transaction of its own, and return its name and table.  One that
+ * Look at an index in a transaction of its own, and return its name.  One that
  * is locked is not looked at: another session drops or rebuilds it.  So is one whose
  * table is locked: a transaction that has moved it, say, may stay open for hours, and
  * each rebuild would wait for it in vain.  ERROR if it can't be opened: want of memory,
@@ -422,7 +352,7 @@ static Oid	running = InvalidOid;
  * back, so may the index.
  */
 static bool
-needs_rebuild(Oid relid, char *name, Oid *heap)
+needs_rebuild(Oid relid, char *name)
 {
 	Relation	index;
 	PmhashReason reason;
@@ -437,44 +367,25 @@ needs_rebuild(Oid relid, char *name, Oid *heap)
 	strlcpy(name, RelationGetRelationName(index), NAMEDATALEN);
 	needed = ConditionalLockRelationOid(index->rd_index->indrelid, AccessShareLock) &&
 		needs_new_file(index, &reason);
-	if (needed)
+	if (needed && pmhash_build_job(index->rd_indextuple) != own_job)
 	{
-		*heap = index->rd_index->indrelid;
-		pmhash_report_index("rebuilding", index);
+		others_wanted = true;
+		needed = false;
 	}
+	else if (needed)
+		pmhash_report_index("rebuilding", index);
 	relation_close(index, NoLock);
 	if (needed)
 		pmhash_require_pool_present();
 	return needed;
 }
 
-/* A process that has a lock on the table which a rebuild waits for; 0: there is none. */
-static int
-holder_of(Oid heap)
-{
-	VirtualTransactionId *holder;
-	LOCKTAG		tag;
-	int			n;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, heap);
-	holder = GetLockConflicts(&tag, ShareUpdateExclusiveLock, &n);
-	for (int i = 0; i < n; i++)
-	{
-		PGPROC	   *proc = pmhash_proc_of(holder[i]);
-
-		if (proc != NULL && proc->pid != 0)
-			return proc->pid;
-	}
-	return 0;
-}
-
 /* A failed try is over: note it and go on with the next index. */
 static void
-give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
+give_up(Oid relid, const char *name, MemoryContext context)
 {
 	ErrorData  *error;
 	const char *hint;
-	int			holder;
 	int			pause;
 
 	HOLD_INTERRUPTS();
@@ -484,16 +395,12 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 	FlushErrorState();
 	refill_failed();
 	MemoryContextSwitchTo(context);
-	holder = error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || !OidIsValid(heap) ? 0 :
-		holder_of(heap);
-	if (holder != 0)
-		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_count(PMHASH_REBUILD_FAILURES, 1);
 	pmhash_counts_flush();
-	pause = pmhash_rebuild_failed(relid, error->sqlerrcode, error->message);
-	running = InvalidOid;
-	if (pause == 0)
-		result_of_pass = PMHASH_WORKER_UNFINISHED;
+	pause = pmhash_rebuild_note(relid, error->sqlerrcode, error->message);
+	memset(&refill, 0, sizeof(refill));
+	result_of_pass = Min(result_of_pass,
+						 pause > 0 ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_UNFINISHED);
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
 			(errmsg("pmhash: could not rebuild %s: %s",
@@ -505,133 +412,68 @@ give_up(Oid relid, const char *name, Oid heap, MemoryContext context)
 	RESUME_INTERRUPTS();
 }
 
-/*
- * Rebuild an index if it is invalid; not while the other rebuilder is at its table, until
- * another worker comes.  Its name goes into name[NAMEDATALEN],
- * its table into *heap.
- */
-static void
-rebuild_if_needed(Oid relid, char *name, volatile Oid *heap)
-{
-	Oid			table = InvalidOid;
-	bool		needed;
-
-	StartTransactionCommand();
-	needed = needs_rebuild(relid, name, &table);
-	CommitTransactionCommand();
-	*heap = table;
-	if (needed)
-	{
-		if (!pmhash_rebuild_begins(relid, table))
-		{
-			result_of_pass = Min(result_of_pass, PMHASH_WORKER_LEFT_SOME);
-			return;
-		}
-		running = relid;
-		refill_index(relid);
-		running = InvalidOid;
-		pmhash_count(PMHASH_REBUILDS, 1);
-		pmhash_counts_flush();
-	}
-	pmhash_rebuild_forget(MyDatabaseId, relid, NIL);
-}
-
-/* The same; an error is noted. */
+/* Rebuild an index if it is invalid, and of this worker's job; an error is noted. */
 static void
 rebuild_index(Oid relid)
 {
 	MemoryContext context = CurrentMemoryContext;
 	char		name[NAMEDATALEN] = "";
-	volatile Oid heap = InvalidOid;
+	bool		needed;
 
-	refill_forget();
 	PG_TRY();
 	{
-		rebuild_if_needed(relid, name, &heap);
+		StartTransactionCommand();
+		needed = needs_rebuild(relid, name);
+		CommitTransactionCommand();
+		if (needed && begin(relid))
+		{
+			wait_for_writers();
+			fill_file();
+			make_valid();
+			memset(&refill, 0, sizeof(refill));
+			pmhash_count(PMHASH_REBUILDS, 1);
+			pmhash_counts_flush();
+			pmhash_rebuild_forget(MyDatabaseId, relid, NIL);
+		}
 	}
 	PG_CATCH();
 	{
-		give_up(relid, name, heap, context);
+		give_up(relid, name, context);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 }
 
-/* ---- a database ---- */
-
 /* At exit: if it comes in the middle of a rebuild, that is a failure too. */
 static void
 rebuilder_exit(int code, Datum arg)
 {
-	if (OidIsValid(running))
-		(void) pmhash_rebuild_failed(running, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
+	if (OidIsValid(refill.index))
+		(void) pmhash_rebuild_note(refill.index, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
 }
 
 /*
- * In what order the indexes of this database are seen to: first those of constraints, without
- * which their tables cannot be written to; those that have functions of users come last.
- * In a transaction.
- */
-static List *
-in_order(const List *indexes, int *n_plain)
-{
-	List	   *order[4] = {NIL, NIL, NIL, NIL};
-	ListCell   *lc;
-
-	Assert(IsTransactionState());
-	foreach(lc, indexes)
-	{
-		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
-		int			place = 1;
-
-		if (HeapTupleIsValid(tuple))
-		{
-			Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
-
-			place = form->indisexclusion || form->indisunique ? 0 : 1;
-			if (pmhash_build_job(tuple) == PMHASH_JOB_EXPRESSIONS)
-				place += 2;
-			ReleaseSysCache(tuple);
-		}
-		order[place] = lappend_oid(order[place], lfirst_oid(lc));
-	}
-	*n_plain = list_length(order[0]) + list_length(order[1]);
-	return list_concat(list_concat(order[0], order[1]), list_concat(order[2], order[3]));
-}
-
-/*
- * Rebuild the invalid indexes of the database this worker is connected to that are of its
- * job, except temporary ones, which only their sessions can, and those that have failed a
- * short time ago.  Not in a transaction.
+ * Rebuild those of these indexes that are invalid and of this job, except those that have
+ * failed a short time ago.  Not in a transaction.
  *
  * When the plain ones have been rebuilt, and not before, the others are requested: functions
  * that take long hold up those of the same table.
  */
 PmhashWorkerResult
-pmhash_rebuild_database(PmhashJob job)
+pmhash_rebuild_indexes(PmhashJob job, const List *indexes)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
 												  "pmhash rebuild",
 												  ALLOCSET_DEFAULT_SIZES);
-	List	   *indexes;
+	PmhashRebuild state;
 	ListCell   *lc;
-	int			n_plain;
 
 	Assert(!IsTransactionState() && !RecoveryInProgress());
+	own_job = job;
 	before_shmem_exit(rebuilder_exit, (Datum) 0);
-	StartTransactionCommand();
-	(void) GetTransactionSnapshot();
-	pgstat_report_activity(STATE_RUNNING, "looking for invalid pmhash indexes");
 	MemoryContextSwitchTo(context);
-	indexes = in_order(pmhash_list_indexes(false), &n_plain);
-	CommitTransactionCommand();
-
-	MemoryContextSwitchTo(context);
-	pmhash_rebuild_pass_begins(job, indexes);
 	foreach(lc, indexes)
 	{
-		bool		plain = foreach_current_index(lc) < n_plain;
-
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{
@@ -640,15 +482,14 @@ pmhash_rebuild_database(PmhashJob job)
 		}
 		if (!pmhash_rebuild)
 			break;
-		if ((plain && job != PMHASH_JOB_PLAIN) || pmhash_rebuild_has_to_wait(lfirst_oid(lc)))
-			continue;
-		if (!plain && job == PMHASH_JOB_PLAIN)
-		{
-			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
-			break;
-		}
-		rebuild_index(lfirst_oid(lc));
+		if (pmhash_rebuild_state(lfirst_oid(lc), &state) && !state.running &&
+			state.next_try > pmhash_clock_ms())
+			result_of_pass = Min(result_of_pass, PMHASH_WORKER_LEFT_SOME);
+		else
+			rebuild_index(lfirst_oid(lc));
 	}
+	if (others_wanted && job == PMHASH_JOB_PLAIN)
+		pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
 	return result_of_pass;

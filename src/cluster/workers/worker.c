@@ -4,11 +4,9 @@
  *	  The background workers: starting them, and their main functions.
  *
  * There is one launcher (launcher.c), and workers that it starts in databases.  Each has a
- * job (PmhashJob) and exits when it is done.
- *
- * A cleaner is connected to its database for the few milliseconds that its work
- * takes, so that DROP DATABASE and CREATE DATABASE TEMPLATE wait for it
- * at most (procarray.c, CountOtherDBBackends).  A build may take long.
+ * job (PmhashJob) and exits when it is done.  If there is nothing to build, that takes a few
+ * milliseconds, and DROP DATABASE and CREATE DATABASE TEMPLATE wait for it (procarray.c,
+ * CountOtherDBBackends).
  *
  *-------------------------------------------------------------------------
  */
@@ -61,15 +59,6 @@ note_worker_slot(bool free)
 				(errmsg("pmhash: a slot for a background worker is free again")));
 }
 
-/* As pg_stat_activity shows it. */
-static const char *
-type_of_worker(PmhashJob job)
-{
-	return job == PMHASH_JOB_CLEAN ? "pmhash cleaner" :
-		job == PMHASH_JOB_SWEEP ? "pmhash standby sweeper" :
-		RecoveryInProgress() ? "pmhash standby builder" : "pmhash rebuilder";
-}
-
 /* What the server is to know of a worker. */
 static BackgroundWorker
 worker_of(const char *function, const char *type, int flags, int restart)
@@ -97,8 +86,7 @@ bool
 pmhash_start_worker(Oid database, PmhashJob job, int place,
 					BackgroundWorkerHandle **handle, bool tell)
 {
-	const char *type = type_of_worker(job);
-	BackgroundWorker worker = worker_of("pmhash_worker_main", type, WITH_DATABASE,
+	BackgroundWorker worker = worker_of("pmhash_worker_main", "pmhash worker", WITH_DATABASE,
 										BGW_NEVER_RESTART);
 	bool		started;
 
@@ -106,7 +94,7 @@ pmhash_start_worker(Oid database, PmhashJob job, int place,
 	Assert(place >= 0 && place < PMHASH_WORKERS);
 	Assert(job < PMHASH_JOBS);
 	pg_atomic_write_u32(&pmhash_shared->worker_result[place], PMHASH_WORKER_UNFINISHED);
-	snprintf(worker.bgw_name, BGW_MAXLEN, "%s for database %u", type, database);
+	snprintf(worker.bgw_name, BGW_MAXLEN, "pmhash worker for database %u", database);
 	worker.bgw_main_arg = ObjectIdGetDatum(database);
 	worker.bgw_extra[0] = (char) job;
 	worker.bgw_extra[1] = (char) place;
@@ -121,56 +109,36 @@ pmhash_start_worker(Oid database, PmhashJob job, int place,
 /* ---- main functions ---- */
 
 /*
- * How each worker with a database begins.  It waits for locks so long (ms).
+ * How each worker begins.
  *
  * search_path is empty, as in autovacuum.c, AutoVacWorkerMain.  Else functions of index
  * expressions, which run in the rights of the table's owner, would call what whoever
  * may ALTER DATABASE ... SET search_path, or CREATE in a schema of it, has put there.
  *
- * Never without an end, also while it connects: that takes a lock on the database, and some
+ * Locks are waited for a while, since a try that is given up is a longer wait for all; but
+ * never without an end, also while it connects: that takes a lock on the database, and some
  * on its catalogs (postinit.c, InitPostgres; relcache.c, load_critical_index).  ALTER
  * DATABASE, CREATE DATABASE TEMPLATE and VACUUM FULL of a catalog hold those for
- * as long as they like, and the other databases need the slot, or the launcher.
+ * as long as they like, and the other databases need the slot.  So may a transaction hold
+ * those on a table, and writers queue after us.
+ *
+ * The rest is as in AutoVacWorkerMain, too, since a build may take long.  A serializable scan
+ * of a whole table would let other serializable transactions fail because of it.
  */
 static void
-begin(Oid database, const char *lock_timeout)
+begin(Oid database)
 {
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
 	pmhash_no_transaction_timeout();
-	SetConfigOption("lock_timeout", lock_timeout, PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", "5000", PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
-}
-
-/*
- * And one that may take long: as autovacuum.c, AutoVacWorkerMain.  A serializable scan
- * of a whole table would let other serializable transactions fail because of it.
- */
-static void
-take_long(void)
-{
 	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
-}
-
-/*
- * A cleaner: removes the orphans of one database.  Locks on catalogs are waited for a
- * second at most: DROP DATABASE waits five for us.
- */
-static PmhashWorkerResult
-clean(Oid database)
-{
-	PmhashWorkerResult result;
-
-	begin(database, "1000");
-	StartTransactionCommand();
-	pgstat_report_activity(STATE_RUNNING, "looking for pmhash files that no index owns");
-	result = pmhash_remove_orphans();
-	CommitTransactionCommand();
-	return result;
+	pmhash_gives_way = true;
 }
 
 static void
@@ -179,61 +147,54 @@ function_worker_exit(int code, Datum arg)
 	pg_atomic_write_u32(&pmhash_shared->function_worker, 0);
 }
 
+/* On a primary: orphans go, then the invalid indexes of its job are rebuilt. */
+static PmhashWorkerResult
+look_after(PmhashJob job)
+{
+	PmhashWorkerResult looked;
+	PmhashWorkerResult rebuilt;
+	List	   *lacking;
+
+	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
+	StartTransactionCommand();
+	pgstat_report_activity(STATE_RUNNING, "looking at pmhash indexes and files");
+	looked = pmhash_remove_orphans(&lacking);
+	CommitTransactionCommand();
+	rebuilt = pmhash_rebuild_indexes(job, lacking);
+	return rebuilt == PMHASH_WORKER_DONE ? looked : Min(looked, rebuilt);
+}
+
 /*
- * One that looks at all indexes of one database and builds the files of those of its job
- * that have none: a rebuilder, or a standby's builder, which is subject to the conflicts
- * with replay that all sessions are.  Locks are waited for a while, since a try that is
- * given up is a longer wait for all; but not for ever, since writers queue after it, or
- * a transaction on the primary may hold them so long.
+ * Each worker in a database.  Those of a standby are subject to the conflicts
+ * with replay that all sessions are.
  *
  * temp_file_limit is to stop queries; a build needs what the index's entries take, and
  * with less it would fail at each try.  But it is for users' functions.  One
  * worker at a time runs those, which may take for ever, also if the launcher that started
  * it has ended and another one starts the next.
  */
-static PmhashWorkerResult
-build(Oid database, PmhashJob job)
+void
+pmhash_worker_main(Datum arg)
 {
-	Assert(job <= PMHASH_JOB_EXPRESSIONS);
+	PmhashJob	job = (PmhashJob) MyBgworkerEntry->bgw_extra[0];
+	int			place = MyBgworkerEntry->bgw_extra[1];
+	PmhashWorkerResult result;
+
 	if (job == PMHASH_JOB_EXPRESSIONS)
 	{
 		uint32		none = 0;
 
 		if (!pg_atomic_compare_exchange_u32(&pmhash_shared->function_worker, &none, 1))
-			return PMHASH_WORKER_UNFINISHED;
+			return;
 		before_shmem_exit(function_worker_exit, (Datum) 0);
 	}
-	begin(database, "5000");
-	take_long();
-	pmhash_give_way_from_now_on();
+	begin(DatumGetObjectId(arg));
 	if (job == PMHASH_JOB_PLAIN)
 		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
-	if (RecoveryInProgress())
-		return pmhash_standby_build_database(job);
-	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
-	return pmhash_rebuild_database(job);
-}
-
-static PmhashWorkerResult
-sweep(Oid database)
-{
-	begin(database, "5000");
-	take_long();
-	return pmhash_standby_sweep_database();
-}
-
-/* Each worker in a database. */
-void
-pmhash_worker_main(Datum arg)
-{
-	Oid			database = DatumGetObjectId(arg);
-	PmhashJob	job = (PmhashJob) MyBgworkerEntry->bgw_extra[0];
-	int			place = MyBgworkerEntry->bgw_extra[1];
-	PmhashWorkerResult result;
-
-	result = job == PMHASH_JOB_CLEAN ? clean(database) :
-		job == PMHASH_JOB_SWEEP ? sweep(database) : build(database, job);
+	result = !RecoveryInProgress() ? look_after(job) :
+		job == PMHASH_JOB_SWEEP ? pmhash_standby_sweep_database() :
+		pmhash_standby_build_database(job);
 	Assert(!IsTransactionState());
 	/* (Its place may be that of a worker of another launcher by now, which is no harm.) */
 	pg_atomic_write_u32(&pmhash_shared->worker_result[place], result);

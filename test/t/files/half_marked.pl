@@ -152,15 +152,15 @@ CONF
 
 	# ---- a standby that has replayed just so far ----
 
-	# The cleaner marks it: it has no transaction id, which a builder would wait for, and says
-	# nothing else in WAL of the index.
+	# A worker marks it: it has no transaction id yet, which a builder would wait for, and has
+	# said nothing else in WAL of the index.
 	{
 		my $name = 'standby at the mark';
 		my $count = file_goes($name);
 		my $position = log_position($standby);
 
 		hold('stub_marked');
-		$primary->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 1\n");
+		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		$primary->reload;
 		is_held('stub_marked', $name);
 		$primary->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
@@ -181,7 +181,7 @@ CONF
 
 		use_stop_points($standby);
 		hold('redo_page_restored');
-		$primary->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 1\n");
+		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		$primary->reload;
 		is_held('redo_page_restored', $name);
 		builders_come_by($position);

@@ -174,7 +174,7 @@ foreach my $n ($all ? (1 .. 20, map { 25 * $_ } 1 .. 40) : (3, 60, 400))
 	my $from = -s $node->logfile;
 	my $findings;
 
-	worker_faults('pmhash rebuilder', 'memory', $n);
+	worker_faults('pmhash worker', 'memory', $n);
 	unlink($file);
 	$node->safe_psql('postgres', "$by_index SELECT * FROM f WHERE k = 5");
 	for (my $i = 0; $i < 200; $i++)
@@ -189,7 +189,7 @@ foreach my $n ($all ? (1 .. 20, map { 25 * $_ } 1 .. 40) : (3, 60, 400))
 my $files = index_files(pool($node));
 foreach my $n ($all ? 1 .. 15 : (1, 5))
 {
-	worker_faults('pmhash cleaner', 'memory', $n);
+	worker_faults('pmhash worker', 'memory', $n);
 	$node->safe_psql('postgres', 'REINDEX INDEX f_k');
 	sleep(2);
 	worker_faults('', 'memory', 0);

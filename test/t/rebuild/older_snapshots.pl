@@ -264,7 +264,7 @@ BEGIN
 END $$;
 CREATE FUNCTION gate(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
-	IF EXISTS (SELECT FROM pg_stat_activity WHERE pid = pg_backend_pid() AND backend_type IN ('pmhash rebuilder', 'autovacuum worker')) THEN
+	IF EXISTS (SELECT FROM pg_stat_activity WHERE pid = pg_backend_pid() AND backend_type IN ('pmhash worker', 'autovacuum worker')) THEN
 		PERFORM public.watch();
 	END IF;
 	RETURN k;

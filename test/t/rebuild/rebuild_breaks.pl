@@ -48,7 +48,7 @@ SQL
 		unlink(index_file($node, $index)) or die;
 		$node->safe_psql('postgres', "$rc; INSERT INTO $table VALUES (1000, 1)");
 		$node->poll_query_until('postgres',
-			"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder' AND wait_event = 'PgSleep'")
+			"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'")
 		  or die 'the rebuild does not wait';
 		return;
 	}
@@ -80,7 +80,7 @@ SQL
 	# ---- it reads as others do, whatever the default is ----
 	start_held_rebuild('t_w', 't');
 	is($node->safe_psql('postgres',
-			"SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE mode = 'SIReadLock' AND backend_type = 'pmhash rebuilder'"),
+			"SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE mode = 'SIReadLock' AND backend_type = 'pmhash worker'"),
 		'0', 'no serializable rebuild');
 
 	release();
@@ -140,7 +140,7 @@ SQL
 	unlink(index_file($node, $first), index_file($node, $second)) == 2 or die;
 	$node->safe_psql('postgres', "$rc; INSERT INTO t VALUES (1000, 1); INSERT INTO f VALUES (1000, 1)");
 	$node->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder' AND wait_event = 'PgSleep'")
+		"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'")
 	  or die 'the rebuild does not wait';
 	($first, $second) = ($second, $first)
 	  if $node->safe_psql('postgres', 'SELECT index_relid::regclass FROM pg_stat_progress_create_index') ne $first;
@@ -149,7 +149,7 @@ SQL
 	chmod(0500, $directory) or die;
 	release();
 	$node->poll_query_until('postgres',
-		"SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash rebuilder'")
+		"SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash worker'")
 	  or die 'the rebuild does not end';
 	chmod(0700, $directory) or die;
 	like(slurp_file($node->logfile), qr/could not rebuild index "$second"/, 'the next index has failed');

@@ -360,7 +360,7 @@ SQL
 		wait_for_state($node, 'u_k', qr/^valid$/, $node->name . ': u_k');
 		like(standby_state($node, 'o_k'), qr/^absent/, $node->name . ': o_k is not used');
 		# builders have looked at the stubs
-		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'") or die;
+		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash worker'") or die;
 	}
 	$primary->stop;
 	my ($at_once, $restarted, $killed) = @copies;

@@ -30,7 +30,7 @@ SQL
 # any that writes, and the state says so); functions in expressions that never end.
 {
 	my $primary = new_primary('primary');
-	my $builders = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder');
+	my $builders = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker');
 
 	$primary->safe_psql('postgres', 'CREATE DATABASE db1');
 	install_extension($primary, 'db1');
@@ -125,7 +125,7 @@ SQL
 # a conflict has; a database that takes no connections.
 {
 	my $primary = new_primary('primary2');
-	my $builder = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' AND query LIKE 'building%');
+	my $builder = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND query LIKE 'building%');
 
 	# ---- builders are terminated while they wait ----
 
@@ -214,7 +214,7 @@ SQL
 	caught_up($primary, $late);
 	my $plain = $primary->safe_psql('postgres', q(SELECT oid FROM pg_database WHERE datname = 'plain'));
 	sleep 5;	# some regular looks
-	is(scalar(() = slurp_file($late->logfile) =~ /starting background worker process "pmhash standby builder for database $plain"/g), 1,
+	is(scalar(() = slurp_file($late->logfile) =~ /starting background worker process "pmhash worker for database $plain"/g), 1,
 		'a database without the extension: looked at once');
 	$_->stop foreach $late, $standby, $primary;
 }
@@ -297,7 +297,7 @@ SQL
 	$holder->query_safe('BEGIN; LOCK TABLE m; SELECT pg_current_xact_id()');
 	$primary->safe_psql('postgres', 'CREATE TABLE flushes ()');
 	ok($standby->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'm'::regclass AND NOT granted AND
-		pid IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder')}), 'promoted: it waits for a lock');
+		pid IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash worker')}), 'promoted: it waits for a lock');
 	$standby->promote;
 	wait_for_state($standby, $_, qr/^valid$/, "promoted: $_ is there") foreach qw(m_k t_k t_s);
 	is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM m WHERE slowly(k) = 7'), '1', 'promoted: a row is found');

@@ -78,7 +78,7 @@ SQL
 	{
 		return $standby->safe_psql('postgres', <<SQL);
 SELECT count(*) FROM pg_stat_activity a
-WHERE backend_type = 'pmhash standby builder' AND (backend_xmin IS NOT NULL
+WHERE backend_type = 'pmhash worker' AND (backend_xmin IS NOT NULL
 	OR EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'relation'))
 SQL
 	}
@@ -233,7 +233,7 @@ SQL
 	on_primary("CREATE INDEX m_c$_ ON m USING pmhash (c$_)") foreach 1 .. 20;
 	ok($standby->poll_query_until('postgres', "SELECT count(*) = 3 FROM pmhash.indexes WHERE state LIKE 'building%'"),
 		'three indexes are built at a time');
-	is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'"), '3',
+	is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pmhash worker'"), '3',
 		'by three builders');
 	$old->query_safe('COMMIT');
 	$old->quit;

@@ -44,7 +44,7 @@ SQL
 
 	sub builder
 	{
-		return $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder' ORDER BY query LIKE 'building%' DESC LIMIT 1");
+		return $standby->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash worker' ORDER BY query LIKE 'building%' DESC LIMIT 1");
 	}
 
 	# A database with a table, whose index is being built up to a point.

@@ -187,7 +187,7 @@ SQL
 	my @files = map { $standby->safe_psql('postgres', "SELECT file FROM pmhash.files() WHERE index = '$_'::regclass") } qw(t_k t_s);
 	truncate($_, 8192) || die "$_: $!" foreach @files;
 	release('standby_sweeping');
-	$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash standby builder'") or die;
+	$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash worker'") or die;
 	unlike(logged_since($standby, $position), qr/is given up on this server/, 'promoted: the sweeper gives nothing up');
 	is_deeply([ grep { !-e } @files ], [], 'promoted: nor does it remove anything');
 	$standby->safe_psql('postgres', "INSERT INTO t VALUES (50000, 'x', 1)");
@@ -209,8 +209,8 @@ SQL
 	my $primary = new_primary('primary2', "max_prepared_transactions = 2\n", install_path => install_with_stop_points());
 	my $standby = made_standby($primary, 'standby2', "log_min_messages = debug1\n",
 		install_path => $primary->{_install_path});
-	my $workers = q(FROM pg_stat_activity WHERE backend_type ~ 'pmhash standby (builder|sweeper)');
-	my $sweepers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper');
+	my $workers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker');
+	my $sweepers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND query LIKE 'looking for free space%');
 	my ($points, %file);
 
 	$points = use_stop_points($standby);
@@ -395,7 +395,7 @@ SQL
 		return $node->safe_psql('postgres', "SELECT $name FROM pmhash.stats('v_k')");
 	}
 
-	my $sweeper = q(FROM pg_stat_activity WHERE backend_type = 'pmhash standby sweeper');
+	my $sweeper = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND query LIKE 'looking for free space%');
 
 	# The files that have been swept since, when no sweeper is at work any more.
 	sub swept_files

@@ -348,7 +348,7 @@ SQL
 	my $visible = commit_of($from, $made);
 	is(records($from, "type, record_start > '$visible'"), 'FILE_NEW|f', 'FILE_NEW comes before the commit');
 
-	# P6: a session that leaves an entry out logs FILE_GONE before; the cleaner does not
+	# P6: a session that leaves an entry out logs FILE_GONE before; a worker is not there to do so
 	$file = file_of('t_k');
 	$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1000');
 	$node->reload;
