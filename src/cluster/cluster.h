@@ -49,7 +49,6 @@ typedef struct PmhashFile
 	PmhashKeyLocks key_locks;
 	bool		journaled;		/* false for unlogged and temporary indexes */
 	uint64		standby_life;	/* opened on a standby: which file of this id */
-	uint64		standby_changes;	/* it was LIVE when the table had this */
 	bool		filling;		/* was being filled when it was opened; see
 								 * pmhash_insert_failed */
 	uint64		filled_by;		/* as in the stub */

@@ -604,7 +604,7 @@ pmhash_standby_shmem_init(void)
 }
 
 bool
-pmhash_standby_distrust(const char *why)
+pmhash_standby_distrust(int sqlstate, const char *why)
 {
 	return false;
 }

@@ -52,7 +52,6 @@ typedef enum PmhashJob
 	PMHASH_JOB_PLAIN,
 	PMHASH_JOB_EXPRESSIONS,		/* indexes that have expressions or a predicate */
 	PMHASH_JOB_CLEAN,			/* orphans go; only on a primary */
-	PMHASH_JOB_SWEEP,			/* what is free in files; only on a standby */
 	PMHASH_JOBS
 } PmhashJob;
 

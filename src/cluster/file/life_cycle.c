@@ -528,6 +528,7 @@ forget_notes(void)
 	list_free_deep(leaving);
 	leaving = NIL;
 	cleaning_wanted = look_wanted = InvalidOid;
+	pmhash_log_new_files(false);
 }
 
 /* Raises no error, and allocates nothing. */
@@ -539,6 +540,7 @@ pmhash_files_committed(void)
 	made_at_end(InvalidSubTransactionId, true);
 	foreach(lc, leaving)
 		pmhash_remove_file(*(uint64 *) lfirst(lc)); /* nobody has a lock on its index, or will */
+	pmhash_log_new_files(true);
 	if (OidIsValid(cleaning_wanted))
 		pmhash_request(cleaning_wanted, PMHASH_JOB_CLEAN);
 	if (OidIsValid(look_wanted))
@@ -560,6 +562,7 @@ void
 pmhash_files_prepared(void)
 {
 	made_at_end(InvalidSubTransactionId, true);
+	pmhash_log_new_files(true);
 	forget_notes();
 }
 

@@ -23,14 +23,6 @@
 /* That a builder applies while replay waits. */
 #define PMHASH_PUBLISH_MAX		1000
 
-/*
- * As a value: what follows are as many bytes of DEAD pieces (wal_record.h) as the hash says.
- * They count for more operations than are applied while replay waits, as a sweep takes long;
- * the rest is a hole of the delta.
- */
-#define PMHASH_DELTA_DEAD		(UINT64CONST(1) << 62)
-#define PMHASH_DELTA_OPS(size)	((size) / sizeof(PmhEntry) + PMHASH_PUBLISH_MAX)
-
 /* An index that is to have a file here. */
 typedef struct PmhashStandbyIndex
 {
@@ -86,6 +78,7 @@ extern void pmhash_standby_redo_init(void);
 
 /* ---- standby_build.c ---- */
 extern PmhashWorkerResult pmhash_standby_build_database(PmhashJob job);
+extern bool pmhash_standby_goes_on(void);
 
 /*
  * Is it still DELTA, and ours?  The startup process sends a file to NONE at any moment (a
@@ -100,6 +93,6 @@ extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
 									uint64 total, TransactionId xid);
 
 /* ---- standby_sweep.c ---- */
-extern PmhashWorkerResult pmhash_standby_sweep_database(void);
+extern bool pmhash_standby_sweep_files(void);
 
 #endif							/* PMHASH_REPLAY_H */

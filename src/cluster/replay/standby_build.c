@@ -48,7 +48,6 @@
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
-#include "cluster/wal/dead_tids.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 #include "engine/stop_point.h"
@@ -87,7 +86,7 @@ pmhash_set_filler(const PmhashFiller *wanted)
 /*
  * Should this index have a build now?  Not before replay has reached all that files of the
  * life before may have: what is published is said to have all records up to applied, and
- * records that come before that are not for the files that have them.
+ * records that come before that are not for the files that have them.  Under the lock.
  */
 static bool
 is_due(const PmhashStandbyIndex *of)
@@ -95,12 +94,16 @@ is_due(const PmhashStandbyIndex *of)
 	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashStandbyRow *row = pmhash_standby_find(of->file_id);
 
-	if (!RecoveryInProgress() || !standby->active || standby->newer ||
-		!pmhash_standby_reached())
+	if (!RecoveryInProgress() || !standby->active || standby->newer || !pmhash_standby_reached())
 		return false;
-	return row == NULL ? pmhash_standby_has_room() :
-		row->status == PMHASH_STANDBY_NONE && row->database == of->database &&
-		row->next_try <= pmhash_clock_ms();
+	if (row == NULL)
+		return true;
+	if (row->status != PMHASH_STANDBY_NONE || row->database != of->database)
+		return false;
+	if (row->next_try <= pmhash_clock_ms())
+		return true;
+	some_left = true;
+	return false;
 }
 
 static bool
@@ -204,8 +207,6 @@ apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64
 	size_t		n = Min(BATCH, to - *from);
 	ssize_t		wanted = (ssize_t) (n * sizeof(PmhEntry));
 	bool		removes_first = *from < build->scanned;
-	bool		applied = true;
-	uint8	   *pieces;
 	PmhResult	result = PMH_OK;
 	size_t		done;
 	size_t		group;
@@ -214,60 +215,29 @@ apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64
 		pread(fd, ops, wanted, (off_t) (*from * sizeof(PmhEntry)));
 
 	if (got != wanted)
-		applied = pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
-							  got < 0 ? strerror(errno) : "it is too short");
-	for (size_t i = 0; applied && i < n && result == PMH_OK; i += group, *from += group)
+		pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
+					got < 0 ? strerror(errno) : "it is too short");
+	if (fd >= 0)
+		close(fd);
+	if (got != wanted)
+		return false;
+	for (size_t i = 0; i < n && result == PMH_OK; i += group)
 	{
 		bool		delete = (ops[i].value & PMHASH_DELTA_DELETE) != 0;
 
-		if (ops[i].value == PMHASH_DELTA_DEAD)
-		{
-			Assert(!LWLockHeldByMe(pmhash_standby_lock));	/* it takes long */
-			wanted = (ssize_t) ops[i].hash;
-			pieces = palloc_extended(wanted, MCXT_ALLOC_NO_OOM);
-			(*from)++;
-			if (pieces != NULL &&
-				pread(fd, pieces, wanted, (off_t) (*from * sizeof(PmhEntry))) == wanted)
-				applied = pmhash_remove_dead(table, pieces, wanted, require_building, reason);
-			else
-				applied = pmhash_fail(reason, "could not read the dead rows of file \"%s\"",
-									  build->delta_path);
-			if (pieces != NULL)
-				pfree(pieces);
-			*from += PMHASH_DELTA_OPS(wanted);
-			break;
-		}
 		/* as many as are of one kind */
 		for (group = 0; group < PMHASH_WAL_MAX_ENTRIES && i + group < n &&
-			 ops[i + group].value != PMHASH_DELTA_DEAD &&
 			 ((ops[i + group].value & PMHASH_DELTA_DELETE) != 0) == delete; group++)
-			;
-		for (size_t j = i; delete && j < i + group; j++)
-			ops[j].value &= ~PMHASH_DELTA_DELETE;
+			ops[i + group].value &= ~PMHASH_DELTA_DELETE;
 		if (delete || removes_first)
 			result = pmh_delete_group(table, &ops[i], group, &done);
 		if (!delete && result == PMH_OK)
 			result = pmh_insert_group(table, &ops[i], group, false, &done);
 	}
-	if (fd >= 0)
-		close(fd);
-	return applied && (result == PMH_OK ||
-					   pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
-								   pmh_error(table)->detail));
-}
-
-/* The horizon of what the delta has removed counts like usable_xmin. */
-static FullTransactionId
-usable_from(const PmhashStandbyRow *row, TransactionId usable_xmin)
-{
-	TransactionId horizon = row->delta_horizon;
-
-	if (TransactionIdIsNormal(horizon))
-		TransactionIdAdvance(horizon);
-	if (!TransactionIdIsNormal(usable_xmin) ||
-		(TransactionIdIsNormal(horizon) && TransactionIdFollows(horizon, usable_xmin)))
-		usable_xmin = horizon;
-	return pmhash_standby_widen(usable_xmin);
+	*from += n;
+	return result == PMH_OK ||
+		pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
+					pmh_error(table)->detail);
 }
 
 /*
@@ -298,7 +268,7 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhT
 	PMH_STOP_POINT("standby_publishing");
 	applied = GetXLogReplayRecPtr(&timeline);
 	begun = Max(begun, applied);
-	row->usable_xmin = usable_from(row, usable_xmin);
+	row->usable_xmin = pmhash_standby_widen(usable_xmin);
 	if (!pmhash_standby_note(build->new_path, row, applied, begun, timeline) ||
 		rename(build->new_path, build->path) != 0)
 		return pmhash_fail(reason, "could not write or rename file \"%s\": %s",
@@ -311,26 +281,18 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhT
 
 /*
  * A build has failed, or is not to go on: NONE if it is still ours; <id>.new and
- * the delta are removed.  The next try comes after 1, 2, 4, ... 300 s; sqlstate and
- * message are kept for pmhash.indexes.  sqlstate 0: no fault (cancelled by a conflict,
- * shutdown): try again after a second.  Takes the lock, allocates nothing.
+ * the delta are removed.  sqlstate 0: no fault (cancelled by a conflict, shutdown).  Takes the
+ * lock, allocates nothing.
  */
 static void
 end_build(const PmhashStandbyBuild *build, int sqlstate, const char *message)
 {
 	PmhashStandbyRow *row;
-	int64		pause_ends;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = row_of(build);
 	if (row != NULL)
-	{
-		pmhash_standby_lose(row, true, sqlstate, message);
-
-		/* What is no fault may come again and again: others have their turn. */
-		pause_ends = pmhash_clock_ms() + pmhash_pause(1, PMHASH_LONGEST_PAUSE);
-		row->next_try = Max(row->next_try, pause_ends);
-	}
+		pmhash_standby_lose(row, sqlstate, message);
 
 	/* Unless another build of the same file has begun. */
 	row = pmhash_standby_find(build->of.file_id);
@@ -343,7 +305,7 @@ end_build(const PmhashStandbyBuild *build, int sqlstate, const char *message)
 
 /*
  * Is this an index that is to have a file here?  Then *of is what for.  Not before
- * it is complete on the primary, but it is looked at again then.  CREATE INDEX
+ * it is complete on the primary, for which it is looked at again and again.  CREATE INDEX
  * CONCURRENTLY logs entries of rows that are older than it at the end (index.c,
  * validate_index): a file that is LIVE by then has them from the table already, and
  * would get them twice.
@@ -362,7 +324,9 @@ is_wanted(Relation index, Oid heap, PmhashStandbyIndex *of)
 		(stub.flags & PMHASH_STUB_LOGGED) == 0 ||
 		(stub.flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE)) != 0)
 		return false;
-	if (!index->rd_index->indisvalid || (stub.flags & PMHASH_STUB_FILLING) != 0)
+	if ((stub.flags & PMHASH_STUB_FILLING) != 0)
+		return false;			/* FILE_NEW is going to say when it is not any more */
+	if (!index->rd_index->indisvalid)
 	{
 		some_left = true;
 		return false;
@@ -455,7 +419,6 @@ begin(Oid relid)
 	PmhashStandbyRow *row;
 	Relation	heap;
 	Relation	index;
-	bool		due = false;
 	char		reason[PMHASH_REASON_SIZE];
 
 	Assert(!builder.begun && !IsTransactionState());
@@ -469,33 +432,27 @@ begin(Oid relid)
 	memset(build, 0, sizeof(*build));
 	if (is_wanted(index, RelationGetRelid(heap), &build->of))
 	{
-		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-		due = is_due(of);
-		LWLockRelease(pmhash_standby_lock);
-	}
-	if (due && pmhash_build_job(index->rd_indextuple) != builder.job)
-	{
-		due = false;
-		if (builder.job == PMHASH_JOB_PLAIN)
-			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
-	}
-	if (due)
-	{
+		bool		ours = pmhash_build_job(index->rd_indextuple) == builder.job;
+		bool		due;
+
 		PMH_STOP_POINT("standby_begins");
 		pmhash_identity_make(index, of->file_id, of->seed, false, &builder.identity);
 		builder.identity.flags |= PMHASH_IDENTITY_LOGGED;
 		pmhash_standby_paths(of->database, of->file_id, build->path, build->new_path,
 							 build->delta_path);
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-		row = is_due(of) ? pmhash_standby_enter(of->file_id, of->database) : NULL;
+		due = is_due(of);
+		row = due && ours ? pmhash_standby_enter(of->file_id, of->database) : NULL;
 		if (row != NULL && !prepare_files(build, reason))
+		{
 			pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
+			some_left = true;
+		}
 		else if (row != NULL)
 		{
 			row->heap = of->heap;
 			row->timeline = primary_of_build();
 			pg_atomic_write_u64(&row->delta_ops, 0);
-			row->delta_horizon = InvalidTransactionId;
 			pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);
 			build->row = row;
 			build->life = row->life;
@@ -506,11 +463,13 @@ begin(Oid relid)
 
 		/* Only now (B1): each transaction from N0 on has all its records in the delta. */
 		build->n0 = ReadNextFullTransactionId();
+		if (due && ours && !builder.begun)
+			ereport(DEBUG1, (errmsg_internal("no build of index \"%s\"", builder.name)));
+		if (due && !ours && builder.job == PMHASH_JOB_PLAIN)
+			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 	}
 	if (builder.begun)
 		pmhash_report_index("building the file of", index);
-	else if (due)
-		ereport(DEBUG1, (errmsg_internal("no build of index \"%s\"", builder.name)));
 	close_both(heap, index);
 	CommitTransactionCommand();
 	return builder.begun;
@@ -661,7 +620,7 @@ publish(PmhashFile *file, TransactionId usable_xmin)
 			done = publish_locked(&builder.build, from, length, file->table, usable_xmin,
 								  reason);
 			if (!done)
-				pmhash_standby_lose(row, true, ERRCODE_IO_ERROR, reason);
+				pmhash_standby_lose(row, ERRCODE_IO_ERROR, reason);
 		}
 		LWLockRelease(pmhash_standby_lock);
 	} while (behind);
@@ -788,10 +747,24 @@ try_index(Oid relid, bool last)
 	return !failed;
 }
 
+/* Is this worker to go on with another index, or file? */
+bool
+pmhash_standby_goes_on(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	return pmhash_rebuild && RecoveryInProgress();
+}
+
 /*
  * Build the files that are missing in the database which this worker is connected
  * to, of indexes for this job.  Not in a transaction.  If there are several plain ones,
- * another worker may help: each takes those that no other one is at.
+ * another worker may help: each takes those that no other one is at.  In files that have come
+ * through a restart it finds what is free then.
  */
 PmhashWorkerResult
 pmhash_standby_build_database(PmhashJob job)
@@ -812,21 +785,17 @@ pmhash_standby_build_database(PmhashJob job)
 	CommitTransactionCommand();
 	foreach(lc, indexes)
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
-		if (!pmhash_rebuild || !RecoveryInProgress())
+		if (!pmhash_standby_goes_on())
 			break;
 		MemoryContextSwitchTo(context);
 		if (!try_index(lfirst_oid(lc), lnext(indexes, lc) == NULL))
 		{
 			pmhash_request(MyDatabaseId, job);
-			break;
+			return PMHASH_WORKER_LEFT_SOME;
 		}
 	}
+	if (job == PMHASH_JOB_PLAIN && !pmhash_standby_sweep_files())
+		some_left = true;
 	MemoryContextSwitchTo(TopMemoryContext);
 	return some_left ? PMHASH_WORKER_LEFT_SOME :
 		indexes == NIL ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;

@@ -4,12 +4,10 @@
  *	  A standby finds out again what is free in its files (src/README, "Space").
  *
  * On a primary the sweep is VACUUM's; a standby has none that removes entries, and would lose
- * what is free with each restart.  So the files that were LIVE before the restart are swept
- * (S7).  There is one sweeper at a time, which leaves as soon as a build waits for its slot:
- * what is free can wait, an index that is not there can't.  A file that has not been swept to
- * its end is swept again, from its begin.  Two sweepers at a time, as when a launcher was ended
- * and has left one, do no harm.  Nothing is locked between the steps; in a step it is the stripe
- * of a segment, for a moment.
+ * what is free with each restart.  So a builder that has built what was missing in its database
+ * sweeps the files that were LIVE before the restart (S7).  One that has not been swept to its
+ * end is swept again, from its begin.  Two at a time do no harm.  Nothing is locked between the
+ * steps; in a step it is the stripe of a segment, for a moment.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,72 +17,18 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "postmaster/interrupt.h"
-#include "utils/guc.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
+#include "cluster/queue/queue.h"
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "engine/stop_point.h"
 
-/* ---- which, and when ---- */
-
-/* Is this worker to end?  Builds come first; a promotion leaves it to VACUUM. */
-static bool
-is_to_leave(void)
-{
-	CHECK_FOR_INTERRUPTS();
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
-	return !pmhash_rebuild || !RecoveryInProgress() || !pmhash_standby_is_active() ||
-		pg_atomic_read_u32(&pmhash_shared->standby->slot_wanted) != 0;
-}
-
-/* A copy of the row of a file of this database to be swept, from row *next on; false: none. */
-static bool
-take_target(int *next, PmhashStandbyRow *target)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	bool		found = false;
-
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	for (; *next < PMHASH_STANDBY_FILES && !found; (*next)++)
-	{
-		*target = standby->row[*next];
-		found = target->file_id != 0 && target->database == MyDatabaseId &&
-			pmhash_standby_is_to_be_swept(target);
-	}
-	LWLockRelease(pmhash_standby_lock);
-	return found;
-}
-
-/* What is free in the file is known. */
-static void
-note_swept(const PmhashStandbyRow *target)
-{
-	PmhashStandbyRow *row;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = pmhash_standby_find(target->file_id);
-	if (row != NULL && row->life == target->life)
-		row->swept = true;
-	LWLockRelease(pmhash_standby_lock);
-	ereport(DEBUG1,
-			(errmsg_internal("found what is free in pmhash file " PMHASH_ID_FORMAT,
-							 target->file_id)));
-}
-
-/* ---- sweeping ---- */
-
 /*
- * Sweep a table to its end, unless it is to leave, there is no space for the marks, or a
+ * Sweep a table to its end, unless the worker is to end, there is no space for the marks, or a
  * process could not mark.  May raise an ERROR.
  */
 static PmhResult
@@ -97,8 +41,9 @@ sweep_table(PmhTable *table)
 		return result;
 	PG_TRY();
 	{
-		while (result == PMH_OK && !is_to_leave())
+		while (result == PMH_OK && pmhash_standby_goes_on())
 		{
+			pmhash_give_way();
 			PMH_STOP_POINT("standby_sweeping");
 			result = pmh_sweep_next(table, &sweep);
 		}
@@ -116,7 +61,7 @@ sweep_table(PmhTable *table)
  * startup process does, at the next record.  False if it has to be swept again.
  */
 static bool
-sweep_file(const PmhashStandbyRow *target)
+sweep_file(uint64 file_id, uint64 life)
 {
 	PmhEnv		env = pmhash_engine_env();
 	char		path[MAXPGPATH];
@@ -125,36 +70,48 @@ sweep_file(const PmhashStandbyRow *target)
 	PmhResult	result = PMH_OK;
 	bool		known;
 
-	pmhash_file_path(path, MyDatabaseId, target->file_id);
+	pmhash_file_path(path, MyDatabaseId, file_id);
 	if (pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
 		return false;
-	if (!pmh_value_space_is_known(table))
-		result = sweep_table(table);	/* (a mapping that is left goes with the worker) */
 	known = pmh_value_space_is_known(table);
+	if (!known)
+	{
+		result = sweep_table(table);	/* (a mapping that is left goes with the worker) */
+		known = pmh_value_space_is_known(table);
+		ereport(DEBUG1,
+				(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
+								 known ? "found" : "did not find", file_id)));
+	}
 	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
-		pmhash_standby_lost(target->file_id, target->life, ERRCODE_INDEX_CORRUPTED,
-							pmh_error(table)->detail);
+		pmhash_standby_lost(file_id, life, ERRCODE_INDEX_CORRUPTED, pmh_error(table)->detail);
 	pmh_close(table);
-	if (known)
-		note_swept(target);
 	return known;
 }
 
 /*
  * Sweep the files of the database that this worker is connected to, if what is free in
- * them is not known.  Not in a transaction.
+ * them is not known.  Not in a transaction.  False if some are left.
  */
-PmhashWorkerResult
-pmhash_standby_sweep_database(void)
+bool
+pmhash_standby_sweep_files(void)
 {
-	PmhashStandbyRow target;
-	bool		some_left = false;
-	int			next = 0;
+	PmhashStandby *standby = pmhash_shared->standby;
+	bool		all = true;
+	int			i;
 
 	Assert(!IsTransactionState() && OidIsValid(MyDatabaseId));
 	pgstat_report_activity(STATE_RUNNING, "looking for free space in pmhash index files of this standby");
-	while (!is_to_leave() && take_target(&next, &target))
-		some_left |= !sweep_file(&target);
-	/* To leave is no failure: what it has not swept is due at once. */
-	return some_left && !is_to_leave() ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_DONE;
+	for (i = 0; i < PMHASH_STANDBY_FILES && pmhash_standby_goes_on(); i++)
+	{
+		PmhashStandbyRow row;
+
+		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+		row = standby->row[i];
+		LWLockRelease(pmhash_standby_lock);
+		if (row.file_id == 0 || row.database != MyDatabaseId ||
+			row.status != PMHASH_STANDBY_LIVE || !row.restored)
+			continue;
+		all &= sweep_file(row.file_id, row.life);
+	}
+	return all && i == PMHASH_STANDBY_FILES;
 }

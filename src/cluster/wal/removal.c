@@ -29,7 +29,6 @@
 
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/standby/standby_state.h"
 #include "cluster/wal/undo_journal.h"
 
 /*
@@ -61,18 +60,6 @@ epoch_of(uint64 file_id)
 }
 
 /*
- * The epoch of a file that a standby has given up: another one each time.  WAL does
- * not say any more when its TIDs are given away.
- */
-static uint64
-never_twice(void)
-{
-	static uint64 last = PG_UINT64_MAX;
-
-	return last--;
-}
-
-/*
  * The removal epoch of a file: as long as it is the one that was there before an entry was
  * read, the entry's TID has not been given to another row.  A read barrier on both sides: what
  * is read before the call is read before the epoch, what comes after it after.
@@ -85,16 +72,14 @@ pmhash_removal_epoch(const PmhashFile *file)
 	Assert(file->file_id != 0);
 	pg_read_barrier();
 	epoch = pg_atomic_read_u64(epoch_of(file->file_id));
-	if (unlikely(file->standby_life != 0) &&
-		!pmhash_standby_still_live(unconstify(PmhashFile *, file)))
-		return never_twice();
 	pg_read_barrier();
 	return epoch;
 }
 
 /*
- * VACUUM takes nothing out of a file that the index does not have any more, and a scan that
- * goes on with one finds what is left in it at any time.
+ * VACUUM takes nothing out of a file that the index does not have any more, or that a standby
+ * has given up (pmhash_standby_set_status), and a scan that goes on with one finds what is
+ * left in it at any time.
  */
 bool
 pmhash_removal_none_since(const PmhashFile *file, uint64 epoch)

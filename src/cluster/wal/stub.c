@@ -32,6 +32,7 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
+#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 #include "engine/stop_point.h"
@@ -166,6 +167,8 @@ pmhash_stub_filled(Relation index, uint64 file_id, FullTransactionId by)
 		stub.flags &= ~PMHASH_STUB_FILLING;
 		stub.filled_by = U64FromFullTransactionId(by);
 		log_page(index, buffer, &stub);
+		if (pmhash_flags_logged(stub.flags))
+			pmhash_announce_file(file_id);
 	}
 	UnlockReleaseBuffer(buffer);
 	return found;

@@ -82,7 +82,6 @@ typedef enum Rank
 	EXPRESSIONS,
 	ONE_MORE_IN_DATABASE,
 	VISIT,
-	SWEEP,
 	NOT_NOW
 } Rank;
 
@@ -296,8 +295,6 @@ rank_of(const Task *task)
 		return NOT_NOW;
 	if (task->job == PMHASH_JOB_EXPRESSIONS)
 		return EXPRESSIONS;
-	if (task->job == PMHASH_JOB_SWEEP)
-		return SWEEP;
 	if (task->visit)
 		return VISIT;
 	return at_work(task->job, task->database) == 0 ? FIRST_IN_DATABASE :
@@ -370,11 +367,8 @@ start(Task *task, Worker *unused)
 	return has_slot;
 }
 
-/*
- * Start those whose turn it is.  False if a build waits for another worker's end, or a
- * slot.
- */
-static bool
+/* Start those whose turn it is, as far as there are places and slots. */
+static void
 start_all(void)
 {
 	for (Rank rank = FIRST_IN_DATABASE; rank < NOT_NOW; rank++)
@@ -389,10 +383,9 @@ start_all(void)
 			if (rank_of(lfirst(lc)) != rank)
 				continue;
 			if (unused == NULL || !start(lfirst(lc), unused))
-				return rank >= VISIT;
+				return;
 		}
 	}
-	return true;
 }
 
 /* ---- when ---- */
@@ -412,7 +405,7 @@ want_cleaning(void)
 
 	if (present)
 	{
-		foreach(lc, list_concat(pmhash_standby_databases(), pmhash_databases_in_pool()))
+		foreach(lc, pmhash_databases_in_pool())
 			(void) find_task(lfirst_oid(lc), PMHASH_JOB_CLEAN);
 		is_read = false;
 	}
@@ -446,16 +439,16 @@ take_requests(void)
 }
 
 /*
- * Databases of a standby that had indexes when they were looked at, or have files: a build
- * may be due there that nothing says.  WAL has said that a file goes, and then the
- * transaction failed; or that there is a new one, and this server was restarted before its
- * transaction committed.  The same where none has been able to look yet: the database took
+ * Databases of a standby that had indexes when they were looked at, or have a directory: a
+ * build may be due there that nothing says.  WAL has said that a file goes, and then the
+ * transaction failed; or that there is one, and the transaction was prepared; or there was
+ * no place for another file.  The same where none has been able to look yet: the database took
  * no connections.
  */
 static void
 want_visits(void)
 {
-	List	   *with_files = pmhash_standby_databases();
+	List	   *with_files = pmhash_pool_is_present() ? pmhash_databases_in_pool() : NIL;
 	ListCell   *lc;
 
 	read_catalog();
@@ -469,25 +462,6 @@ want_visits(void)
 			continue;
 		task->wanted_at = 0;
 		task->visit = true;
-	}
-}
-
-/* What is due in databases of a standby. */
-static void
-want_due(int64 *next)
-{
-	List	   *to_sweep;
-	ListCell   *lc;
-
-	want_in(pmhash_standby_due_databases(&to_sweep, next), PMHASH_JOB_PLAIN);
-
-	/* Files are swept by one worker, and not before its time if it failed. */
-	foreach(lc, to_sweep)
-	{
-		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_SWEEP);
-
-		if (task->wanted_at == NEVER && at_work(task->job, task->database) == 0)
-			task->wanted_at = 0;
 	}
 }
 
@@ -534,8 +508,6 @@ collect(bool settled, int64 *next)
 	else
 	{
 		take_requests();
-		if (standby)
-			want_due(next);
 		for (PmhashJob job = 0; !standby && job <= PMHASH_JOB_EXPRESSIONS; job++)
 		{
 			List	   *due = pmhash_rebuilds_due(job, now, next);
@@ -565,14 +537,12 @@ see_to_databases(bool settled)
 {
 	int64		next = pmhash_clock_ms() + LONGEST_SLEEP;
 	int64		due;
-	bool		build_waits;
 
 	is_read = false;
 	note_ends();
 	collect(settled, &next);
-	build_waits = pmhash_clock_ms() < no_start_before || !start_all();
-	/* ... sweepers are to leave then */
-	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, build_waits);
+	if (pmhash_clock_ms() >= no_start_before)
+		start_all();
 	due = next_due();
 	return Min(next, due);
 }

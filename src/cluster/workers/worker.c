@@ -66,7 +66,6 @@ static const char *
 type_of_worker(PmhashJob job)
 {
 	return job == PMHASH_JOB_CLEAN ? "pmhash cleaner" :
-		job == PMHASH_JOB_SWEEP ? "pmhash standby sweeper" :
 		RecoveryInProgress() ? "pmhash standby builder" : "pmhash rebuilder";
 }
 
@@ -215,14 +214,6 @@ build(Oid database, PmhashJob job)
 	return pmhash_rebuild_database(job);
 }
 
-static PmhashWorkerResult
-sweep(Oid database)
-{
-	begin(database, "5000");
-	take_long();
-	return pmhash_standby_sweep_database();
-}
-
 /* Each worker in a database. */
 void
 pmhash_worker_main(Datum arg)
@@ -232,8 +223,7 @@ pmhash_worker_main(Datum arg)
 	int			place = MyBgworkerEntry->bgw_extra[1];
 	PmhashWorkerResult result;
 
-	result = job == PMHASH_JOB_CLEAN ? clean(database) :
-		job == PMHASH_JOB_SWEEP ? sweep(database) : build(database, job);
+	result = job == PMHASH_JOB_CLEAN ? clean(database) : build(database, job);
 	Assert(!IsTransactionState());
 	/* (Its place may be that of a worker of another launcher by now, which is no harm.) */
 	pg_atomic_write_u32(&pmhash_shared->worker_result[place], result);
