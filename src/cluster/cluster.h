@@ -293,7 +293,7 @@ extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
 
 /* ---- removal.c ---- */
 
-extern void pmhash_removal_barrier(Relation index);
+extern void pmhash_removal_barrier(XLogRecPtr end);
 extern uint64 pmhash_removal_epoch(const PmhashFile *file);
 extern bool pmhash_removal_none_since(const PmhashFile *file, uint64 epoch);
 extern void pmhash_removal_finished(uint64 file_id);

@@ -32,7 +32,6 @@
 #include "commands/dbcommands_xlog.h"
 #include "miscadmin.h"
 #include "postmaster/startup.h"
-#include "storage/ipc.h"
 #include "storage/standby.h"
 
 #include "cluster/base/control_file.h"
@@ -70,18 +69,15 @@ static Work work;
 
 /* ---- open files ---- */
 
-/* Our mapping of the file in a row, as long as that has the same life. */
-typedef struct Handle
-{
-	uint64		life;
-	PmhashMapping mapping;		/* its table is NULL if it is not mapped */
-} Handle;
-
-static Handle handles[PMHASH_STANDBY_FILES];	/* one for each row */
+/* Our mapping of the file in a row; its table is NULL if it is not mapped. */
+static PmhashMapping handles[PMHASH_STANDBY_FILES];
 
 /* The delta that was written to last. */
-static uint64 delta_life = 0;
+static const PmhashStandbyRow *delta_row = NULL;
 static int	delta_fd = -1;
+
+/* What is open was opened when the table had that. */
+static uint64 opened_at = 0;
 
 /* They are trimmed when none is in use: between records, or before one is mapped. */
 static bool
@@ -103,40 +99,23 @@ unmap(PmhashMapping *mapping)
 	pmh_close(table);
 }
 
+/*
+ * Close all, if the status of any file has changed: a row may have another file now.  One
+ * that has been removed takes its space for as long as it is mapped or open, and the next one
+ * may need that.  With the lock held it is certain, else at least soon.
+ */
 static void
-close_delta(void)
+close_if_changed(void)
 {
+	uint64		changes = pg_atomic_read_u64(&pmhash_shared->standby->changes);
+
+	if (likely(changes == opened_at))
+		return;
+	(void) pmhash_mappings_make_room(&mappings);
 	if (delta_fd >= 0)
 		close(delta_fd);
 	delta_fd = -1;
-}
-
-/*
- * Close what is of an earlier life of its row, and what else is not to be kept.  A file
- * that has been removed takes its space for as long as it is mapped or open, and the one
- * that is built in its row may need that.  Cheap if no status has changed.
- */
-static void
-close_at_end_of_record(void)
-{
-	static uint64 seen = 0;
-	PmhashStandby *standby = pmhash_shared->standby;
-	uint64		changes = pg_atomic_read_u64(&standby->changes);
-
-	Assert(!LWLockHeldByMe(pmhash_standby_lock));
-	if (changes != seen)
-	{
-		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-		for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-		{
-			if (handles[i].mapping.table != NULL && handles[i].life != standby->row[i].life)
-				unmap(&handles[i].mapping);
-		}
-		LWLockRelease(pmhash_standby_lock);
-		close_delta();
-		seen = changes;
-	}
-	pmhash_mappings_trim(&mappings);
+	opened_at = changes;
 }
 
 /*
@@ -146,7 +125,7 @@ close_at_end_of_record(void)
 static PmhTable *
 open_table(const PmhashStandbyRow *row, char *reason)
 {
-	Handle	   *handle = &handles[row - pmhash_shared->standby->row];
+	PmhashMapping *handle = &handles[row - pmhash_shared->standby->row];
 	PmhEnv		env;
 	char		path[MAXPGPATH];
 	PmhashIdentity id;
@@ -157,12 +136,11 @@ open_table(const PmhashStandbyRow *row, char *reason)
 
 	Assert(LWLockHeldByMe(pmhash_standby_lock));
 	Assert(row->status == PMHASH_STANDBY_LIVE && row->life != 0);
-	if (handle->mapping.table != NULL && handle->life != row->life)
-		unmap(&handle->mapping);
-	if (likely(handle->mapping.table != NULL))
+	close_if_changed();
+	if (likely(handle->table != NULL))
 	{
-		pmhash_mapping_use(&mappings, &handle->mapping);
-		return handle->mapping.table;
+		pmhash_mapping_use(&mappings, handle);
+		return handle->table;
 	}
 	env = pmhash_engine_env();
 	pmhash_file_path(path, row->database, row->file_id);
@@ -186,9 +164,8 @@ open_table(const PmhashStandbyRow *row, char *reason)
 		pmhash_fail(reason, "file \"%s\" can't be used: %s", path, pmhash_reason_text(doubt));
 		return NULL;
 	}
-	handle->life = row->life;
-	pmhash_mapping_add(&mappings, &handle->mapping, table);
-	pmhash_mapping_use(&mappings, &handle->mapping);
+	pmhash_mapping_add(&mappings, handle, table);
+	pmhash_mapping_use(&mappings, handle);
 	return table;
 }
 
@@ -202,11 +179,13 @@ open_delta(const PmhashStandbyRow *row, char *reason)
 
 	Assert(LWLockHeldByMe(pmhash_standby_lock));
 	Assert(row->status == PMHASH_STANDBY_DELTA && row->life != 0);
-	if (delta_fd >= 0 && delta_life == row->life)
+	close_if_changed();
+	if (delta_fd >= 0 && delta_row == row)
 		return true;
-	close_delta();
+	if (delta_fd >= 0)
+		close(delta_fd);
 	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
-	delta_life = row->life;
+	delta_row = row;
 	delta_fd = open(delta_path, O_WRONLY | O_CLOEXEC);
 	return delta_fd >= 0 ||
 		pmhash_fail(reason, "could not open file \"%s\": %s", delta_path, strerror(errno));
@@ -615,7 +594,8 @@ deal_with(XLogReaderState *record)
 		standby->applied_timeline = work.timeline;
 		pg_atomic_write_u64(&standby->applied, work.end);
 	}
-	close_at_end_of_record();
+	close_if_changed();
+	pmhash_mappings_trim(&mappings);
 }
 
 /*
@@ -635,24 +615,13 @@ recover_from_error(MemoryContext context)
 	FreeErrorData(error);
 }
 
-/* The launcher is to learn at once that recovery is over. */
-static void
-startup_exit(int code, Datum arg)
-{
-	pmhash_wake_launcher();
-}
-
 /* Have a function do our part of a record, if there is any; no ERROR gets out of it. */
 static void
 deal_safely(void (*deal) (XLogReaderState *record),
 			XLogReaderState *record)
 {
-	static bool exit_is_known = false;
 	MemoryContext context = CurrentMemoryContext;
 
-	if (AmStartupProcess() && !exit_is_known)
-		before_shmem_exit(startup_exit, (Datum) 0);
-	exit_is_known = true;
 	if (!AmStartupProcess() || !ArchiveRecoveryRequested || !pmhash_standby_is_active())
 		return;
 	PG_TRY();

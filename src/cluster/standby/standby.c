@@ -242,28 +242,23 @@ pmhash_standby_widen(TransactionId xid)
 	return FullTransactionIdFromEpochAndXid(epoch, xid);
 }
 
-/* Is a snapshot's xmin not before that? */
-static bool
-snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
-{
-	if (snapshot == NULL || U64FromFullTransactionId(usable_xmin) == 0)
-		return true;
-	return snapshot->snapshot_type == SNAPSHOT_MVCC &&
-		FullTransactionIdFollowsOrEquals(pmhash_standby_widen(snapshot->xmin),
-										 usable_xmin);
-}
-
 /*
- * Does a snapshot see only what the file has?  Who has taken it here had been waited for,
- * or was cancelled, before entries were removed that it needs (standby_redo.c,
- * resolve_conflicts).  But that lists once who has such a one, and a snapshot may be handed
- * on meanwhile: who may have one that was not waited for does without.
+ * Does a snapshot see only what the file has?  Not if its xmin is before usable_xmin.  Who has
+ * taken it here had been waited for, or was cancelled, before entries were removed that it
+ * needs (standby_redo.c, resolve_conflicts).  But that lists once who has such a one, and a
+ * snapshot may be handed on meanwhile: who may have one that was not waited for does without.
+ * NULL: any that is taken from now on.
  */
 static bool
 file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 {
-	return snapshot_fits(row->usable_xmin, snapshot) &&
-		(snapshot == NULL || !pmhash_snapshot_may_be_older());
+	if (snapshot == NULL)
+		return true;
+	if (U64FromFullTransactionId(row->usable_xmin) != 0 &&
+		(snapshot->snapshot_type != SNAPSHOT_MVCC ||
+		 FullTransactionIdPrecedes(pmhash_standby_widen(snapshot->xmin), row->usable_xmin)))
+		return false;
+	return !pmhash_snapshot_may_be_older();
 }
 
 /*

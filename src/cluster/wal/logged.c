@@ -174,7 +174,9 @@ pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries, int n,
 
 /*
  * Log the removal of entries; returns the end of the last record, up to which WAL is
- * to be flushed before they go.
+ * to be flushed before they go.  VACUUM gives no horizon: it removes entries of line pointers
+ * that pruning has made dead, whose record had the conflict (btree relies on the same;
+ * nbtpage.c, _bt_delitems_vacuum).
  */
 XLogRecPtr
 pmhash_log_deletes(const PmhashFile *file, TransactionId horizon, uint8 flags,
@@ -192,29 +194,9 @@ pmhash_log_deletes(const PmhashFile *file, TransactionId horizon, uint8 flags,
 	return end;
 }
 
-/*
- * The records carry no horizon: VACUUM removes entries of line pointers that pruning
- * has made dead, whose record had the conflict (btree relies on the same; nbtpage.c,
- * _bt_delitems_vacuum).  The flush is the barrier of removal.c as well.
- */
-static void
-flush_removal(XLogRecPtr end)
-{
-	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_REMOVAL_LOCK)));	/* it waits for the disk */
-	PMH_STOP_POINT("vacuum_after_log");
-	XLogFlush(end);
-	pmhash_journal_note_flushed(end);
-	PMH_STOP_POINT("vacuum_after_flush");
-}
-
-void
-pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n)
-{
-	flush_removal(pmhash_log_deletes(file, InvalidTransactionId, 0, entries, n));
-}
-
-void
-pmhash_log_dead_tids(PmhashFile *file, const PmhashDeadTids *set)
+/* The same of all entries of rows: they are gone from a standby with the records. */
+XLogRecPtr
+pmhash_log_dead_tids(const PmhashFile *file, const PmhashDeadTids *set)
 {
 	XLogRecPtr	end = InvalidXLogRecPtr;
 	ListCell   *lc;
@@ -231,7 +213,7 @@ pmhash_log_dead_tids(PmhashFile *file, const PmhashDeadTids *set)
 			.pieces = set->pieces + from, .size = to - from
 		}, NULL, InvalidBuffer);
 	}
-	flush_removal(end);
+	return end;
 }
 
 void

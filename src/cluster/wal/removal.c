@@ -30,25 +30,26 @@
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/undo_journal.h"
+#include "engine/stop_point.h"
 
 /*
- * Flush all WAL that can have made tuples dead.  To be called once per bulk delete, before
- * the first removal.  Nothing to do for indexes whose
- * tables are not WAL-logged: those do not outlive a crash.  May be called in a parallel
- * vacuum worker.  Errors: PANIC if WAL cannot be written, as everywhere; ERROR
- * if the journal can't be mapped.
+ * Flush what a removal waits for, before its first entry goes: the records of it, up to the
+ * end of the last one; or (InvalidXLogRecPtr) all WAL that can have made rows dead.  Nothing
+ * to do for indexes whose tables are not WAL-logged: those do not outlive a crash.  May be
+ * called in a parallel vacuum worker.  Errors: PANIC if WAL cannot be written, as everywhere;
+ * ERROR if the journal can't be mapped.
  */
 void
-pmhash_removal_barrier(Relation index)
+pmhash_removal_barrier(XLogRecPtr end)
 {
-	XLogRecPtr	lsn = pmhash_insert_end();
-
 	Assert(!RecoveryInProgress());
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_REMOVAL_LOCK)));	/* it waits for the disk */
-	if (!RelationIsPermanent(index))
-		return;
-	XLogFlush(lsn);
-	pmhash_journal_note_flushed(lsn);
+	if (end == InvalidXLogRecPtr)
+		end = pmhash_insert_end();
+	PMH_STOP_POINT("vacuum_after_log");
+	XLogFlush(end);
+	pmhash_journal_note_flushed(end);
+	PMH_STOP_POINT("vacuum_after_flush");
 }
 
 /* ---- removal epochs ---- */
