@@ -258,8 +258,7 @@ many_are_dead(const VacuumState *state)
 
 /*
  * Remove the entries that wait.  ERROR if that fails, or is cancelled: what has not been
- * removed then is left to the next bulk delete, which logs it once more.  Rows of
- * unlogged and temporary tables cannot be revived: there is nothing to wait for.
+ * removed then is left to the next bulk delete, which logs it once more.
  */
 static void
 remove_batch(VacuumState *state)

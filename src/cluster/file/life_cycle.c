@@ -53,6 +53,7 @@
 #include "cluster/queue/queue.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
+#include "cluster/wal/wal_record.h"
 
 /* A file that was made in this session, as long as it may have to go; in TopMemoryContext. */
 typedef struct Made

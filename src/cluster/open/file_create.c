@@ -27,6 +27,7 @@
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/undo_journal.h"
+#include "cluster/wal/wal_record.h"
 
 static void
 new_stub(PmhashStub *stub)

@@ -461,7 +461,7 @@ note_timeline(void)
 	PmhashStandby *standby = pmhash_shared->standby;
 	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
 	bool		inherits = standby->replay_timeline == standby->applied_timeline &&
-		work.start >= Max(applied, standby->last_begun);
+		work.start >= applied;
 
 	standby->replay_timeline = work.timeline;
 	if (work.end <= applied || work.timeline == standby->applied_timeline)
@@ -474,7 +474,7 @@ note_timeline(void)
 			 errdetail("They are built again in the background.")));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	(void) pmhash_standby_lose_all(inherits ? is_build : NULL, 0, NULL);
-	/* Builds need not wait for this timeline to get where those files were. */
+	/* Past what files have, or they are gone: builds need not wait until this one gets there. */
 	pg_atomic_write_u32(&standby->reached, 1);
 	LWLockRelease(pmhash_standby_lock);
 	PMH_STOP_POINT("redo_new_timeline");

@@ -14,11 +14,6 @@
  * logged from its beginning.  With wal_level = minimal nothing is, but no standby
  * replays such WAL (xlog.c, CheckRequiredParameterValues).
  *
- * FILE_NEW is no more than a call to look: what is to be built stands in stubs.  It is
- * logged when the transaction that has made a file has committed, so that a standby that
- * replays it can see the index.  If it has been prepared, or the record is lost in a crash,
- * the index is found at the next visit of the standby's launcher (launcher.c).
- *
  * src/README, "Standbys", has the order of entries and their records (P1 to P6).
  *
  *-------------------------------------------------------------------------
@@ -94,35 +89,6 @@ pmhash_tell_of_wal(Relation index)
 }
 
 /* ---- files ---- */
-
-/* The last one that this transaction has made for an index, or 0. */
-static uint64 new_file = 0;
-
-/* A file is there, and the stub names it: standbys are to look when that is committed. */
-void
-pmhash_announce_file(uint64 file_id)
-{
-	Assert(IsTransactionState() && !RecoveryInProgress() && file_id != 0);
-	new_file = file_id;
-}
-
-/* The transaction has ended; made: it has been committed, or prepared.  Raises no error. */
-void
-pmhash_log_new_files(bool made)
-{
-	XLogRecPtr	last = XactLastRecEnd;
-
-	if (made && new_file != 0)
-	{
-		XLogSetAsyncXactLSN(pmhash_wal_log(&(PmhashWalRecord) {
-			.type = PMHASH_WAL_FILE_NEW, .file_id = new_file, .database = MyDatabaseId
-		}, NULL, InvalidBuffer));
-
-		/* The next transaction's entries do not depend on that (undo_journal.c). */
-		XactLastRecEnd = last;
-	}
-	new_file = 0;
-}
 
 /* No index has that file any more. */
 void

@@ -31,8 +31,6 @@ extern void pmhash_log_bulk_delete(PmhashFile *file);
 
 extern bool pmhash_wants_wal(Relation index);
 extern void pmhash_tell_of_wal(Relation index);
-extern void pmhash_announce_file(uint64 file_id);
-extern void pmhash_log_new_files(bool made);
 extern void pmhash_log_file_gone(uint64 file_id);
 extern XLogRecPtr pmhash_log_dead_tids(const PmhashFile *file, const PmhashDeadTids *set);
 extern XLogRecPtr pmhash_log_deletes(const PmhashFile *file, TransactionId horizon,

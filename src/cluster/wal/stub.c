@@ -32,7 +32,6 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 #include "engine/stop_point.h"

@@ -27,6 +27,7 @@
 #include "postgres.h"
 
 #include "access/rmgr.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogreader.h"
@@ -113,6 +114,46 @@ pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries, Buffer pa
 		XLogRegisterData((char *) unconstify(uint8 *, record->pieces), record->size);
 	return XLogInsert(RM_XLOG_ID, BufferIsValid(page) ? XLOG_FPI : XLOG_NOOP);
 }
+
+/* ---- FILE_NEW ---- */
+
+/*
+ * It is no more than a call to look: what is to be built stands in stubs.  It is logged when
+ * the transaction that has made a file has committed, so that a standby that replays it can
+ * see the index.  If it has been prepared, or the record is lost in a crash, the index is
+ * found at the next visit of the standby's launcher (launcher.c, want_visits).
+ */
+
+/* The last file that this transaction has made, and standbys are to have; or 0. */
+static uint64 new_file = 0;
+
+/* A file is there, and the stub names it: standbys are to look when that is committed. */
+void
+pmhash_announce_file(uint64 file_id)
+{
+	Assert(IsTransactionState() && !RecoveryInProgress() && file_id != 0);
+	new_file = file_id;
+}
+
+/* The transaction has ended; made: it has been committed, or prepared.  Raises no error. */
+void
+pmhash_log_new_files(bool made)
+{
+	XLogRecPtr	last = XactLastRecEnd;
+
+	if (made && new_file != 0)
+	{
+		XLogSetAsyncXactLSN(pmhash_wal_log(&(PmhashWalRecord) {
+			.type = PMHASH_WAL_FILE_NEW, .file_id = new_file, .database = MyDatabaseId
+		}, NULL, InvalidBuffer));
+
+		/* The next transaction's entries do not depend on that (undo_journal.c). */
+		XactLastRecEnd = last;
+	}
+	new_file = 0;
+}
+
+/* ---- reading ---- */
 
 static bool
 is_xlog_record(const XLogReaderState *reader, uint8 kind)
