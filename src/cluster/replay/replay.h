@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * replay.h
- *	  Logged indexes on a server in recovery: replay, builds, sweeps.
+ *	  Logged indexes on a server in recovery: replay, builds.
  *
  * Include postgres.h first.  src/README, "Standbys", has the rules S1 to S7 and B1 to B7.
  *
@@ -78,7 +78,7 @@ extern void pmhash_standby_redo_init(void);
 
 /* ---- standby_build.c ---- */
 extern PmhashWorkerResult pmhash_standby_build_database(PmhashJob job);
-extern bool pmhash_standby_goes_on(void);
+
 
 /*
  * Is it still DELTA, and ours?  The startup process sends a file to NONE at any moment (a
@@ -91,8 +91,5 @@ extern bool pmhash_standby_building(const PmhashStandbyBuild *build);
 extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
 									PmhashStandbyPhase phase, uint64 done,
 									uint64 total, TransactionId xid);
-
-/* ---- standby_sweep.c ---- */
-extern bool pmhash_standby_sweep_files(void);
 
 #endif							/* PMHASH_REPLAY_H */

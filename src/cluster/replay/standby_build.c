@@ -570,34 +570,12 @@ load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 	PMH_STOP_POINT("standby_loaded");
 }
 
-/* Apply operations from number 'from' on until little is left; where that begins. */
-static uint64
-catch_up(PmhashFile *file, uint64 from)
-{
-	char		reason[PMHASH_REASON_SIZE];
-	uint64		length;
-
-	while (from + LITTLE < (length = delta_length(&builder.build)))
-	{
-		pmhash_give_way();
-		require_building();
-		pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
-								InvalidTransactionId);
-		if (!apply_ops(&builder.build, file->table, &from, length, reason))
-		{
-			if (pmh_error(file->table)->code != PMH_OK)
-				engine_failed(file->path, pmh_error(file->table));
-			is_over(reason);
-		}
-	}
-	return from;
-}
-
 /* The file is complete but for the delta: have it used. */
 static void
 publish(PmhashFile *file, TransactionId usable_xmin)
 {
 	uint64		from = 0;
+	uint64		length;
 	char		reason[PMHASH_REASON_SIZE] = "it is not wanted any more";
 	bool		behind;
 	bool		done = false;
@@ -607,9 +585,19 @@ publish(PmhashFile *file, TransactionId usable_xmin)
 	do
 	{
 		PmhashStandbyRow *row;
-		uint64		length;
 
-		from = catch_up(file, from);
+		while (from + LITTLE < (length = delta_length(&builder.build)))
+		{
+			pmhash_give_way();
+			require_building();
+			pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
+									InvalidTransactionId);
+			if (apply_ops(&builder.build, file->table, &from, length, reason))
+				continue;
+			if (pmh_error(file->table)->code != PMH_OK)
+				engine_failed(file->path, pmh_error(file->table));
+			is_over(reason);
+		}
 		PMH_STOP_POINT("standby_caught_up");
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 		row = RecoveryInProgress() ? row_of(&builder.build) : NULL;
@@ -748,8 +736,8 @@ try_index(Oid relid, bool last)
 }
 
 /* Is this worker to go on with another index, or file? */
-bool
-pmhash_standby_goes_on(void)
+static bool
+goes_on(void)
 {
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
@@ -759,6 +747,107 @@ pmhash_standby_goes_on(void)
 	}
 	return pmhash_rebuild && RecoveryInProgress();
 }
+
+/* ---- what is free ---- */
+
+/*
+ * On a primary the sweep is VACUUM's; a standby has none that removes entries, and would lose
+ * what is free with each restart (src/README, "Space").  So a builder that has built what was
+ * missing in its database sweeps the files that were LIVE before the restart (S7).  One that
+ * has not been swept to its end is swept again, from its begin.  Two at a time do no harm.
+ * Nothing is locked between the steps; in a step it is the stripe of a segment, for a moment.
+ */
+
+/*
+ * Sweep a table to its end, unless the worker is to end, there is no space for the marks, or a
+ * process could not mark.  May raise an ERROR.
+ */
+static PmhResult
+sweep_table(PmhTable *table)
+{
+	PmhSweep	sweep;
+	volatile PmhResult result = pmh_sweep_begin(table, &sweep);
+
+	if (result != PMH_OK)
+		return result;
+	PG_TRY();
+	{
+		while (result == PMH_OK && goes_on())
+		{
+			pmhash_give_way();
+			PMH_STOP_POINT("standby_sweeping");
+			result = pmh_sweep_next(table, &sweep);
+		}
+	}
+	PG_FINALLY();
+	{
+		pmh_sweep_end(&sweep);
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/*
+ * A file that is damaged is given up.  That one can't be opened is not for us to judge: the
+ * startup process does, at the next record.  False if it has to be swept again.
+ */
+static bool
+sweep_file(uint64 file_id, uint64 life)
+{
+	PmhEnv		env = pmhash_engine_env();
+	char		path[MAXPGPATH];
+	PmhTable   *table;
+	PmhError	error;
+	PmhResult	result = PMH_OK;
+	bool		known;
+
+	pmhash_file_path(path, MyDatabaseId, file_id);
+	if (pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
+		return false;
+	known = pmh_value_space_is_known(table);
+	if (!known)
+	{
+		result = sweep_table(table);	/* (a mapping that is left goes with the worker) */
+		known = pmh_value_space_is_known(table);
+		ereport(DEBUG1,
+				(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
+								 known ? "found" : "did not find", file_id)));
+	}
+	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
+		pmhash_standby_lost(file_id, life, ERRCODE_INDEX_CORRUPTED, pmh_error(table)->detail);
+	pmh_close(table);
+	return known;
+}
+
+/*
+ * Sweep the files of the database that this worker is connected to, if what is free in
+ * them is not known.  Not in a transaction.  False if some are left.
+ */
+static bool
+sweep_files(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	bool		all = true;
+	int			i;
+
+	Assert(!IsTransactionState() && OidIsValid(MyDatabaseId));
+	pgstat_report_activity(STATE_RUNNING, "looking for free space in pmhash index files of this standby");
+	for (i = 0; i < PMHASH_STANDBY_FILES && goes_on(); i++)
+	{
+		PmhashStandbyRow row;
+
+		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+		row = standby->row[i];
+		LWLockRelease(pmhash_standby_lock);
+		if (row.file_id == 0 || row.database != MyDatabaseId ||
+			row.status != PMHASH_STANDBY_LIVE || !row.restored)
+			continue;
+		all &= sweep_file(row.file_id, row.life);
+	}
+	return all && i == PMHASH_STANDBY_FILES;
+}
+
+/* ---- a database ---- */
 
 /*
  * Build the files that are missing in the database which this worker is connected
@@ -785,7 +874,7 @@ pmhash_standby_build_database(PmhashJob job)
 	CommitTransactionCommand();
 	foreach(lc, indexes)
 	{
-		if (!pmhash_standby_goes_on())
+		if (!goes_on())
 			break;
 		MemoryContextSwitchTo(context);
 		if (!try_index(lfirst_oid(lc), lnext(indexes, lc) == NULL))
@@ -794,7 +883,7 @@ pmhash_standby_build_database(PmhashJob job)
 			return PMHASH_WORKER_LEFT_SOME;
 		}
 	}
-	if (job == PMHASH_JOB_PLAIN && !pmhash_standby_sweep_files())
+	if (job == PMHASH_JOB_PLAIN && !sweep_files())
 		some_left = true;
 	MemoryContextSwitchTo(TopMemoryContext);
 	return some_left ? PMHASH_WORKER_LEFT_SOME :

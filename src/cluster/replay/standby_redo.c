@@ -128,8 +128,6 @@ open_table(const PmhashStandbyRow *row, char *reason)
 	PmhashMapping *handle = &handles[row - pmhash_shared->standby->row];
 	PmhEnv		env;
 	char		path[MAXPGPATH];
-	PmhashIdentity id;
-	PmhashReason doubt;
 	PmhError	error;
 	PmhTable   *table;
 	PmhResult	result;
@@ -151,17 +149,6 @@ open_table(const PmhashStandbyRow *row, char *reason)
 	{
 		pmhash_fail(reason, "could not open file \"%s\": %s", path,
 					error.sys_errno != 0 ? strerror(error.sys_errno) : error.detail);
-		return NULL;
-	}
-	memcpy(&id, pmh_identity(table), sizeof(id));
-	doubt = pmhash_identity_doubt(&id, pmh_is_pmem(table));
-	if (doubt == PMHASH_REASON_NONE &&
-		(id.file_id != row->file_id || id.database != row->database))
-		doubt = PMHASH_REASON_OTHER_INDEX;
-	if (doubt != PMHASH_REASON_NONE)
-	{
-		pmh_close(table);
-		pmhash_fail(reason, "file \"%s\" can't be used: %s", path, pmhash_reason_text(doubt));
 		return NULL;
 	}
 	pmhash_mapping_add(&mappings, handle, table);

@@ -53,8 +53,6 @@ pmhash_standby_reset(void)
 	Assert(!IsUnderPostmaster);
 	memset(standby->id, 0, sizeof(standby->id));
 	memset(standby->row, 0, sizeof(standby->row));
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-		pg_atomic_init_u64(&standby->row[i].delta_ops, 0);
 }
 
 void

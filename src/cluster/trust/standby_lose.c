@@ -24,15 +24,6 @@
 #include "cluster/trust/trust.h"
 #include "engine/stop_point.h"
 
-static void
-become_none(PmhashStandbyRow *row, int sqlstate, const char *why)
-{
-	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
-	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
-	pmhash_removal_finished(row->file_id);
-	pmhash_standby_note_failure(row, sqlstate, why);
-}
-
 /*
  * Neither the file nor its note that it is LIVE can be taken away: a later start,
  * or a promotion, would take it for up to date.  So this server life does without pmhash,
@@ -41,23 +32,16 @@ become_none(PmhashStandbyRow *row, int sqlstate, const char *why)
 static void
 give_files_up(const char *path)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
 	ereport(LOG,
 			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
 			 errdetail(PMHASH_DISABLED_DETAIL)));
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		if (standby->row[i].status != PMHASH_STANDBY_NONE)
-			become_none(&standby->row[i], 0, NULL);
-	}
 	/* (That is looked at once pmhash is not active, or not usable, any more.) */
 	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
 				path);
 	pg_write_barrier();
-	standby->active = false;
+	pmhash_shared->standby->active = false;
 	pmhash_shared->usable = false;
+	pmhash_stub_changed();		/* scans that go on rely on no file any more */
 	pmhash_refuse_trust();
 }
 
@@ -70,7 +54,10 @@ remove_file(PmhashStandbyRow *row, int sqlstate, const char *why)
 	char		new_path[MAXPGPATH];
 	char		delta_path[MAXPGPATH];
 
-	become_none(row, sqlstate, why);
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
+	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
+	pmhash_removal_finished(row->file_id);
+	pmhash_standby_note_failure(row, sqlstate, why);
 	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
 
 	/* What the builder is filling it removes itself, or the next one. */

@@ -155,17 +155,10 @@ pmhash_log_new_files(bool made)
 
 /* ---- reading ---- */
 
-static bool
-is_xlog_record(const XLogReaderState *reader, uint8 kind)
-{
-	return XLogRecGetRmid(reader) == RM_XLOG_ID &&
-		(XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == kind;
-}
-
 bool
 pmhash_wal_comes_with_page(XLogReaderState *reader)
 {
-	return is_xlog_record(reader, XLOG_FPI);
+	return (XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == XLOG_FPI;
 }
 
 PmhashWalVerdict
@@ -176,8 +169,9 @@ pmhash_wal_decode(XLogReaderState *reader, PmhashWalRecord *record)
 	Size		head;
 
 	memset(record, 0, sizeof(*record));
-	if ((!is_xlog_record(reader, XLOG_NOOP) && !pmhash_wal_comes_with_page(reader)) ||
-		length < sizeof(record->magic))
+	if (XLogRecGetRmid(reader) != RM_XLOG_ID || length < sizeof(record->magic) ||
+		((XLogRecGetInfo(reader) & ~XLR_INFO_MASK) != XLOG_NOOP &&
+		 !pmhash_wal_comes_with_page(reader)))
 		return PMHASH_WAL_NOT_OURS;
 	memcpy(record, data, Min(length, offsetof(PmhashWalRecord, database)));
 	head = head_size(record);

@@ -96,7 +96,7 @@ typedef enum PmhashWalVerdict
 extern PmhashWalVerdict pmhash_wal_decode(XLogReaderState *reader,
 										  PmhashWalRecord *record);
 
-/* Is it one whose page comes before what it says to us? */
+/* Of RM_XLOG_ID: is it one whose page comes before what it says to us? */
 extern bool pmhash_wal_comes_with_page(XLogReaderState *reader);
 
 /* Entry i of a decoded record. */
