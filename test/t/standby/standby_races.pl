@@ -60,7 +60,7 @@ CONF
 	$standby->append_conf('postgresql.conf', "recovery_target_name = 'here'\nrecovery_target_action = pause\n");
 	fail_at('redo_record');
 	$standby->start;
-	like(logged_since($standby, $position), qr/could not replay a record: error of the test at redo_record/, 'ERROR: there was one');
+	like(logged_since($standby, $position), qr/are not trusted: error of the test at redo_record/, 'ERROR: there was one');
 	is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
 		'ERROR: replay is not where it was');
 	foreach (1 .. 50)
