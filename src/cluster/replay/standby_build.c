@@ -537,14 +537,9 @@ engine_failed(const char *path, const PmhError *error)
 void
 pmhash_standby_engine_error(const PmhashFile *file, PmhResult result)
 {
-	PmhError	error = *pmh_error(file->table);
+	const PmhError *error = pmh_error(file->table);
 
-	if (error.code != result)
-	{
-		memset(&error, 0, sizeof(error));
-		error.code = result;
-	}
-	engine_failed(file->path, &error);
+	engine_failed(file->path, error->code == result ? error : &(PmhError) {.code = result});
 }
 
 /*

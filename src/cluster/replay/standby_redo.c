@@ -156,28 +156,6 @@ open_table(const PmhashStandbyRow *row, char *reason)
 	return table;
 }
 
-/* The delta of a row, open for writing.  False with a reason. */
-static bool
-open_delta(const PmhashStandbyRow *row, char *reason)
-{
-	char		path[MAXPGPATH];
-	char		new_path[MAXPGPATH];
-	char		delta_path[MAXPGPATH];
-
-	Assert(LWLockHeldByMe(pmhash_standby_lock));
-	Assert(row->status == PMHASH_STANDBY_DELTA && row->life != 0);
-	close_if_changed();
-	if (delta_fd >= 0 && delta_row == row)
-		return true;
-	if (delta_fd >= 0)
-		close(delta_fd);
-	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
-	delta_row = row;
-	delta_fd = open(delta_path, O_WRONLY | O_CLOEXEC);
-	return delta_fd >= 0 ||
-		pmhash_fail(reason, "could not open file \"%s\": %s", delta_path, strerror(errno));
-}
-
 /* ---- the effects of a record on a file ---- */
 
 /*
@@ -204,10 +182,23 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	bool		delete = work.record.type == PMHASH_WAL_DELETE;
 	uint64		before = pg_atomic_read_u64(&row->delta_ops);
 	ssize_t		size = work.n * sizeof(PmhEntry);
+	char		path[MAXPGPATH];
+	char		new_path[MAXPGPATH];
+	char		delta_path[MAXPGPATH];
 
-	Assert(AmStartupProcess() && work.n > 0);
-	if (!open_delta(row, reason))
-		return false;
+	Assert(AmStartupProcess() && LWLockHeldByMe(pmhash_standby_lock));
+	Assert(row->status == PMHASH_STANDBY_DELTA && row->life != 0 && work.n > 0);
+	close_if_changed();
+	if (delta_fd < 0 || delta_row != row)
+	{
+		if (delta_fd >= 0)
+			close(delta_fd);
+		pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
+		delta_row = row;
+		delta_fd = open(delta_path, O_WRONLY | O_CLOEXEC);
+	}
+	if (delta_fd < 0)
+		return pmhash_fail(reason, "could not open file \"%s\": %s", delta_path, strerror(errno));
 	if (takes_too_much(before + work.n, before))
 		return pmhash_fail(reason, "a delta file has become larger than what is left of the file system");
 	for (size_t i = 0; delete && i < work.n; i++)
@@ -585,23 +576,6 @@ deal_with(XLogReaderState *record)
 	pmhash_mappings_trim(&mappings);
 }
 
-/*
- * An ERROR has come out of that: as of want of memory, or of a history file that
- * can't be read.  It is not known which file it has left half done.
- */
-static void
-recover_from_error(MemoryContext context)
-{
-	ErrorData  *error;
-
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	FlushErrorState();
-	LWLockReleaseAll();			/* redo holds none but ours */
-	(void) pmhash_standby_distrust(error->sqlerrcode, error->message);
-	FreeErrorData(error);
-}
-
 /* Have a function do our part of a record, if there is any; no ERROR gets out of it. */
 static void
 deal_safely(void (*deal) (XLogReaderState *record),
@@ -617,7 +591,15 @@ deal_safely(void (*deal) (XLogReaderState *record),
 	}
 	PG_CATCH();
 	{
-		recover_from_error(context);
+		ErrorData  *error;
+
+		/* Of want of memory, for one.  It is not known which file it has left half done. */
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		LWLockReleaseAll();		/* redo holds none but ours */
+		(void) pmhash_standby_distrust(error->sqlerrcode, error->message);
+		FreeErrorData(error);
 	}
 	PG_END_TRY();
 }

@@ -68,7 +68,6 @@ pmhash_standby_shmem_init(void)
 	pg_atomic_init_u32(&standby->reached, 0);
 	pg_atomic_init_u32(&standby->full, 0);
 	pmhash_shared->standby = standby;
-	pmhash_standby_reset();
 }
 
 /* Is this a server in recovery that keeps files? */
