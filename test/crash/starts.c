@@ -592,12 +592,6 @@ pmhash_wait_events_name(void)
 
 /* ---- standbys: this is a primary ---- */
 
-Size
-pmhash_standby_shmem_size(void)
-{
-	return 0;
-}
-
 void
 pmhash_standby_shmem_init(void)
 {

@@ -106,13 +106,7 @@ is_due(const PmhashStandbyIndex *of)
 	return false;
 }
 
-static bool
-is_removed(const char *path)
-{
-	return unlink(path) == 0 || errno == ENOENT;
-}
-
-/* The files of a build: none, none, an empty delta.  False with a reason. */
+/* The files of a build: no new one, an empty delta.  False with a reason. */
 static bool
 prepare_files(const PmhashStandbyBuild *build, char *reason)
 {
@@ -121,7 +115,7 @@ prepare_files(const PmhashStandbyBuild *build, char *reason)
 
 	pmhash_database_path(directory, build->of.database);
 	if ((mkdir(directory, 0700) == 0 || errno == EEXIST) &&
-		is_removed(build->path) && is_removed(build->new_path))
+		(unlink(build->new_path) == 0 || errno == ENOENT))
 		fd = open(build->delta_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return pmhash_fail(reason, "could not write to directory \"%s\": %s", directory,

@@ -32,6 +32,7 @@
 #include "commands/dbcommands_xlog.h"
 #include "miscadmin.h"
 #include "postmaster/startup.h"
+#include "storage/ipc.h"
 #include "storage/standby.h"
 
 #include "cluster/base/control_file.h"
@@ -576,15 +577,26 @@ deal_with(XLogReaderState *record)
 	pmhash_mappings_trim(&mappings);
 }
 
+/* The launcher is to learn at once that recovery is over. */
+static void
+startup_exit(int code, Datum arg)
+{
+	pmhash_wake_launcher();
+}
+
 /* Have a function do our part of a record, if there is any; no ERROR gets out of it. */
 static void
 deal_safely(void (*deal) (XLogReaderState *record),
 			XLogReaderState *record)
 {
+	static bool exit_is_known = false;
 	MemoryContext context = CurrentMemoryContext;
 
 	if (!AmStartupProcess() || !ArchiveRecoveryRequested || !pmhash_standby_is_active())
 		return;
+	if (!exit_is_known)
+		before_shmem_exit(startup_exit, (Datum) 0);
+	exit_is_known = true;
 	PG_TRY();
 	{
 		deal(record);

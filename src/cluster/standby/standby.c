@@ -38,12 +38,6 @@
 
 /* ---- shared memory ---- */
 
-Size
-pmhash_standby_shmem_size(void)
-{
-	return sizeof(PmhashStandby);
-}
-
 /* Forget all files. */
 void
 pmhash_standby_reset(void)
