@@ -440,7 +440,7 @@ note_timeline(void)
 	PmhashStandby *standby = pmhash_shared->standby;
 	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
 	bool		inherits = standby->replay_timeline == standby->applied_timeline &&
-		work.start >= applied;
+		work.start >= Max(applied, standby->last_begun);
 
 	standby->replay_timeline = work.timeline;
 	if (work.end <= applied || work.timeline == standby->applied_timeline)
@@ -524,7 +524,8 @@ deal_with_database(XLogReaderState *record)
 {
 	Oid			database = database_made(record);
 
-	if (OidIsValid(database) && record->EndRecPtr > pmhash_shared->standby->last_begun)
+	if (OidIsValid(database) &&
+		record->EndRecPtr > pg_atomic_read_u64(&pmhash_shared->standby->applied))
 		pmhash_standby_database_dropped(database);
 }
 

@@ -598,6 +598,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	Found		found = {how, server->control.checkPoint,
 		server->control.checkPointCopy.ThisTimeLineID};
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
+	XLogRecPtr	applied = redo;
 	bool		done;
 
 	Assert(!IsUnderPostmaster);
@@ -614,6 +615,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 
 		if (standby->id[i] == 0)
 			continue;
+		applied = Max(applied, row->applied);
 		if (row->begun > standby->last_begun)
 		{
 			standby->last_begun = row->begun;
@@ -626,7 +628,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	standby->applied_timeline = standby->last_begun <= redo ? found.timeline :
 		standby->last_timeline;
 	standby->replay_timeline = found.timeline;
-	pg_atomic_write_u64(&standby->applied, Max(redo, standby->last_begun));
+	pg_atomic_write_u64(&standby->applied, applied);
 	standby->active = true;
 	return done;
 }
