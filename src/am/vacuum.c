@@ -258,12 +258,12 @@ many_are_dead(const VacuumState *state)
 
 /*
  * Remove the entries that wait.  ERROR if that fails, or is cancelled: what has not been
- * removed then is left to the next bulk delete, which logs it once more.  Rows of
- * unlogged and temporary tables cannot be revived: there is nothing to wait for.
+ * removed then is left to the next bulk delete, which logs it once more.
  */
 static void
 remove_batch(VacuumState *state)
 {
+	XLogRecPtr	logged = InvalidXLogRecPtr;
 	PmhRemoval	removal;
 	PmhResult	result;
 
@@ -272,11 +272,12 @@ remove_batch(VacuumState *state)
 	if (!state->begun && state->file->logged)
 		state->entries_logged = !many_are_dead(state);
 	if (state->entries_logged)
-		pmhash_log_dead(state->file, state->batch, state->nbatch);
+		logged = pmhash_log_deletes(state->file, InvalidTransactionId, 0, state->batch,
+									state->nbatch);
 	else if (!state->begun && state->file->logged)
-		pmhash_log_dead_tids(state->file, &state->set);
-	else if (!state->begun && state->file->journaled)
-		pmhash_removal_barrier(state->index);
+		logged = pmhash_log_dead_tids(state->file, &state->set);
+	if (state->file->journaled && (state->entries_logged || !state->begun))
+		pmhash_removal_barrier(logged);
 	state->begun = true;
 
 	PMH_STOP_POINT("vacuum_before_removal");

@@ -48,7 +48,6 @@ typedef struct PmhashFile
 	PmhashKeyLocks key_locks;
 	bool		journaled;		/* false for unlogged and temporary indexes */
 	uint64		standby_life;	/* opened on a standby: which file of this id */
-	uint64		standby_changes;	/* it was LIVE when the table had this */
 	bool		filling;		/* was being filled when it was opened; see
 								 * pmhash_insert_failed */
 	uint64		filled_by;		/* as in the stub */
@@ -323,7 +322,7 @@ extern void pmhash_journal_note(PmhashFile *file, const PmhEntry *entries,
 
 /* ---- removal.c ---- */
 
-extern void pmhash_removal_barrier(Relation index);
+extern void pmhash_removal_barrier(XLogRecPtr end);
 extern uint64 pmhash_removal_epoch(const PmhashFile *file);
 extern bool pmhash_removal_none_since(const PmhashFile *file, uint64 epoch);
 extern void pmhash_removal_finished(uint64 file_id);

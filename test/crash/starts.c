@@ -580,19 +580,13 @@ pmhash_wait_events_name(void)
 
 /* ---- standbys: this is a primary ---- */
 
-Size
-pmhash_standby_shmem_size(void)
-{
-	return 0;
-}
-
 void
 pmhash_standby_shmem_init(void)
 {
 }
 
 bool
-pmhash_standby_distrust(const char *why)
+pmhash_standby_distrust(int sqlstate, const char *why)
 {
 	return false;
 }

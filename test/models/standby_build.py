@@ -66,7 +66,7 @@ class State(NamedTuple):
     seen: tuple                 # statuses by xid, as far as replay has got
     copy: tuple                 # of the heap
     file: tuple                 # (key, slot), sorted
-    delta: tuple                # ('+' or '-', entry), or ('dead', slots)
+    delta: tuple                # ('+' or '-', entry)
     phase: str                  # none, delta, scan, fold, live
     n0: int
     page: int
@@ -119,7 +119,7 @@ def replay(state, record):
     if kind == 'dead':
         if state.phase in ('none', 'live'):
             return state._replace(file=h.without_slots(state.file, record[1]))
-        return state._replace(delta=state.delta + (record,))
+        return state._replace(phase='none', n0=0, page=0, found=frozenset(), delta=(), usable=0)
     if kind in '+-':
         return replay_entry(state, kind, record[1], record[2])
     if kind == 'crash':         # running transactions are over
@@ -375,10 +375,7 @@ def scan_page(sys, state):
 def fold(sys, state):
     entries = list(state.found)
     for op, entry in state.delta:
-        if op == 'dead':
-            if sys.keeps('deletes'):
-                entries = [e for e in entries if e[1] not in entry]
-        elif op == '-':
+        if op == '-':
             if sys.keeps('deletes'):
                 entries = [e for e in entries if e != entry]
         elif entry not in entries or not sys.keeps('once'):

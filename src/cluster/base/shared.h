@@ -50,7 +50,6 @@ typedef enum PmhashJob
 {
 	PMHASH_JOB_PLAIN,
 	PMHASH_JOB_EXPRESSIONS,		/* indexes that have expressions or a predicate */
-	PMHASH_JOB_SWEEP,			/* what is free in files; only on a standby */
 	PMHASH_JOBS
 } PmhashJob;
 

@@ -52,6 +52,7 @@
 #include "cluster/queue/queue.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
+#include "cluster/wal/wal_record.h"
 
 /* A file that was made in this session, as long as it may have to go; in TopMemoryContext. */
 typedef struct Made
@@ -512,6 +513,7 @@ forget_notes(void)
 	list_free_deep(leaving);
 	leaving = NIL;
 	visit_wanted = InvalidOid;
+	pmhash_log_new_files(false);
 }
 
 /* Raises no error, and allocates nothing. */
@@ -523,6 +525,7 @@ pmhash_files_committed(void)
 	made_at_end(InvalidSubTransactionId, true);
 	foreach(lc, leaving)
 		pmhash_remove_file(*(uint64 *) lfirst(lc)); /* nobody has a lock on its index, or will */
+	pmhash_log_new_files(true);
 	if (OidIsValid(visit_wanted))
 		pmhash_request(visit_wanted, PMHASH_JOB_PLAIN);
 	forget_notes();
@@ -542,6 +545,7 @@ void
 pmhash_files_prepared(void)
 {
 	made_at_end(InvalidSubTransactionId, true);
+	pmhash_log_new_files(true);
 	forget_notes();
 }
 

@@ -27,6 +27,7 @@
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/undo_journal.h"
+#include "cluster/wal/wal_record.h"
 
 static void
 new_stub(PmhashStub *stub)
@@ -130,8 +131,6 @@ pmhash_file_begin_filling(Relation index)
 	pmhash_stub_changed();
 	pmhash_pending_keep(file->file_id);
 	RESUME_INTERRUPTS();
-	if (pmhash_flags_logged(stub.flags))
-		pmhash_log_new_file(index, stub.file_id);
 	return stub.file_id;
 }
 
@@ -209,7 +208,7 @@ pmhash_file_create(Relation index)
 	file = make_file(index, &stub, is_new && !temporary);
 	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
 	if (pmhash_flags_logged(stub.flags))
-		pmhash_log_new_file(index, stub.file_id);
+		pmhash_announce_file(stub.file_id);
 	if (!is_new)
 		pmhash_pending_keep(file->file_id);
 	if (comes_back)

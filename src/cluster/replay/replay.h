@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * replay.h
- *	  Logged indexes on a server in recovery: replay, builds, sweeps.
+ *	  Logged indexes on a server in recovery: replay, builds.
  *
  * Include postgres.h first.  src/README, "Standbys", has the rules S1 to S7 and B1 to B7.
  *
@@ -22,14 +22,6 @@
 
 /* That a builder applies while replay waits. */
 #define PMHASH_PUBLISH_MAX		1000
-
-/*
- * As a value: what follows are as many bytes of DEAD pieces (wal_record.h) as the hash says.
- * They count for more operations than are applied while replay waits, as a sweep takes long;
- * the rest is a hole of the delta.
- */
-#define PMHASH_DELTA_DEAD		(UINT64CONST(1) << 62)
-#define PMHASH_DELTA_OPS(size)	((size) / sizeof(PmhEntry) + PMHASH_PUBLISH_MAX)
 
 /* An index that is to have a file here. */
 typedef struct PmhashStandbyIndex
@@ -87,6 +79,7 @@ extern void pmhash_standby_redo_init(void);
 /* ---- standby_build.c ---- */
 extern PmhashWorkerResult pmhash_standby_build_database(PmhashJob job);
 
+
 /*
  * Is it still DELTA, and ours?  The startup process sends a file to NONE at any moment (a
  * record that says so, a full disk, damage), and then the builder throws its work away.
@@ -98,8 +91,5 @@ extern bool pmhash_standby_building(const PmhashStandbyBuild *build);
 extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
 									PmhashStandbyPhase phase, uint64 done,
 									uint64 total, TransactionId xid);
-
-/* ---- standby_sweep.c ---- */
-extern PmhashWorkerResult pmhash_standby_sweep_database(void);
 
 #endif							/* PMHASH_REPLAY_H */

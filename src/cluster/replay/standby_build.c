@@ -48,7 +48,6 @@
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
-#include "cluster/wal/dead_tids.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 #include "engine/stop_point.h"
@@ -87,7 +86,7 @@ pmhash_set_filler(const PmhashFiller *wanted)
 /*
  * Should this index have a build now?  Not before replay has reached all that files of the
  * life before may have: what is published is said to have all records up to applied, and
- * records that come before that are not for the files that have them.
+ * records that come before that are not for the files that have them.  Under the lock.
  */
 static bool
 is_due(const PmhashStandbyIndex *of)
@@ -95,21 +94,19 @@ is_due(const PmhashStandbyIndex *of)
 	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashStandbyRow *row = pmhash_standby_find(of->file_id);
 
-	if (!RecoveryInProgress() || !standby->active || standby->newer ||
-		!pmhash_standby_reached())
+	if (!RecoveryInProgress() || !standby->active || standby->newer || !pmhash_standby_reached())
 		return false;
-	return row == NULL ? pmhash_standby_has_room() :
-		row->status == PMHASH_STANDBY_NONE && row->database == of->database &&
-		row->next_try <= pmhash_clock_ms();
+	if (row == NULL)
+		return true;
+	if (row->status != PMHASH_STANDBY_NONE || row->database != of->database)
+		return false;
+	if (row->next_try <= pmhash_clock_ms())
+		return true;
+	some_left = true;
+	return false;
 }
 
-static bool
-is_removed(const char *path)
-{
-	return unlink(path) == 0 || errno == ENOENT;
-}
-
-/* The files of a build: none, none, an empty delta.  False with a reason. */
+/* The files of a build: no new one, an empty delta.  False with a reason. */
 static bool
 prepare_files(const PmhashStandbyBuild *build, char *reason)
 {
@@ -118,7 +115,7 @@ prepare_files(const PmhashStandbyBuild *build, char *reason)
 
 	pmhash_database_path(directory, build->of.database);
 	if ((mkdir(directory, 0700) == 0 || errno == EEXIST) &&
-		is_removed(build->path) && is_removed(build->new_path))
+		(unlink(build->new_path) == 0 || errno == ENOENT))
 		fd = open(build->delta_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return pmhash_fail(reason, "could not write to directory \"%s\": %s", directory,
@@ -204,8 +201,6 @@ apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64
 	size_t		n = Min(BATCH, to - *from);
 	ssize_t		wanted = (ssize_t) (n * sizeof(PmhEntry));
 	bool		removes_first = *from < build->scanned;
-	bool		applied = true;
-	uint8	   *pieces;
 	PmhResult	result = PMH_OK;
 	size_t		done;
 	size_t		group;
@@ -214,60 +209,29 @@ apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64
 		pread(fd, ops, wanted, (off_t) (*from * sizeof(PmhEntry)));
 
 	if (got != wanted)
-		applied = pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
-							  got < 0 ? strerror(errno) : "it is too short");
-	for (size_t i = 0; applied && i < n && result == PMH_OK; i += group, *from += group)
+		pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
+					got < 0 ? strerror(errno) : "it is too short");
+	if (fd >= 0)
+		close(fd);
+	if (got != wanted)
+		return false;
+	for (size_t i = 0; i < n && result == PMH_OK; i += group)
 	{
 		bool		delete = (ops[i].value & PMHASH_DELTA_DELETE) != 0;
 
-		if (ops[i].value == PMHASH_DELTA_DEAD)
-		{
-			Assert(!LWLockHeldByMe(pmhash_standby_lock));	/* it takes long */
-			wanted = (ssize_t) ops[i].hash;
-			pieces = palloc_extended(wanted, MCXT_ALLOC_NO_OOM);
-			(*from)++;
-			if (pieces != NULL &&
-				pread(fd, pieces, wanted, (off_t) (*from * sizeof(PmhEntry))) == wanted)
-				applied = pmhash_remove_dead(table, pieces, wanted, require_building, reason);
-			else
-				applied = pmhash_fail(reason, "could not read the dead rows of file \"%s\"",
-									  build->delta_path);
-			if (pieces != NULL)
-				pfree(pieces);
-			*from += PMHASH_DELTA_OPS(wanted);
-			break;
-		}
 		/* as many as are of one kind */
 		for (group = 0; group < PMHASH_WAL_MAX_ENTRIES && i + group < n &&
-			 ops[i + group].value != PMHASH_DELTA_DEAD &&
 			 ((ops[i + group].value & PMHASH_DELTA_DELETE) != 0) == delete; group++)
-			;
-		for (size_t j = i; delete && j < i + group; j++)
-			ops[j].value &= ~PMHASH_DELTA_DELETE;
+			ops[i + group].value &= ~PMHASH_DELTA_DELETE;
 		if (delete || removes_first)
 			result = pmh_delete_group(table, &ops[i], group, &done);
 		if (!delete && result == PMH_OK)
 			result = pmh_insert_group(table, &ops[i], group, false, &done);
 	}
-	if (fd >= 0)
-		close(fd);
-	return applied && (result == PMH_OK ||
-					   pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
-								   pmh_error(table)->detail));
-}
-
-/* The horizon of what the delta has removed counts like usable_xmin. */
-static FullTransactionId
-usable_from(const PmhashStandbyRow *row, TransactionId usable_xmin)
-{
-	TransactionId horizon = row->delta_horizon;
-
-	if (TransactionIdIsNormal(horizon))
-		TransactionIdAdvance(horizon);
-	if (!TransactionIdIsNormal(usable_xmin) ||
-		(TransactionIdIsNormal(horizon) && TransactionIdFollows(horizon, usable_xmin)))
-		usable_xmin = horizon;
-	return pmhash_standby_widen(usable_xmin);
+	*from += n;
+	return result == PMH_OK ||
+		pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
+					pmh_error(table)->detail);
 }
 
 /*
@@ -298,7 +262,7 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhT
 	PMH_STOP_POINT("standby_publishing");
 	applied = GetXLogReplayRecPtr(&timeline);
 	begun = Max(begun, applied);
-	row->usable_xmin = usable_from(row, usable_xmin);
+	row->usable_xmin = pmhash_standby_widen(usable_xmin);
 	if (!pmhash_standby_note(build->new_path, row, applied, begun, timeline) ||
 		rename(build->new_path, build->path) != 0)
 		return pmhash_fail(reason, "could not write or rename file \"%s\": %s",
@@ -311,26 +275,18 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhT
 
 /*
  * A build has failed, or is not to go on: NONE if it is still ours; <id>.new and
- * the delta are removed.  The next try comes after 1, 2, 4, ... 300 s; sqlstate and
- * message are kept for pmhash.indexes.  sqlstate 0: no fault (cancelled by a conflict,
- * shutdown): try again after a second.  Takes the lock, allocates nothing.
+ * the delta are removed.  sqlstate 0: no fault (cancelled by a conflict, shutdown).  Takes the
+ * lock, allocates nothing.
  */
 static void
 end_build(const PmhashStandbyBuild *build, int sqlstate, const char *message)
 {
 	PmhashStandbyRow *row;
-	int64		pause_ends;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = row_of(build);
 	if (row != NULL)
-	{
-		pmhash_standby_lose(row, true, sqlstate, message);
-
-		/* What is no fault may come again and again: others have their turn. */
-		pause_ends = pmhash_clock_ms() + pmhash_pause(1, PMHASH_LONGEST_PAUSE);
-		row->next_try = Max(row->next_try, pause_ends);
-	}
+		pmhash_standby_lose(row, sqlstate, message);
 
 	/* Unless another build of the same file has begun. */
 	row = pmhash_standby_find(build->of.file_id);
@@ -343,7 +299,7 @@ end_build(const PmhashStandbyBuild *build, int sqlstate, const char *message)
 
 /*
  * Is this an index that is to have a file here?  Then *of is what for.  Not before
- * it is complete on the primary, but it is looked at again then.  CREATE INDEX
+ * it is complete on the primary, for which it is looked at again and again.  CREATE INDEX
  * CONCURRENTLY logs entries of rows that are older than it at the end (index.c,
  * validate_index): a file that is LIVE by then has them from the table already, and
  * would get them twice.
@@ -362,7 +318,9 @@ is_wanted(Relation index, Oid heap, PmhashStandbyIndex *of)
 		(stub.flags & PMHASH_STUB_LOGGED) == 0 ||
 		(stub.flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE)) != 0)
 		return false;
-	if (!index->rd_index->indisvalid || (stub.flags & PMHASH_STUB_FILLING) != 0)
+	if ((stub.flags & PMHASH_STUB_FILLING) != 0)
+		return false;			/* FILE_NEW is going to say when it is not any more */
+	if (!index->rd_index->indisvalid)
 	{
 		some_left = true;
 		return false;
@@ -455,7 +413,6 @@ begin(Oid relid)
 	PmhashStandbyRow *row;
 	Relation	heap;
 	Relation	index;
-	bool		due = false;
 	char		reason[PMHASH_REASON_SIZE];
 
 	Assert(!builder.begun && !IsTransactionState());
@@ -469,33 +426,27 @@ begin(Oid relid)
 	memset(build, 0, sizeof(*build));
 	if (is_wanted(index, RelationGetRelid(heap), &build->of))
 	{
-		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-		due = is_due(of);
-		LWLockRelease(pmhash_standby_lock);
-	}
-	if (due && pmhash_build_job(index->rd_indextuple) != builder.job)
-	{
-		due = false;
-		if (builder.job == PMHASH_JOB_PLAIN)
-			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
-	}
-	if (due)
-	{
+		bool		ours = pmhash_build_job(index->rd_indextuple) == builder.job;
+		bool		due;
+
 		PMH_STOP_POINT("standby_begins");
 		pmhash_identity_make(index, of->file_id, of->seed, false, &builder.identity);
 		builder.identity.flags |= PMHASH_IDENTITY_LOGGED;
 		pmhash_standby_paths(of->database, of->file_id, build->path, build->new_path,
 							 build->delta_path);
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-		row = is_due(of) ? pmhash_standby_enter(of->file_id, of->database) : NULL;
+		due = is_due(of);
+		row = due && ours ? pmhash_standby_enter(of->file_id, of->database) : NULL;
 		if (row != NULL && !prepare_files(build, reason))
+		{
 			pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
+			some_left = true;
+		}
 		else if (row != NULL)
 		{
 			row->heap = of->heap;
 			row->timeline = primary_of_build();
 			pg_atomic_write_u64(&row->delta_ops, 0);
-			row->delta_horizon = InvalidTransactionId;
 			pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);
 			build->row = row;
 			build->life = row->life;
@@ -506,11 +457,13 @@ begin(Oid relid)
 
 		/* Only now (B1): each transaction from N0 on has all its records in the delta. */
 		build->n0 = ReadNextFullTransactionId();
+		if (due && ours && !builder.begun)
+			ereport(DEBUG1, (errmsg_internal("no build of index \"%s\"", builder.name)));
+		if (due && !ours && builder.job == PMHASH_JOB_PLAIN)
+			pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 	}
 	if (builder.begun)
 		pmhash_report_index("building the file of", index);
-	else if (due)
-		ereport(DEBUG1, (errmsg_internal("no build of index \"%s\"", builder.name)));
 	close_both(heap, index);
 	CommitTransactionCommand();
 	return builder.begun;
@@ -578,14 +531,9 @@ engine_failed(const char *path, const PmhError *error)
 void
 pmhash_standby_engine_error(const PmhashFile *file, PmhResult result)
 {
-	PmhError	error = *pmh_error(file->table);
+	const PmhError *error = pmh_error(file->table);
 
-	if (error.code != result)
-	{
-		memset(&error, 0, sizeof(error));
-		error.code = result;
-	}
-	engine_failed(file->path, &error);
+	engine_failed(file->path, error->code == result ? error : &(PmhError) {.code = result});
 }
 
 /*
@@ -611,34 +559,12 @@ load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 	PMH_STOP_POINT("standby_loaded");
 }
 
-/* Apply operations from number 'from' on until little is left; where that begins. */
-static uint64
-catch_up(PmhashFile *file, uint64 from)
-{
-	char		reason[PMHASH_REASON_SIZE];
-	uint64		length;
-
-	while (from + LITTLE < (length = delta_length(&builder.build)))
-	{
-		pmhash_give_way();
-		require_building();
-		pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
-								InvalidTransactionId);
-		if (!apply_ops(&builder.build, file->table, &from, length, reason))
-		{
-			if (pmh_error(file->table)->code != PMH_OK)
-				engine_failed(file->path, pmh_error(file->table));
-			is_over(reason);
-		}
-	}
-	return from;
-}
-
 /* The file is complete but for the delta: have it used. */
 static void
 publish(PmhashFile *file, TransactionId usable_xmin)
 {
 	uint64		from = 0;
+	uint64		length;
 	char		reason[PMHASH_REASON_SIZE] = "it is not wanted any more";
 	bool		behind;
 	bool		done = false;
@@ -648,9 +574,19 @@ publish(PmhashFile *file, TransactionId usable_xmin)
 	do
 	{
 		PmhashStandbyRow *row;
-		uint64		length;
 
-		from = catch_up(file, from);
+		while (from + LITTLE < (length = delta_length(&builder.build)))
+		{
+			pmhash_give_way();
+			require_building();
+			pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
+									InvalidTransactionId);
+			if (apply_ops(&builder.build, file->table, &from, length, reason))
+				continue;
+			if (pmh_error(file->table)->code != PMH_OK)
+				engine_failed(file->path, pmh_error(file->table));
+			is_over(reason);
+		}
 		PMH_STOP_POINT("standby_caught_up");
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 		row = RecoveryInProgress() ? row_of(&builder.build) : NULL;
@@ -661,7 +597,7 @@ publish(PmhashFile *file, TransactionId usable_xmin)
 			done = publish_locked(&builder.build, from, length, file->table, usable_xmin,
 								  reason);
 			if (!done)
-				pmhash_standby_lose(row, true, ERRCODE_IO_ERROR, reason);
+				pmhash_standby_lose(row, ERRCODE_IO_ERROR, reason);
 		}
 		LWLockRelease(pmhash_standby_lock);
 	} while (behind);
@@ -788,10 +724,125 @@ try_index(Oid relid, bool last)
 	return !failed;
 }
 
+/* Is this worker to go on with another index, or file? */
+static bool
+goes_on(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	return pmhash_rebuild && RecoveryInProgress();
+}
+
+/* ---- what is free ---- */
+
+/*
+ * On a primary the sweep is VACUUM's; a standby has none that removes entries, and would lose
+ * what is free with each restart (src/README, "Space").  So a builder that has built what was
+ * missing in its database sweeps the files that were LIVE before the restart (S7).  One that
+ * has not been swept to its end is swept again, from its begin.  Two at a time do no harm.
+ * Nothing is locked between the steps; in a step it is the stripe of a segment, for a moment.
+ */
+
+/*
+ * Sweep a table to its end, unless the worker is to end, there is no space for the marks, or a
+ * process could not mark.  May raise an ERROR.
+ */
+static PmhResult
+sweep_table(PmhTable *table)
+{
+	PmhSweep	sweep;
+	volatile PmhResult result = pmh_sweep_begin(table, &sweep);
+
+	if (result != PMH_OK)
+		return result;
+	PG_TRY();
+	{
+		while (result == PMH_OK && goes_on())
+		{
+			pmhash_give_way();
+			PMH_STOP_POINT("standby_sweeping");
+			result = pmh_sweep_next(table, &sweep);
+		}
+	}
+	PG_FINALLY();
+	{
+		pmh_sweep_end(&sweep);
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/*
+ * A file that is damaged is given up.  That one can't be opened is not for us to judge: the
+ * startup process does, at the next record.  False if it has to be swept again.
+ */
+static bool
+sweep_file(uint64 file_id, uint64 life)
+{
+	PmhEnv		env = pmhash_engine_env();
+	char		path[MAXPGPATH];
+	PmhTable   *table;
+	PmhError	error;
+	PmhResult	result = PMH_OK;
+	bool		known;
+
+	pmhash_file_path(path, MyDatabaseId, file_id);
+	if (pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
+		return false;
+	known = pmh_value_space_is_known(table);
+	if (!known)
+	{
+		result = sweep_table(table);	/* (a mapping that is left goes with the worker) */
+		known = pmh_value_space_is_known(table);
+		ereport(DEBUG1,
+				(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
+								 known ? "found" : "did not find", file_id)));
+	}
+	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
+		pmhash_standby_lost(file_id, life, ERRCODE_INDEX_CORRUPTED, pmh_error(table)->detail);
+	pmh_close(table);
+	return known;
+}
+
+/*
+ * Sweep the files of the database that this worker is connected to, if what is free in
+ * them is not known.  Not in a transaction.  False if some are left.
+ */
+static bool
+sweep_files(void)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+	bool		all = true;
+	int			i;
+
+	Assert(!IsTransactionState() && OidIsValid(MyDatabaseId));
+	pgstat_report_activity(STATE_RUNNING, "looking for free space in pmhash index files of this standby");
+	for (i = 0; i < PMHASH_STANDBY_FILES && goes_on(); i++)
+	{
+		PmhashStandbyRow row;
+
+		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+		row = standby->row[i];
+		LWLockRelease(pmhash_standby_lock);
+		if (row.file_id == 0 || row.database != MyDatabaseId ||
+			row.status != PMHASH_STANDBY_LIVE || !row.restored)
+			continue;
+		all &= sweep_file(row.file_id, row.life);
+	}
+	return all && i == PMHASH_STANDBY_FILES;
+}
+
+/* ---- a database ---- */
+
 /*
  * Build the files that are missing in the database which this worker is connected
  * to, of indexes for this job.  Not in a transaction.  If there are several plain ones,
- * another worker may help: each takes those that no other one is at.
+ * another worker may help: each takes those that no other one is at.  In files that have come
+ * through a restart it finds what is free then.
  */
 PmhashWorkerResult
 pmhash_standby_build_database(PmhashJob job)
@@ -812,21 +863,17 @@ pmhash_standby_build_database(PmhashJob job)
 	CommitTransactionCommand();
 	foreach(lc, indexes)
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
-		if (!pmhash_rebuild || !RecoveryInProgress())
+		if (!goes_on())
 			break;
 		MemoryContextSwitchTo(context);
 		if (!try_index(lfirst_oid(lc), lnext(indexes, lc) == NULL))
 		{
 			pmhash_request(MyDatabaseId, job);
-			break;
+			return PMHASH_WORKER_LEFT_SOME;
 		}
 	}
+	if (job == PMHASH_JOB_PLAIN && !sweep_files())
+		some_left = true;
 	MemoryContextSwitchTo(TopMemoryContext);
 	return some_left ? PMHASH_WORKER_LEFT_SOME :
 		indexes == NIL ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;

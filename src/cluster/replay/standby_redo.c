@@ -19,6 +19,7 @@
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -60,7 +61,6 @@ typedef struct Work
 	XLogRecPtr	start;
 	XLogRecPtr	end;
 	TimeLineID	timeline;		/* that is being replayed */
-	TransactionId xid;			/* whose record it is */
 	size_t		n;
 	PmhEntry	entries[PMHASH_WAL_MAX_ENTRIES];
 } Work;
@@ -69,142 +69,75 @@ static Work work;
 
 /* ---- open files ---- */
 
-/* Our mapping of the file in a row, as long as that has the same life. */
-typedef struct Handle
-{
-	uint64		life;
-	PmhTable   *table;			/* NULL: it is not mapped */
-} Handle;
-
-static Handle handles[PMHASH_STANDBY_FILES];	/* one for each row */
+/* Our mapping of the file in a row, or NULL. */
+static PmhTable *tables[PMHASH_STANDBY_FILES];
 
 /* The delta that was written to last. */
-static uint64 delta_life = 0;
+static const PmhashStandbyRow *delta_row = NULL;
 static int	delta_fd = -1;
 
-static void
-unmap(Handle *handle)
-{
-	pmh_close(handle->table);
-	handle->table = NULL;
-}
+/* What is open was opened when the table had that. */
+static uint64 opened_at = 0;
 
-/* Address space is wanting: files take 16 times their size.  None is in use just now. */
+/* All that are mapped: none is in use just now. */
 static void
 unmap_all(void)
 {
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (handles[i].table != NULL)
-			unmap(&handles[i]);
+		if (tables[i] != NULL)
+			pmh_close(tables[i]);
+		tables[i] = NULL;
 	}
 }
 
+/*
+ * Close all, if the status of any file has changed: a row may have another file now.  One
+ * that has been removed takes its space for as long as it is mapped or open, and the next one
+ * may need that.  With the lock held it is certain, else at least soon.
+ */
 static void
-close_delta(void)
+close_if_changed(void)
 {
+	uint64		changes = pg_atomic_read_u64(&pmhash_shared->standby->changes);
+
+	if (likely(changes == opened_at))
+		return;
+	unmap_all();
 	if (delta_fd >= 0)
 		close(delta_fd);
 	delta_fd = -1;
+	opened_at = changes;
 }
 
-/*
- * Close what is of an earlier life of its row, and what else is not to be kept.  A file
- * that has been removed takes its space for as long as it is mapped or open, and the one
- * that is built in its row may need that.  Cheap if no status has changed.
- */
-static void
-close_at_end_of_record(void)
-{
-	static uint64 seen = 0;
-	PmhashStandby *standby = pmhash_shared->standby;
-	uint64		changes = pg_atomic_read_u64(&standby->changes);
-
-	Assert(!LWLockHeldByMe(pmhash_standby_lock));
-	if (changes != seen)
-	{
-		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-		for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-		{
-			if (handles[i].table != NULL && handles[i].life != standby->row[i].life)
-				unmap(&handles[i]);
-		}
-		LWLockRelease(pmhash_standby_lock);
-		close_delta();
-		seen = changes;
-	}
-}
-
-/*
- * The table in the file of a LIVE row, mapped until the end of the record.  NULL with a
- * reason.
- */
+/* The table in the file of a LIVE row.  NULL with a reason. */
 static PmhTable *
 open_table(const PmhashStandbyRow *row, char *reason)
 {
-	Handle	   *handle = &handles[row - pmhash_shared->standby->row];
+	PmhTable  **table = &tables[row - pmhash_shared->standby->row];
 	PmhEnv		env;
 	char		path[MAXPGPATH];
-	PmhashIdentity id;
-	PmhashReason doubt;
 	PmhError	error;
-	PmhTable   *table;
 	PmhResult	result;
 
 	Assert(LWLockHeldByMe(pmhash_standby_lock));
 	Assert(row->status == PMHASH_STANDBY_LIVE && row->life != 0);
-	if (handle->table != NULL && handle->life != row->life)
-		unmap(handle);
-	if (likely(handle->table != NULL))
-		return handle->table;
+	close_if_changed();
+	if (likely(*table != NULL))
+		return *table;
 	env = pmhash_engine_env();
 	pmhash_file_path(path, row->database, row->file_id);
-	result = pmh_open(path, &env, &table, NULL, &error);
+	result = pmh_open(path, &env, table, NULL, &error);
 	if (result == PMH_ERR_NO_MEMORY)
 	{
+		/* address space is wanting: files take 16 times their size */
 		unmap_all();
-		result = pmh_open(path, &env, &table, NULL, &error);
+		result = pmh_open(path, &env, table, NULL, &error);
 	}
 	if (result != PMH_OK)
-	{
 		pmhash_fail(reason, "could not open file \"%s\": %s", path,
 					error.sys_errno != 0 ? strerror(error.sys_errno) : error.detail);
-		return NULL;
-	}
-	memcpy(&id, pmh_identity(table), sizeof(id));
-	doubt = pmhash_identity_doubt(&id, pmh_is_pmem(table));
-	if (doubt == PMHASH_REASON_NONE &&
-		(id.file_id != row->file_id || id.database != row->database))
-		doubt = PMHASH_REASON_OTHER_INDEX;
-	if (doubt != PMHASH_REASON_NONE)
-	{
-		pmh_close(table);
-		pmhash_fail(reason, "file \"%s\" can't be used: %s", path, pmhash_reason_text(doubt));
-		return NULL;
-	}
-	handle->life = row->life;
-	handle->table = table;
-	return table;
-}
-
-/* The delta of a row, open for writing.  False with a reason. */
-static bool
-open_delta(const PmhashStandbyRow *row, char *reason)
-{
-	char		path[MAXPGPATH];
-	char		new_path[MAXPGPATH];
-	char		delta_path[MAXPGPATH];
-
-	Assert(LWLockHeldByMe(pmhash_standby_lock));
-	Assert(row->status == PMHASH_STANDBY_DELTA && row->life != 0);
-	if (delta_fd >= 0 && delta_life == row->life)
-		return true;
-	close_delta();
-	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
-	delta_life = row->life;
-	delta_fd = open(delta_path, O_WRONLY | O_CLOEXEC);
-	return delta_fd >= 0 ||
-		pmhash_fail(reason, "could not open file \"%s\": %s", delta_path, strerror(errno));
+	return *table;
 }
 
 /* ---- the effects of a record on a file ---- */
@@ -232,30 +165,33 @@ append_delta(PmhashStandbyRow *row, char *reason)
 {
 	bool		delete = work.record.type == PMHASH_WAL_DELETE;
 	uint64		before = pg_atomic_read_u64(&row->delta_ops);
-	uint64		length = before + work.n +
-		(work.record.size > 0 ? PMHASH_DELTA_OPS(work.record.size) : 0);
 	ssize_t		size = work.n * sizeof(PmhEntry);
-	off_t		at = (off_t) (before * sizeof(PmhEntry));
+	char		path[MAXPGPATH];
+	char		new_path[MAXPGPATH];
+	char		delta_path[MAXPGPATH];
 
-	Assert(AmStartupProcess() && work.n > 0);
-	if (!open_delta(row, reason))
-		return false;
-	if (takes_too_much(length, before))
+	Assert(AmStartupProcess() && LWLockHeldByMe(pmhash_standby_lock));
+	Assert(row->status == PMHASH_STANDBY_DELTA && row->life != 0 && work.n > 0);
+	close_if_changed();
+	if (delta_fd < 0 || delta_row != row)
+	{
+		if (delta_fd >= 0)
+			close(delta_fd);
+		pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
+		delta_row = row;
+		delta_fd = open(delta_path, O_WRONLY | O_CLOEXEC);
+	}
+	if (delta_fd < 0)
+		return pmhash_fail(reason, "could not open file \"%s\": %s", delta_path, strerror(errno));
+	if (takes_too_much(before + work.n, before))
 		return pmhash_fail(reason, "a delta file has become larger than what is left of the file system");
 	for (size_t i = 0; delete && i < work.n; i++)
 		work.entries[i].value |= PMHASH_DELTA_DELETE;
 	errno = ENOSPC;				/* what a short write means */
-	if (pwrite(delta_fd, work.entries, size, at) != size ||
-		(work.record.size > 0 &&
-		 (ftruncate(delta_fd, (off_t) (length * sizeof(PmhEntry))) != 0 ||
-		  pwrite(delta_fd, work.record.pieces, work.record.size, at + size) != work.record.size)))
+	if (pwrite(delta_fd, work.entries, size, (off_t) (before * sizeof(PmhEntry))) != size)
 		return pmhash_fail(reason, "could not write a delta file: %s", strerror(errno));
-	if (delete && TransactionIdIsNormal(work.record.horizon) &&
-		(!TransactionIdIsNormal(row->delta_horizon) ||
-		 TransactionIdFollows(work.record.horizon, row->delta_horizon)))
-		row->delta_horizon = work.record.horizon;
 	pg_write_barrier();
-	pg_atomic_write_u64(&row->delta_ops, length);
+	pg_atomic_write_u64(&row->delta_ops, before + work.n);
 	return true;
 }
 
@@ -312,30 +248,16 @@ apply_live(PmhashStandbyRow *row, char *reason)
 }
 
 /*
- * May there be queries whose snapshots need what the record removes from a file?  If
- * that is not LIVE yet, usable_xmin does it.
- */
-static bool
-may_conflict(const PmhashStandbyRow *row)
-{
-	return work.record.type == PMHASH_WAL_DELETE && InHotStandby &&
-		TransactionIdIsValid(work.record.horizon) &&
-		row != NULL && row->status == PMHASH_STANDBY_LIVE;
-}
-
-/*
- * Wait for them, or cancel them, as btree does (nbtxlog.c, btree_xlog_delete).  Not
- * with the lock held: that may take as long as max_standby_streaming_delay.  So it is
- * released, and taken again; that the file is LIVE has to be seen under it, or a
- * build that is published in between would be in use without this.
+ * Wait for queries whose snapshots need what the record removes, or cancel them, as btree
+ * does (nbtxlog.c, btree_xlog_delete), whether the index has a file here or is being built.
+ * Without the lock: that may take as long as max_standby_streaming_delay.
  */
 static void
 resolve_conflicts(void)
 {
 	PmhashNode	node = {0};
 
-	Assert(TransactionIdIsValid(work.record.horizon) && OidIsValid(work.record.database));
-	LWLockRelease(pmhash_standby_lock);
+	Assert(OidIsValid(work.record.database) && !LWLockHeldByMe(pmhash_standby_lock));
 #if PG_VERSION_NUM >= 160000
 	node.dbOid = work.record.database;
 	ResolveRecoveryConflictWithSnapshot(work.record.horizon,
@@ -345,7 +267,6 @@ resolve_conflicts(void)
 	node.dbNode = work.record.database;
 	ResolveRecoveryConflictWithSnapshot(work.record.horizon, node);
 #endif
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 }
 
 /* INSERT, DELETE and DEAD. */
@@ -355,57 +276,39 @@ change_entries(void)
 	PmhashStandbyRow *row;
 	char		reason[PMHASH_REASON_SIZE];
 	bool		done = true;
+	int			fault = ERRCODE_IO_ERROR;
 
+	if (TransactionIdIsValid(work.record.horizon) && InHotStandby)
+		resolve_conflicts();
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(work.record.file_id);
-	if (may_conflict(row))
-	{
-		resolve_conflicts();
-		row = pmhash_standby_find(work.record.file_id);
-	}
 	if (row != NULL && OidIsValid(work.record.database) &&
 		row->database != work.record.database)
 		done = pmhash_fail(reason, "a file of another database has the same id");
+	else if (row != NULL && row->status == PMHASH_STANDBY_DELTA &&
+			 work.record.type == PMHASH_WAL_DEAD)
+	{
+		/*
+		 * It says which rows, and not which entries.  While a build waits for old transactions
+		 * VACUUM finds no more rows than were dead before them, so the next one is not lost.
+		 */
+		fault = 0;
+		done = pmhash_fail(reason, "many rows of its table were vacuumed while it was built");
+	}
 	else if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
 	{
 		PMH_STOP_POINT("redo_before_entries");
 		work.n = work.record.count;
 		for (size_t i = 0; i < work.n; i++)
 			work.entries[i] = pmhash_wal_entry(&work.record, i);
-		if (work.record.type == PMHASH_WAL_DEAD)
-			work.entries[work.n++] = (PmhEntry) {work.record.size, PMHASH_DELTA_DEAD};
 		done = row->status == PMHASH_STANDBY_DELTA ?
 			append_delta(row, reason) : apply_live(row, reason);
 	}
 	LWLockRelease(pmhash_standby_lock);
 	if (!done)
-		pmhash_standby_lost(work.record.file_id, 0, ERRCODE_IO_ERROR, reason);
+		pmhash_standby_lost(work.record.file_id, 0, fault, reason);
 	if (work.record.type != PMHASH_WAL_INSERT)
 		pmhash_removal_finished(work.record.file_id);
-}
-
-/*
- * FILE_NEW: an index has this file from the commit of the record's transaction on, which
- * the launcher waits for.
- */
-static void
-announce_file(void)
-{
-	PmhashStandbyRow *row;
-
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = pmhash_standby_enter(work.record.file_id, work.record.database);
-	if (row != NULL && row->database == work.record.database && !is_past(row))
-	{
-		if (row->status != PMHASH_STANDBY_NONE)
-			pmhash_standby_lose(row, true, 0, NULL);
-		row->heap = work.record.heap;
-		row->maker = work.xid;
-		row->failures = 0;
-		row->next_try = 0;
-	}
-	LWLockRelease(pmhash_standby_lock);
-	pmhash_wake_launcher();
 }
 
 /*
@@ -428,6 +331,12 @@ end_inherited(void)
 							"it was made under another primary, and this one has vacuumed the table");
 }
 
+static bool
+is_lost_with_database(const PmhashStandbyRow *row)
+{
+	return row->database == work.record.database && !is_past(row);
+}
+
 /*
  * FILE_GONE.  Without an id: the primary has marked a page that it could not read (stub.c,
  * pmhash_stub_invalidate).  That may have named any file of the database: those that are
@@ -436,32 +345,36 @@ end_inherited(void)
 static void
 file_gone(void)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
-	bool		any = work.record.file_id == 0;
+	PmhashStandbyRow *row;
 	int			n = 0;
 
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (standby->id[i] == 0 || (!any && standby->id[i] != work.record.file_id) ||
-			row->database != work.record.database || is_past(row))
-			continue;
-		if (row->status != PMHASH_STANDBY_NONE)
-		{
-			pmhash_standby_lose(row, any, 0, NULL);
-			n++;
-		}
-		if (!any)
-			pmhash_standby_forget(row);
-	}
+	row = pmhash_standby_find(work.record.file_id);
+	if (work.record.file_id == 0)
+		n = pmhash_standby_lose_all(is_lost_with_database, 0, NULL);
+	else if (row != NULL && is_lost_with_database(row))
+		pmhash_standby_forget(row);
 	LWLockRelease(pmhash_standby_lock);
-	if (any && n > 0)			/* not if the record is replayed again */
+	if (n > 0)					/* not if the record is replayed again */
 		ereport(LOG,
 				(errmsg("pmhash: all index files of database %u are given up on this server",
 						work.record.database),
 				 errdetail("The primary has marked an index whose page it could not read, and it is not known which file that had. They are built again in the background.")));
+}
+
+/*
+ * FILE_NEW.  An index of a transaction that was prepared cannot be seen yet: the launcher
+ * visits databases that have a directory (launcher.c, want_visits).
+ */
+static void
+look_for_files(void)
+{
+	char		directory[MAXPGPATH];
+
+	pmhash_database_path(directory, work.record.database);
+	if (pmhash_pool_is_present())
+		(void) mkdir(directory, 0700);
+	pmhash_request(work.record.database, PMHASH_JOB_PLAIN);
 }
 
 static void
@@ -475,7 +388,7 @@ apply(void)
 			change_entries();
 			break;
 		case PMHASH_WAL_FILE_NEW:
-			announce_file();
+			look_for_files();
 			break;
 		case PMHASH_WAL_FILE_GONE:
 			file_gone();
@@ -488,6 +401,12 @@ apply(void)
 }
 
 /* ---- another primary: S4; restart: S2 ---- */
+
+static bool
+is_build(const PmhashStandbyRow *row)
+{
+	return row->status == PMHASH_STANDBY_DELTA;
+}
 
 /*
  * Before the first record of another timeline than that of `applied`, past it: there
@@ -516,17 +435,9 @@ note_timeline(void)
 			 errdetail("They are used until the new primary vacuums their tables; then they are built again in the background.") :
 			 errdetail("They are built again in the background.")));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (row->status == PMHASH_STANDBY_DELTA ||
-			(row->status == PMHASH_STANDBY_LIVE && !inherits))
-			pmhash_standby_lose(row, true, 0, NULL);
-	}
-	/* Builds need not wait for this timeline to get where those files were. */
-	if (!inherits)
-		pg_atomic_write_u32(&standby->reached, 1);
+	(void) pmhash_standby_lose_all(inherits ? is_build : NULL, 0, NULL);
+	/* Past what files have, or they are gone: builds need not wait until this one gets there. */
+	pg_atomic_write_u32(&standby->reached, 1);
 	LWLockRelease(pmhash_standby_lock);
 	PMH_STOP_POINT("redo_new_timeline");
 }
@@ -555,25 +466,6 @@ note_redo(XLogRecPtr redo)
 	else
 		ereport(LOG, (errmsg("pmhash: %s", reason)));
 	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
-}
-
-/* A record that this version does not know: nothing can be kept up to date. */
-static void
-notice_newer(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	if (standby->newer)
-		return;
-	ereport(LOG,
-			(errmsg("pmhash: WAL has a record that this version does not know, at %X/%X",
-					LSN_FORMAT_ARGS(work.end)),
-			 errdetail("Until the server is restarted with the version of pmhash that the primary has, it does without pmhash indexes.")));
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	standby->newer = true;
-	pmhash_standby_lose_all(false, ERRCODE_FEATURE_NOT_SUPPORTED,
-							"the primary has another version of pmhash");
-	LWLockRelease(pmhash_standby_lock);
 }
 
 /* ---- databases that are made: nothing here has their OID ---- */
@@ -615,7 +507,8 @@ deal_with_database(XLogReaderState *record)
 {
 	Oid			database = database_made(record);
 
-	if (OidIsValid(database) && record->EndRecPtr > pmhash_shared->standby->last_applied)
+	if (OidIsValid(database) &&
+		record->EndRecPtr > pg_atomic_read_u64(&pmhash_shared->standby->applied))
 		pmhash_standby_database_dropped(database);
 }
 
@@ -628,25 +521,15 @@ deal_with(XLogReaderState *record)
 	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashWalVerdict verdict;
 	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
-	ControlFileData server;
-	char		reason[PMHASH_REASON_SIZE];
 
 	Assert(!LWLockHeldByMe(pmhash_standby_lock));
 	Assert(record->ReadRecPtr < record->EndRecPtr);
 	work.start = record->ReadRecPtr;
 	work.end = record->EndRecPtr;
-	work.xid = XLogRecGetXid(record);
 	work.n = 0;
 	(void) GetCurrentReplayRecPtr(&work.timeline);
 	PMH_STOP_POINT("redo_record");
 	note_timeline();
-	/* What a backup label had said when this server was started, pg_control says by now. */
-	if (unlikely(pmhash_shared->control.seen_redo == InvalidXLogRecPtr) &&
-		pmhash_read_pg_control(&server, reason))
-		note_redo(server.checkPointCopy.redo);
-	if (pg_atomic_read_u32(&standby->reached) == 0 &&
-		work.end > standby->last_begun) /* past all that was LIVE */
-		pg_atomic_write_u32(&standby->reached, 1);
 	verdict = pmhash_wal_decode(record, &work.record);
 	if (verdict == PMHASH_WAL_OURS)
 	{
@@ -654,8 +537,13 @@ deal_with(XLogReaderState *record)
 		if (work.n > 0)
 			PMH_STOP_POINT("redo_after_entries");
 	}
-	else if (verdict == PMHASH_WAL_UNKNOWN)
-		notice_newer();
+	else if (verdict == PMHASH_WAL_UNKNOWN && !standby->newer)
+	{
+		standby->newer = true;	/* no file is built any more */
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("WAL has a record that this version does not know")));
+	}
 	else if (info == XLOG_CHECKPOINT_SHUTDOWN || info == XLOG_CHECKPOINT_ONLINE)
 	{
 		CheckPoint	checkpoint;
@@ -669,28 +557,7 @@ deal_with(XLogReaderState *record)
 		standby->applied_timeline = work.timeline;
 		pg_atomic_write_u64(&standby->applied, work.end);
 	}
-	close_at_end_of_record();
-}
-
-/*
- * An ERROR has come out of that: as of want of memory, or of a history file that
- * can't be read.  It is not known which file it has left half done.
- */
-static void
-recover_from_error(MemoryContext context)
-{
-	ErrorData  *error;
-
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	FlushErrorState();
-	LWLockReleaseAll();			/* redo holds none but ours */
-	ereport(LOG,
-			(errmsg("pmhash: could not replay a record: %s", error->message)));
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	pmhash_standby_lose_all(false, error->sqlerrcode, error->message);
-	LWLockRelease(pmhash_standby_lock);
-	FreeErrorData(error);
+	close_if_changed();
 }
 
 /* The launcher is to learn at once that recovery is over. */
@@ -708,18 +575,26 @@ deal_safely(void (*deal) (XLogReaderState *record),
 	static bool exit_is_known = false;
 	MemoryContext context = CurrentMemoryContext;
 
-	if (AmStartupProcess() && !exit_is_known)
-		before_shmem_exit(startup_exit, (Datum) 0);
-	exit_is_known = true;
 	if (!AmStartupProcess() || !ArchiveRecoveryRequested || !pmhash_standby_is_active())
 		return;
+	if (!exit_is_known)
+		before_shmem_exit(startup_exit, (Datum) 0);
+	exit_is_known = true;
 	PG_TRY();
 	{
 		deal(record);
 	}
 	PG_CATCH();
 	{
-		recover_from_error(context);
+		ErrorData  *error;
+
+		/* Of want of memory, for one.  It is not known which file it has left half done. */
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		LWLockReleaseAll();		/* redo holds none but ours */
+		(void) pmhash_standby_distrust(error->sqlerrcode, error->message);
+		FreeErrorData(error);
 	}
 	PG_END_TRY();
 }

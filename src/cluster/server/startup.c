@@ -72,7 +72,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(sizeof(PmhashShared));
 	RequestAddinShmemSpace(lock_table_size());
 	RequestAddinShmemSpace(journal_lsn_size());
-	RequestAddinShmemSpace(pmhash_standby_shmem_size());
+	RequestAddinShmemSpace(sizeof(PmhashStandby));
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
 	RequestAddinShmemSpace(pmhash_imports_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);

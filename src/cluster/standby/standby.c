@@ -36,15 +36,7 @@
 #include "cluster/standby/standby_state.h"
 #include "engine/stop_point.h"
 
-#define MAKER_PAUSE		500		/* ms between looks for a commit (follow_maker) */
-
 /* ---- shared memory ---- */
-
-Size
-pmhash_standby_shmem_size(void)
-{
-	return sizeof(PmhashStandby);
-}
 
 /* Forget all files. */
 void
@@ -55,8 +47,6 @@ pmhash_standby_reset(void)
 	Assert(!IsUnderPostmaster);
 	memset(standby->id, 0, sizeof(standby->id));
 	memset(standby->row, 0, sizeof(standby->row));
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-		pg_atomic_init_u64(&standby->row[i].delta_ops, 0);
 }
 
 void
@@ -70,10 +60,8 @@ pmhash_standby_shmem_init(void)
 	pg_atomic_init_u64(&standby->changes, 1);
 	pg_atomic_init_u64(&standby->applied, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&standby->reached, 0);
-	pg_atomic_init_u32(&standby->slot_wanted, 0);
 	pg_atomic_init_u32(&standby->full, 0);
 	pmhash_shared->standby = standby;
-	pmhash_standby_reset();
 }
 
 /* Is this a server in recovery that keeps files? */
@@ -125,30 +113,10 @@ pmhash_standby_find_own(uint64 file_id)
 	return row != NULL && row->database == MyDatabaseId ? row : NULL;
 }
 
-/* A file has found no row.  The rows are those of all databases: say so, once. */
-static void
-note_full(void)
-{
-	if (pg_atomic_exchange_u32(&pmhash_shared->standby->full, 1) == 0)
-		ereport(LOG,
-				(errmsg("pmhash: no more than %d logged indexes can have files on a standby",
-						PMHASH_STANDBY_FILES),
-				 errdetail("Queries on this standby do without the others, of any database. pmhash.indexes shows which these are."),
-				 errhint("Indexes that are not needed here need not be logged (storage parameter wal).")));
-}
-
-/* Is there a row for one more file?  If not the log says so. */
-bool
-pmhash_standby_has_room(void)
-{
-	bool		room = search(0, 0) != NULL;
-
-	if (!room)
-		note_full();
-	return room;
-}
-
-/* The row of a file, made if there is none: then it is NONE.  NULL if the table is full. */
+/*
+ * The row of a file, made if there is none: then it is NONE.  NULL, and the log says so once,
+ * if the table is full, which is that of all databases.
+ */
 PmhashStandbyRow *
 pmhash_standby_enter(uint64 file_id, Oid database)
 {
@@ -161,7 +129,12 @@ pmhash_standby_enter(uint64 file_id, Oid database)
 	row = search(0, file_id % PMHASH_STANDBY_FILES);
 	if (row == NULL)
 	{
-		note_full();
+		if (pg_atomic_exchange_u32(&standby->full, 1) == 0)
+			ereport(LOG,
+					(errmsg("pmhash: no more than %d logged indexes can have files on a standby",
+							PMHASH_STANDBY_FILES),
+					 errdetail("Queries on this standby do without the others, of any database. pmhash.indexes shows which these are."),
+					 errhint("Indexes that are not needed here need not be logged (storage parameter wal).")));
 		return NULL;
 	}
 	memset(row, 0, sizeof(*row));
@@ -169,19 +142,6 @@ pmhash_standby_enter(uint64 file_id, Oid database)
 	row->file_id = standby->id[row - standby->row] = file_id;
 	row->database = database;
 	return row;
-}
-
-/* No record will come for this file again. */
-void
-pmhash_standby_forget(PmhashStandbyRow *row)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	Assert(row->status == PMHASH_STANDBY_NONE && row->file_id != 0);
-	standby->id[row - standby->row] = 0;
-	row->file_id = 0;
-	row->maker = InvalidTransactionId;
 }
 
 /* A row has another status from now on; all backends learn of it. */
@@ -194,7 +154,6 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 	Assert(status == PMHASH_STANDBY_NONE || row->status == status - 1);	/* one step on */
 	Assert(row->file_id != 0 && OidIsValid(row->database));
 	row->status = status;
-	row->maker = InvalidTransactionId;
 	row->life = ++standby->lives;
 	row->restored = false;
 	pg_atomic_fetch_add_u64(&standby->changes, 1);
@@ -202,7 +161,10 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 	pmhash_forget_plans(row->database, row->heap);
 }
 
-/* Note a failure, for views and for the next try.  sqlstate 0: no fault. */
+/*
+ * Note why there is no file, for views, and when that is tried again.  sqlstate 0: no fault.
+ * That, too, may come again and again: others have their turn.
+ */
 void
 pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
@@ -210,104 +172,10 @@ pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why
 	Assert(row->status == PMHASH_STANDBY_NONE);
 	row->sqlstate = sqlstate;
 	pmhash_keep_message(row->message, sizeof(row->message), why == NULL ? "" : why);
-	if (sqlstate == 0)
-		row->next_try = 0;
-	else
-	{
+	if (sqlstate != 0)
 		row->failures++;
-		row->next_try = pmhash_clock_ms() + pmhash_pause(row->failures, PMHASH_LONGEST_PAUSE);
-	}
-}
-
-/* The databases that files are of, in the current memory context. */
-List *
-pmhash_standby_databases(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	List	   *databases = NIL;
-
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		if (standby->id[i] != 0)
-			databases = list_append_unique_oid(databases, standby->row[i].database);
-	}
-	LWLockRelease(pmhash_standby_lock);
-	return databases;
-}
-
-/*
- * WAL has said that there is a new file: has the transaction committed that has made it, so
- * that its index can be seen?  If it was aborted the row is free.  Without the lock, as
- * pg_xact may have to be read.
- */
-static void
-follow_maker(PmhashStandbyRow *row, TransactionId maker, int64 *next)
-{
-	int64		soon = pmhash_clock_ms() + MAKER_PAUSE;
-	bool		committed;
-
-	Assert(!LWLockHeldByMe(pmhash_standby_lock));
-	if (TransactionIdIsInProgress(maker))
-	{
-		*next = Min(*next, soon);
-		return;
-	}
-	committed = TransactionIdDidCommit(maker);
-	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	if (row->maker == maker)
-	{
-		row->maker = InvalidTransactionId;
-		row->next_try = 1;
-		if (!committed)
-			pmhash_standby_forget(row);
-	}
-	LWLockRelease(pmhash_standby_lock);
-}
-
-/*
- * Databases in which a build that has failed is to be tried again by now, and those with
- * files *to_sweep (standby_sweep.c).  For the launcher, which sees to it that this is done.
- * *next: when the next one is due.  The lists are made in CurrentMemoryContext.
- */
-List *
-pmhash_standby_due_databases(List **to_sweep, int64 *next)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-	int64		now = pmhash_clock_ms();
-	List	   *databases = NIL;
-
-	*to_sweep = NIL;
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-		TransactionId maker = row->maker;
-		Oid			due = InvalidOid;
-
-		if (standby->id[i] == 0)
-			continue;
-		if (TransactionIdIsValid(maker))
-			follow_maker(row, maker, next);
-		if (pmhash_standby_is_to_be_swept(row))
-			*to_sweep = list_append_unique_oid(*to_sweep, row->database);
-		if (row->next_try == 0)
-			continue;
-		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-		if (row->file_id != 0 && row->status == PMHASH_STANDBY_NONE)
-		{
-			if (row->next_try > now)
-				*next = Min(*next, row->next_try);
-			else if (row->next_try != 0)
-			{
-				row->next_try = 0;
-				due = row->database;
-			}
-		}
-		LWLockRelease(pmhash_standby_lock);
-		if (OidIsValid(due))
-			databases = list_append_unique_oid(databases, due);
-	}
-	return databases;
+	row->next_try = pmhash_clock_ms() +
+		pmhash_pause(sqlstate == 0 ? 1 : row->failures, PMHASH_LONGEST_PAUSE);
 }
 
 /* ---- which scans may use a file ---- */
@@ -350,21 +218,6 @@ pmhash_standby_life(uint64 file_id)
 	return life;
 }
 
-/* Is a file that was opened on a standby still LIVE?  Cheap, mostly. */
-bool
-pmhash_standby_still_live(PmhashFile *file)
-{
-	uint64		changes = pg_atomic_read_u64(&pmhash_shared->standby->changes);
-
-	if (likely(file->standby_changes == changes))
-		return true;
-	pg_read_barrier();
-	if (pmhash_standby_life(file->file_id) != file->standby_life)
-		return false;
-	file->standby_changes = changes;
-	return true;
-}
-
 /* The 64-bit number of a transaction id that is not older than 2^31 ids. */
 FullTransactionId
 pmhash_standby_widen(TransactionId xid)
@@ -380,28 +233,23 @@ pmhash_standby_widen(TransactionId xid)
 	return FullTransactionIdFromEpochAndXid(epoch, xid);
 }
 
-/* Is a snapshot's xmin not before that? */
-static bool
-snapshot_fits(FullTransactionId usable_xmin, Snapshot snapshot)
-{
-	if (snapshot == NULL || U64FromFullTransactionId(usable_xmin) == 0)
-		return true;
-	return snapshot->snapshot_type == SNAPSHOT_MVCC &&
-		FullTransactionIdFollowsOrEquals(pmhash_standby_widen(snapshot->xmin),
-										 usable_xmin);
-}
-
 /*
- * Does a snapshot see only what the file has?  Who has taken it here had been waited for,
- * or was cancelled, before entries were removed that it needs (standby_redo.c,
- * resolve_conflicts).  But that lists once who has such a one, and a snapshot may be handed
- * on meanwhile: who may have one that was not waited for does without.
+ * Does a snapshot see only what the file has?  Not if its xmin is before usable_xmin.  Who has
+ * taken it here had been waited for, or was cancelled, before entries were removed that it
+ * needs (standby_redo.c, resolve_conflicts).  But that lists once who has such a one, and a
+ * snapshot may be handed on meanwhile: who may have one that was not waited for does without.
+ * NULL: any that is taken from now on.
  */
 static bool
 file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 {
-	return snapshot_fits(row->usable_xmin, snapshot) &&
-		(snapshot == NULL || !pmhash_snapshot_may_be_older());
+	if (snapshot == NULL)
+		return true;
+	if (U64FromFullTransactionId(row->usable_xmin) != 0 &&
+		(snapshot->snapshot_type != SNAPSHOT_MVCC ||
+		 FullTransactionIdPrecedes(pmhash_standby_widen(snapshot->xmin), row->usable_xmin)))
+		return false;
+	return !pmhash_snapshot_may_be_older();
 }
 
 /*
@@ -611,14 +459,26 @@ is_work_file(const char *path)
 		(strcmp(name + 16, ".new") == 0 || strcmp(name + 16, ".delta") == 0);
 }
 
-static bool
-clear_work_file(const char *path, Oid database, uint64 file_id, void *arg)
+/* What is to go? */
+typedef enum Clearing
 {
-	if (OidIsValid(database) && is_work_file(path) && unlink(path) != 0 && errno != ENOENT)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
-	return true;
+	CLEAR_WORK,					/* <id>.new and <id>.delta, as far as they can be removed */
+	CLEAR_ALL_BUT_LIVE,
+	CLEAR_ALL
+} Clearing;
+
+static bool
+clear_file(const char *path, Oid database, uint64 file_id, void *arg)
+{
+	Clearing	what = *(const Clearing *) arg;
+	PmhashStandbyRow *row = what == CLEAR_ALL_BUT_LIVE ? pmhash_standby_find(file_id) : NULL;
+
+	if (OidIsValid(database) && is_work_file(path))
+		return unlink(path) == 0 || errno == ENOENT || what == CLEAR_WORK;
+	if (file_id == 0 || what == CLEAR_WORK ||
+		(row != NULL && row->database == database && row->status == PMHASH_STANDBY_LIVE))
+		return true;
+	return unlink(path) == 0 || errno == ENOENT;
 }
 
 /*
@@ -628,40 +488,30 @@ clear_work_file(const char *path, Oid database, uint64 file_id, void *arg)
 void
 pmhash_standby_clear_work(void)
 {
-	(void) pmhash_visit_files(InvalidOid, clear_work_file, NULL);
-}
+	Clearing	what = CLEAR_WORK;
 
-/* Remove a file; with 'arg', unless it is LIVE. */
-static bool
-clear_file(const char *path, Oid database, uint64 file_id, void *arg)
-{
-	PmhashStandbyRow *row = arg == NULL ? NULL : pmhash_standby_find(file_id);
-
-	if (file_id == 0 && !(OidIsValid(database) && is_work_file(path)))
-		return true;
-	if (row != NULL && row->database == database && row->status == PMHASH_STANDBY_LIVE)
-		return true;
-	return unlink(path) == 0 || errno == ENOENT;
+	(void) pmhash_visit_files(InvalidOid, clear_file, &what);
 }
 
 /* Remove all files but those that are LIVE; false with errno if one is still there. */
 bool
 pmhash_standby_clear_files(void)
 {
-	bool		all_but_live = true;
+	Clearing	what = CLEAR_ALL_BUT_LIVE;
 
 	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	return pmhash_visit_files(InvalidOid, clear_file, &all_but_live);
+	return pmhash_visit_files(InvalidOid, clear_file, &what);
 }
 
 /* Remove the directory of a database, with all that is in it.  False with errno. */
 bool
 pmhash_standby_clear_database(Oid database)
 {
+	Clearing	what = CLEAR_ALL;
 	char		path[MAXPGPATH];
 
 	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) && OidIsValid(database));
-	if (!pmhash_visit_files(database, clear_file, NULL))
+	if (!pmhash_visit_files(database, clear_file, &what))
 		return false;
 	pmhash_database_path(path, database);
 	return rmdir(path) == 0 || errno == ENOENT;
@@ -748,6 +598,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	Found		found = {how, server->control.checkPoint,
 		server->control.checkPointCopy.ThisTimeLineID};
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
+	XLogRecPtr	applied = redo;
 	bool		done;
 
 	Assert(!IsUnderPostmaster);
@@ -757,14 +608,14 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 					strerror(errno));
 	if (!done)
 		pmhash_standby_reset();
-	standby->last_applied = standby->last_begun = InvalidXLogRecPtr;
+	standby->last_begun = InvalidXLogRecPtr;
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		const PmhashStandbyRow *row = &standby->row[i];
 
 		if (standby->id[i] == 0)
 			continue;
-		standby->last_applied = Max(standby->last_applied, row->applied);
+		applied = Max(applied, row->applied);
 		if (row->begun > standby->last_begun)
 		{
 			standby->last_begun = row->begun;
@@ -777,7 +628,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	standby->applied_timeline = standby->last_begun <= redo ? found.timeline :
 		standby->last_timeline;
 	standby->replay_timeline = found.timeline;
-	pg_atomic_write_u64(&standby->applied, Max(redo, standby->last_applied));
+	pg_atomic_write_u64(&standby->applied, applied);
 	standby->active = true;
 	return done;
 }

@@ -60,22 +60,18 @@ typedef struct PmhashStandbyRow
 	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
-	bool		swept;			/* if restored: what is free in it has been looked
-								 * for (standby_sweep.c) */
 
 	/* if DELTA */
 	pg_atomic_uint64 delta_ops; /* complete operations in <id>.delta */
-	TransactionId delta_horizon;	/* the highest of its deletes, or 0 */
 	PmhashStandbyPhase phase;	/* the builder's, without a lock, for views */
 	TransactionId xid;
 	uint64		done;
 	uint64		total;
 
 	/* if NONE */
-	TransactionId maker;		/* whose commit makes it an index's, or 0 */
 	int			failures;		/* in a row */
 	int			sqlstate;		/* of the last one */
-	int64		next_try;		/* pmhash_clock_ms; 0: nothing is waited for */
+	int64		next_try;		/* pmhash_clock_ms: not before that */
 	char		message[PMHASH_KEPT_MESSAGE];
 } PmhashStandbyRow;
 
@@ -90,12 +86,10 @@ typedef struct PmhashStandby
 	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
 
 	/* Of the files that are 'restored': not used before it is reached (S3). */
-	XLogRecPtr	last_applied;	/* the highest 'applied' of them */
 	XLogRecPtr	last_begun;		/* the highest 'begun', and its timeline */
 	TimeLineID	last_timeline;
 	pg_atomic_uint32 reached;
 
-	pg_atomic_uint32 slot_wanted;	/* a build waits for a worker: sweepers end */
 	pg_atomic_uint32 full;		/* the log says that there was no free row */
 	uint64		lives;			/* what life and build are drawn from */
 
@@ -107,29 +101,19 @@ typedef struct PmhashStandby
 
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
 
-static inline bool
-pmhash_standby_is_to_be_swept(const PmhashStandbyRow *row)
-{
-	return row->status == PMHASH_STANDBY_LIVE && row->restored && !row->swept;
-}
-
-extern Size pmhash_standby_shmem_size(void);
 extern void pmhash_standby_shmem_init(void);
 extern void pmhash_standby_reset(void);
 extern bool pmhash_standby_is_active(void);
 extern PmhashStandbyRow *pmhash_standby_find(uint64 file_id);
 extern PmhashStandbyRow *pmhash_standby_find_own(uint64 file_id);
 extern PmhashStandbyRow *pmhash_standby_enter(uint64 file_id, Oid database);
-extern void pmhash_standby_forget(PmhashStandbyRow *row);
 extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
 extern void pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate,
 										const char *why);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
-extern bool pmhash_standby_still_live(PmhashFile *file);
 extern bool pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy);
-extern bool pmhash_standby_has_room(void);
 extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 								 char *new_path, char *delta_path);
 extern bool pmhash_standby_note(const char *path, PmhashStandbyRow *row,
@@ -150,7 +134,5 @@ extern bool pmhash_standby_clear_database(Oid database);
 extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot);
 extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
 
-extern List *pmhash_standby_databases(void);
-extern List *pmhash_standby_due_databases(List **to_sweep, int64 *next);
 
 #endif							/* PMHASH_STANDBY_STATE_H */

@@ -79,7 +79,7 @@ distrust(const char *why)
 	bool		written;
 
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_POOL_LOCK)));
-	if (pmhash_standby_distrust(why))
+	if (pmhash_standby_distrust(ERRCODE_IO_ERROR, why))
 	{
 		if (pmhash_shared->usable)	/* else the pool has been given up by that */
 			pmhash_restore_witness();

@@ -24,17 +24,6 @@
 #include "cluster/trust/trust.h"
 #include "engine/stop_point.h"
 
-static void
-become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
-{
-	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
-	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
-	pmhash_removal_finished(row->file_id);
-	pmhash_standby_note_failure(row, sqlstate, why);
-	if (wanted)
-		pmhash_request(row->database, PMHASH_JOB_PLAIN);
-}
-
 /*
  * Neither the file nor its note that it is LIVE can be taken away: a later start,
  * or a promotion, would take it for up to date.  So this server life does without pmhash,
@@ -43,43 +32,32 @@ become_none(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
 static void
 give_files_up(const char *path)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
 	ereport(LOG,
 			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
 			 errdetail(PMHASH_DISABLED_DETAIL)));
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		if (standby->row[i].status != PMHASH_STANDBY_NONE)
-			become_none(&standby->row[i], false, 0, NULL);
-	}
 	/* (That is looked at once pmhash is not active, or not usable, any more.) */
 	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
 				path);
 	pg_write_barrier();
-	standby->active = false;
+	pmhash_shared->standby->active = false;
 	pmhash_shared->usable = false;
+	pmhash_stub_changed();		/* scans that go on rely on no file any more */
 	pmhash_refuse_trust();
 }
 
-/*
- * A file becomes NONE, whatever it was; 'wanted' if a build would be welcome.  Under
- * the lock, exclusively.  Raises no ERROR.
- *
- * Not past the promotion, which ends 'active' under the lock: the files are the
- * primary's then, whose stubs are to say what is wrong, and processes that hold the
- * removal lock, which is taken here, may wait for ours (removal.c).
- */
-void
-pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char *why)
+/* A file becomes NONE, whatever it was. */
+static void
+remove_file(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
 	bool		was_live = row->status == PMHASH_STANDBY_LIVE;
 	char		path[MAXPGPATH];
 	char		new_path[MAXPGPATH];
 	char		delta_path[MAXPGPATH];
 
-	become_none(row, wanted, sqlstate, why);
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
+	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
+	pmhash_removal_finished(row->file_id);
+	pmhash_standby_note_failure(row, sqlstate, why);
 	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
 
 	/* What the builder is filling it removes itself, or the next one. */
@@ -88,25 +66,55 @@ pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate, const char
 		give_files_up(path);
 }
 
-/* The same for all files, or for those that were LIVE before this run. */
+/*
+ * A file is lost, and to be built again.  sqlstate 0: there was no fault.  Under the lock,
+ * exclusively.  Raises no ERROR.
+ *
+ * Not past the promotion, which ends 'active' under the lock: the files are the
+ * primary's then, whose stubs are to say what is wrong, and processes that hold the
+ * removal lock, which is taken here, may wait for ours (removal.c).
+ */
 void
-pmhash_standby_lose_all(bool restored_only, int sqlstate, const char *why)
+pmhash_standby_lose(PmhashStandbyRow *row, int sqlstate, const char *why)
+{
+	remove_file(row, sqlstate, why);
+	pmhash_request(row->database, PMHASH_JOB_PLAIN);
+}
+
+/* The same for those of which that is so (NULL: all); how many. */
+int
+pmhash_standby_lose_all(bool (*which) (const PmhashStandbyRow *), int sqlstate,
+						const char *why)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	int			n = 0;
 
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		PmhashStandbyRow *row = &standby->row[i];
 
-		if (row->status != PMHASH_STANDBY_NONE &&
-			(!restored_only || row->restored))
-			pmhash_standby_lose(row, true, sqlstate, why);
+		if (row->status == PMHASH_STANDBY_NONE || (which != NULL && !which(row)))
+			continue;
+		pmhash_standby_lose(row, sqlstate, why);
+		n++;
 	}
+	return n;
 }
 
-/* Pages of the files may be older than what was stored there. */
+/* No index has that file any more: it goes, and the row is free. */
+void
+pmhash_standby_forget(PmhashStandbyRow *row)
+{
+	PmhashStandby *standby = pmhash_shared->standby;
+
+	if (row->status != PMHASH_STANDBY_NONE)
+		remove_file(row, 0, NULL);
+	standby->id[row - standby->row] = row->file_id = 0;
+}
+
+/* What is in the files is not what was stored there, or is not known. */
 bool
-pmhash_standby_distrust(const char *why)
+pmhash_standby_distrust(int sqlstate, const char *why)
 {
 	bool		ours;
 
@@ -114,7 +122,7 @@ pmhash_standby_distrust(const char *why)
 	ours = pmhash_shared->standby->active;
 	if (ours)
 	{
-		pmhash_standby_lose_all(false, ERRCODE_IO_ERROR, why);
+		(void) pmhash_standby_lose_all(NULL, sqlstate, why);
 		ereport(LOG,
 				(errmsg("pmhash: index files in \"%s\" are not trusted: %s",
 						pmhash_pool_path(), why)));
@@ -147,7 +155,7 @@ pmhash_standby_lost(uint64 file_id, uint64 life, int sqlstate, const char *why)
 				(errmsg("pmhash: index file " PMHASH_ID_FORMAT " is given up on this server: %s",
 						file_id, why),
 				 errdetail("It is built again in the background.")));
-		pmhash_standby_lose(row, true, sqlstate, why);
+		pmhash_standby_lose(row, sqlstate, why);
 	}
 	LWLockRelease(pmhash_standby_lock);
 }
@@ -159,22 +167,13 @@ pmhash_standby_database_dropped(Oid database)
 
 	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	if (!standby->active)
+	for (int i = 0; standby->active && i < PMHASH_STANDBY_FILES; i++)
 	{
-		LWLockRelease(pmhash_standby_lock); /* the primary's worker does it */
-		return;
+		if (standby->id[i] != 0 && standby->row[i].database == database)
+			pmhash_standby_forget(&standby->row[i]);
 	}
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (standby->id[i] == 0 || row->database != database)
-			continue;
-		if (row->status != PMHASH_STANDBY_NONE)
-			pmhash_standby_lose(row, false, 0, NULL);
-		pmhash_standby_forget(row);
-	}
-	if (!pmhash_standby_clear_database(database))
+	/* (Promoted, it is the primary's worker that does it.) */
+	if (standby->active && !pmhash_standby_clear_database(database))
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove the directory of database %u, which has been dropped: %m",
@@ -183,6 +182,13 @@ pmhash_standby_database_dropped(Oid database)
 }
 
 /* ---- promotion ---- */
+
+/* Is it not complete, or does it have more than the tables (S3)? */
+static bool
+does_not_fit(const PmhashStandbyRow *row)
+{
+	return row->status == PMHASH_STANDBY_DELTA || (row->restored && !pmhash_standby_reached());
+}
 
 /*
  * The server has left recovery: what was LIVE is what its indexes have from now on.
@@ -202,15 +208,8 @@ pmhash_standby_promote(PmhashControl *control)
 	Assert(!RecoveryInProgress());
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	if (standby->active && !pmhash_standby_reached())
-		pmhash_standby_lose_all(true, 0, NULL);
-	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
-	{
-		PmhashStandbyRow *row = &standby->row[i];
-
-		if (row->status == PMHASH_STANDBY_DELTA)
-			pmhash_standby_lose(row, false, 0, NULL);
-	}
+	if (standby->active)
+		(void) pmhash_standby_lose_all(does_not_fit, 0, NULL);
 	if (!pmhash_standby_clear_files())
 	{
 		ereport(LOG,

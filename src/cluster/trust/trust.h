@@ -52,10 +52,10 @@ extern void pmhash_restore_witness(void);
 
 /* ---- standby_lose.c: none of these raises an ERROR while it holds the lock ---- */
 
-extern void pmhash_standby_lose(PmhashStandbyRow *row, bool wanted, int sqlstate,
-								const char *why);
-extern void pmhash_standby_lose_all(bool restored_only, int sqlstate,
+extern void pmhash_standby_lose(PmhashStandbyRow *row, int sqlstate, const char *why);
+extern int	pmhash_standby_lose_all(bool (*which) (const PmhashStandbyRow *), int sqlstate,
 									const char *why);
+extern void pmhash_standby_forget(PmhashStandbyRow *row);
 extern void pmhash_standby_lost(uint64 file_id, uint64 life, int sqlstate,
 								const char *why);
 extern void pmhash_standby_promote(PmhashControl *control);
@@ -68,6 +68,6 @@ extern void pmhash_standby_database_dropped(Oid database);
  * is used from here on, nor after a restart or a promotion, and all are built anew.
  * False, and nothing done, if they are not a standby's, or not any more.  Takes the lock.
  */
-extern bool pmhash_standby_distrust(const char *why);
+extern bool pmhash_standby_distrust(int sqlstate, const char *why);
 
 #endif							/* PMHASH_TRUST_H */

@@ -14,10 +14,6 @@
  * logged from its beginning.  With wal_level = minimal nothing is, but no standby
  * replays such WAL (xlog.c, CheckRequiredParameterValues).
  *
- * FILE_NEW is no more than a call to look: what is to be built stands in stubs.  It is
- * logged when the stub names the file, and has the number of the transaction, as all WAL: a
- * standby looks when that has committed (standby.c, follow_maker).
- *
  * src/README, "Standbys", has the order of entries and their records (P1 to P6).
  *
  *-------------------------------------------------------------------------
@@ -94,20 +90,6 @@ pmhash_tell_of_wal(Relation index)
 
 /* ---- files ---- */
 
-/*
- * A file has been made for an index, and its stub names it: standbys are to look at that
- * when this transaction has committed.
- */
-void
-pmhash_log_new_file(Relation index, uint64 file_id)
-{
-	Assert(IsTransactionState() && !RecoveryInProgress() && file_id != 0);
-	(void) pmhash_wal_log(&(PmhashWalRecord) {
-		.type = PMHASH_WAL_FILE_NEW, .file_id = file_id, .database = MyDatabaseId,
-		.heap = index->rd_index->indrelid, .index = RelationGetRelid(index)
-	}, NULL, InvalidBuffer);
-}
-
 /* No index has that file any more. */
 void
 pmhash_log_file_gone(uint64 file_id)
@@ -158,7 +140,9 @@ pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries, int n,
 
 /*
  * Log the removal of entries; returns the end of the last record, up to which WAL is
- * to be flushed before they go.
+ * to be flushed before they go.  VACUUM gives no horizon: it removes entries of line pointers
+ * that pruning has made dead, whose record had the conflict (btree relies on the same;
+ * nbtpage.c, _bt_delitems_vacuum).
  */
 XLogRecPtr
 pmhash_log_deletes(const PmhashFile *file, TransactionId horizon, uint8 flags,
@@ -176,29 +160,9 @@ pmhash_log_deletes(const PmhashFile *file, TransactionId horizon, uint8 flags,
 	return end;
 }
 
-/*
- * The records carry no horizon: VACUUM removes entries of line pointers that pruning
- * has made dead, whose record had the conflict (btree relies on the same; nbtpage.c,
- * _bt_delitems_vacuum).  The flush is the barrier of removal.c as well.
- */
-static void
-flush_removal(XLogRecPtr end)
-{
-	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_REMOVAL_LOCK)));	/* it waits for the disk */
-	PMH_STOP_POINT("vacuum_after_log");
-	XLogFlush(end);
-	pmhash_journal_note_flushed(end);
-	PMH_STOP_POINT("vacuum_after_flush");
-}
-
-void
-pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n)
-{
-	flush_removal(pmhash_log_deletes(file, InvalidTransactionId, 0, entries, n));
-}
-
-void
-pmhash_log_dead_tids(PmhashFile *file, const PmhashDeadTids *set)
+/* The same of all entries of rows: they are gone from a standby with the records. */
+XLogRecPtr
+pmhash_log_dead_tids(const PmhashFile *file, const PmhashDeadTids *set)
 {
 	XLogRecPtr	end = InvalidXLogRecPtr;
 	ListCell   *lc;
@@ -215,7 +179,7 @@ pmhash_log_dead_tids(PmhashFile *file, const PmhashDeadTids *set)
 			.pieces = set->pieces + from, .size = to - from
 		}, NULL, InvalidBuffer);
 	}
-	flush_removal(end);
+	return end;
 }
 
 void
@@ -223,7 +187,7 @@ pmhash_log_bulk_delete(PmhashFile *file)
 {
 	Assert(file->logged && !RecoveryInProgress());
 	(void) pmhash_wal_log(&(PmhashWalRecord) {
-		.type = PMHASH_WAL_SWEPT, .file_id = file->file_id
+		.type = PMHASH_WAL_SWEPT, .file_id = file->file_id, .database = MyDatabaseId
 	}, NULL, InvalidBuffer);
 }
 

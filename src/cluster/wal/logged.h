@@ -24,15 +24,6 @@
 extern PmhResult pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries,
 									   int n, size_t *done);
 
-/*
- * Log the removal of entries that VACUUM has found dead, and flush that (P3): they
- * may be removed then.
- */
-extern void pmhash_log_dead(PmhashFile *file, const PmhEntry *entries, int n);
-
-/* The same of all entries of rows: they are gone from a standby with the records. */
-extern void pmhash_log_dead_tids(PmhashFile *file, const PmhashDeadTids *set);
-
 /* The bulk delete is over: to be called before pmhash_removal_finished. */
 extern void pmhash_log_bulk_delete(PmhashFile *file);
 
@@ -40,8 +31,8 @@ extern void pmhash_log_bulk_delete(PmhashFile *file);
 
 extern bool pmhash_wants_wal(Relation index);
 extern void pmhash_tell_of_wal(Relation index);
-extern void pmhash_log_new_file(Relation index, uint64 file_id);
 extern void pmhash_log_file_gone(uint64 file_id);
+extern XLogRecPtr pmhash_log_dead_tids(const PmhashFile *file, const PmhashDeadTids *set);
 extern XLogRecPtr pmhash_log_deletes(const PmhashFile *file, TransactionId horizon,
 									 uint8 flags, const PmhEntry *entries, int n);
 extern bool pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,

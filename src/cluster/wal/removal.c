@@ -29,27 +29,27 @@
 
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
-#include "cluster/standby/standby_state.h"
 #include "cluster/wal/undo_journal.h"
+#include "engine/stop_point.h"
 
 /*
- * Flush all WAL that can have made tuples dead.  To be called once per bulk delete, before
- * the first removal.  Nothing to do for indexes whose
- * tables are not WAL-logged: those do not outlive a crash.  May be called in a parallel
- * vacuum worker.  Errors: PANIC if WAL cannot be written, as everywhere; ERROR
- * if the journal can't be mapped.
+ * Flush what a removal waits for, before its first entry goes: the records of it, up to the
+ * end of the last one; or (InvalidXLogRecPtr) all WAL that can have made rows dead.  Nothing
+ * to do for indexes whose tables are not WAL-logged: those do not outlive a crash.  May be
+ * called in a parallel vacuum worker.  Errors: PANIC if WAL cannot be written, as everywhere;
+ * ERROR if the journal can't be mapped.
  */
 void
-pmhash_removal_barrier(Relation index)
+pmhash_removal_barrier(XLogRecPtr end)
 {
-	XLogRecPtr	lsn = pmhash_insert_end();
-
 	Assert(!RecoveryInProgress());
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_REMOVAL_LOCK)));	/* it waits for the disk */
-	if (!RelationIsPermanent(index))
-		return;
-	XLogFlush(lsn);
-	pmhash_journal_note_flushed(lsn);
+	if (end == InvalidXLogRecPtr)
+		end = pmhash_insert_end();
+	PMH_STOP_POINT("vacuum_after_log");
+	XLogFlush(end);
+	pmhash_journal_note_flushed(end);
+	PMH_STOP_POINT("vacuum_after_flush");
 }
 
 /* ---- removal epochs ---- */
@@ -58,18 +58,6 @@ static pg_atomic_uint64 *
 epoch_of(uint64 file_id)
 {
 	return &pmhash_shared->removal_epoch[file_id % PMHASH_REMOVAL_EPOCHS];
-}
-
-/*
- * The epoch of a file that a standby has given up: another one each time.  WAL does
- * not say any more when its TIDs are given away.
- */
-static uint64
-never_twice(void)
-{
-	static uint64 last = PG_UINT64_MAX;
-
-	return last--;
 }
 
 /*
@@ -85,16 +73,14 @@ pmhash_removal_epoch(const PmhashFile *file)
 	Assert(file->file_id != 0);
 	pg_read_barrier();
 	epoch = pg_atomic_read_u64(epoch_of(file->file_id));
-	if (unlikely(file->standby_life != 0) &&
-		!pmhash_standby_still_live(unconstify(PmhashFile *, file)))
-		return never_twice();
 	pg_read_barrier();
 	return epoch;
 }
 
 /*
- * VACUUM takes nothing out of a file that the index does not have any more, and a scan that
- * goes on with one finds what is left in it at any time.
+ * VACUUM takes nothing out of a file that the index does not have any more, or that a standby
+ * has given up (pmhash_standby_set_status), and a scan that goes on with one finds what is
+ * left in it at any time.
  */
 bool
 pmhash_removal_none_since(const PmhashFile *file, uint64 epoch)

@@ -166,6 +166,8 @@ pmhash_stub_filled(Relation index, uint64 file_id, FullTransactionId by)
 		stub.flags &= ~PMHASH_STUB_FILLING;
 		stub.filled_by = U64FromFullTransactionId(by);
 		log_page(index, buffer, &stub);
+		if (pmhash_flags_logged(stub.flags))
+			pmhash_announce_file(file_id);
 	}
 	UnlockReleaseBuffer(buffer);
 	return found;

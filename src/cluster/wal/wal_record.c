@@ -27,6 +27,7 @@
 #include "postgres.h"
 
 #include "access/rmgr.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogreader.h"
@@ -34,95 +35,49 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 
+#include "cluster/base/control_file.h"
 #include "cluster/base/tid_value.h"
 #include "cluster/wal/wal_record.h"
 
 #define MAGIC_AND_VERSION	(PMHASH_WAL_MAGIC | PMHASH_WAL_VERSION)
 #define MAGIC_MASK			0xffffff00
 
-/* The most that is before the entries: the head, and what FILE_NEW has. */
-#define MAX_FIELDS_SIZE		(PMHASH_WAL_HEAD_SIZE + 3 * sizeof(Oid))
-
 /* Guards: another layout, or another number, is another PMHASH_WAL_VERSION. */
-StaticAssertDecl(PMHASH_WAL_HEAD_SIZE == sizeof(uint32) + 2 * sizeof(uint8) +
-				 sizeof(uint16) + sizeof(uint64),
-				 "the head is what move_fields moves first");
+PMHASH_AT(PmhashWalRecord, magic, 0);
+PMHASH_AT(PmhashWalRecord, type, 4);
+PMHASH_AT(PmhashWalRecord, flags, 5);
+PMHASH_AT(PmhashWalRecord, count, 6);
+PMHASH_AT(PmhashWalRecord, file_id, 8);
+PMHASH_AT(PmhashWalRecord, database, 16);
+PMHASH_AT(PmhashWalRecord, horizon, 20);
+PMHASH_AT(PmhashWalRecord, entries, 24);
 StaticAssertDecl(PMHASH_WAL_ENTRY_SIZE == sizeof(uint64) + sizeof(BlockNumber) +
 				 sizeof(OffsetNumber),
-				 "an entry is what move_entry moves");
+				 "an entry is its hash, block and offset");
 StaticAssertDecl(PMHASH_WAL_INSERT == 1 && PMHASH_WAL_DELETE == 2 &&
 				 PMHASH_WAL_FILE_NEW == 3 && PMHASH_WAL_FILE_GONE == 4 &&
 				 PMHASH_WAL_SWEPT == 5 && PMHASH_WAL_DEAD == 6,
 				 "the types of records have other numbers");
 
-/* A value of ours goes to *at, or comes from there. */
-static void
-move(char **at, void *ours, Size size, bool writing)
+#define LARGEST_HEAD	offsetof(PmhashWalRecord, entries)
+
+/* How much is before the entries. */
+static Size
+head_size(const PmhashWalRecord *record)
 {
-	if (writing)
-		memcpy(*at, ours, size);
-	else
-		memcpy(ours, *at, size);
-	*at += size;
+	return record->type == PMHASH_WAL_INSERT ? offsetof(PmhashWalRecord, database) :
+		LARGEST_HEAD;
 }
 
-/*
- * All of a record but its entries or pieces, in the order in which it stands in WAL.  Returns where
- * these begin; NULL if this version knows no such type.
- */
-static char *
-move_fields(char *at, uint32 *magic, PmhashWalRecord *record, bool writing)
-{
-	move(&at, magic, sizeof(*magic), writing);
-	move(&at, &record->type, sizeof(record->type), writing);
-	move(&at, &record->flags, sizeof(record->flags), writing);
-	move(&at, &record->count, sizeof(record->count), writing);
-	move(&at, &record->file_id, sizeof(record->file_id), writing);
-	switch ((PmhashWalType) record->type)
-	{
-		case PMHASH_WAL_INSERT:
-		case PMHASH_WAL_SWEPT:
-			return at;
-		case PMHASH_WAL_DELETE:
-			move(&at, &record->database, sizeof(record->database), writing);
-			move(&at, &record->horizon, sizeof(record->horizon), writing);
-			return at;
-		case PMHASH_WAL_FILE_NEW:
-			move(&at, &record->database, sizeof(record->database), writing);
-			move(&at, &record->heap, sizeof(record->heap), writing);
-			move(&at, &record->index, sizeof(record->index), writing);
-			return at;
-		case PMHASH_WAL_FILE_GONE:
-		case PMHASH_WAL_DEAD:
-			move(&at, &record->database, sizeof(record->database), writing);
-			return at;
-	}
-	return NULL;
-}
-
-/* Block and offset stand as two numbers: ItemPointerData has its high half first. */
-static void
-move_entry(char **at, PmhEntry *entry, bool writing)
-{
-	BlockNumber block = pmhash_value_to_block(entry->value);
-	OffsetNumber offset = pmhash_value_to_offset(entry->value);
-	ItemPointerData tid;
-
-	move(at, &entry->hash, sizeof(entry->hash), writing);
-	move(at, &block, sizeof(block), writing);
-	move(at, &offset, sizeof(offset), writing);
-	ItemPointerSet(&tid, block, offset);
-	entry->value = pmhash_tid_to_value(&tid);
-}
-
-/* Can a record of that type have so many entries, and these flags? */
+/* Is there that type, and can such a record have so many entries, and these flags? */
 static bool
 is_possible(const PmhashWalRecord *record)
 {
 	bool		has_entries = record->type == PMHASH_WAL_INSERT ||
 		record->type == PMHASH_WAL_DELETE;
 
-	return (record->count > 0) == has_entries &&
+	return record->type >= PMHASH_WAL_INSERT && record->type <= PMHASH_WAL_DEAD &&
+		(record->count > 0) == has_entries &&
 		(record->size > 0) == (record->type == PMHASH_WAL_DEAD) &&
 		record->count <= PMHASH_WAL_MAX_ENTRIES &&
 		(record->flags & ~(record->type == PMHASH_WAL_DELETE ? PMHASH_WAL_CATALOG : 0)) == 0;
@@ -131,20 +86,25 @@ is_possible(const PmhashWalRecord *record)
 XLogRecPtr
 pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries, Buffer page)
 {
-	char		bytes[MAX_FIELDS_SIZE + PMHASH_WAL_MAX_ENTRIES * PMHASH_WAL_ENTRY_SIZE];
-	PmhashWalRecord copy = *record;
+	char		bytes[LARGEST_HEAD + PMHASH_WAL_MAX_ENTRIES * PMHASH_WAL_ENTRY_SIZE];
 	uint32		magic = MAGIC_AND_VERSION;
-	char	   *at = move_fields(bytes, &magic, &copy, true);
+	char	   *at = bytes + head_size(record);
 
-	Assert(at != NULL && is_possible(record));
+	Assert(is_possible(record));
 	Assert(XLogInsertAllowed());
 	Assert(!BufferIsValid(page) || CritSectionCount > 0);
-	for (int i = 0; i < record->count; i++)
+	memcpy(bytes, record, head_size(record));
+	memcpy(bytes, &magic, sizeof(magic));
+	for (int i = 0; i < record->count; i++, at += PMHASH_WAL_ENTRY_SIZE)
 	{
-		PmhEntry	entry = entries[i];
+		/* as two numbers: ItemPointerData has the block's high half first */
+		BlockNumber block = pmhash_value_to_block(entries[i].value);
+		OffsetNumber offset = pmhash_value_to_offset(entries[i].value);
 
-		Assert(pmhash_value_to_offset(entry.value) != InvalidOffsetNumber);
-		move_entry(&at, &entry, true);
+		Assert(offset != InvalidOffsetNumber);
+		memcpy(at, &entries[i].hash, sizeof(uint64));
+		memcpy(at + sizeof(uint64), &block, sizeof(block));
+		memcpy(at + sizeof(uint64) + sizeof(block), &offset, sizeof(offset));
 	}
 	XLogBeginInsert();
 	if (BufferIsValid(page))
@@ -155,17 +115,50 @@ pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries, Buffer pa
 	return XLogInsert(RM_XLOG_ID, BufferIsValid(page) ? XLOG_FPI : XLOG_NOOP);
 }
 
-static bool
-is_xlog_record(const XLogReaderState *reader, uint8 kind)
+/* ---- FILE_NEW ---- */
+
+/*
+ * It is no more than a call to look: what is to be built stands in stubs.  It is logged when
+ * the transaction that has made a file has committed, so that a standby that replays it can
+ * see the index.  If it has been prepared, or the record is lost in a crash, the index is
+ * found at the next visit of the standby's launcher (launcher.c, want_visits).
+ */
+
+/* The last file that this transaction has made, and standbys are to have; or 0. */
+static uint64 new_file = 0;
+
+/* A file is there, and the stub names it: standbys are to look when that is committed. */
+void
+pmhash_announce_file(uint64 file_id)
 {
-	return XLogRecGetRmid(reader) == RM_XLOG_ID &&
-		(XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == kind;
+	Assert(IsTransactionState() && !RecoveryInProgress() && file_id != 0);
+	new_file = file_id;
 }
+
+/* The transaction has ended; made: it has been committed, or prepared.  Raises no error. */
+void
+pmhash_log_new_files(bool made)
+{
+	XLogRecPtr	last = XactLastRecEnd;
+
+	if (made && new_file != 0)
+	{
+		XLogSetAsyncXactLSN(pmhash_wal_log(&(PmhashWalRecord) {
+			.type = PMHASH_WAL_FILE_NEW, .file_id = new_file, .database = MyDatabaseId
+		}, NULL, InvalidBuffer));
+
+		/* The next transaction's entries do not depend on that (undo_journal.c). */
+		XactLastRecEnd = last;
+	}
+	new_file = 0;
+}
+
+/* ---- reading ---- */
 
 bool
 pmhash_wal_comes_with_page(XLogReaderState *reader)
 {
-	return is_xlog_record(reader, XLOG_FPI);
+	return (XLogRecGetInfo(reader) & ~XLR_INFO_MASK) == XLOG_FPI;
 }
 
 PmhashWalVerdict
@@ -173,22 +166,22 @@ pmhash_wal_decode(XLogReaderState *reader, PmhashWalRecord *record)
 {
 	const char *data = XLogRecGetData(reader);
 	Size		length = XLogRecGetDataLen(reader);
-	char		fields[MAX_FIELDS_SIZE] = {0};
-	uint32		magic;
-	char	   *end;
+	Size		head;
 
-	if (!is_xlog_record(reader, XLOG_NOOP) && !pmhash_wal_comes_with_page(reader))
-		return PMHASH_WAL_NOT_OURS;
 	memset(record, 0, sizeof(*record));
-	if (length > 0)
-		memcpy(fields, data, Min(length, sizeof(fields)));
-	end = move_fields(fields, &magic, record, false);
-	if (length < sizeof(magic) || (magic & MAGIC_MASK) != PMHASH_WAL_MAGIC)
+	if (XLogRecGetRmid(reader) != RM_XLOG_ID || length < sizeof(record->magic) ||
+		((XLogRecGetInfo(reader) & ~XLR_INFO_MASK) != XLOG_NOOP &&
+		 !pmhash_wal_comes_with_page(reader)))
 		return PMHASH_WAL_NOT_OURS;
-	if (magic != MAGIC_AND_VERSION || end == NULL || length < (Size) (end - fields))
+	memcpy(record, data, Min(length, offsetof(PmhashWalRecord, database)));
+	head = head_size(record);
+	if ((record->magic & MAGIC_MASK) != PMHASH_WAL_MAGIC)
+		return PMHASH_WAL_NOT_OURS;
+	if (record->magic != MAGIC_AND_VERSION || length < head)
 		return PMHASH_WAL_UNKNOWN;
-	record->entries = data + (end - fields);
-	length -= end - fields;
+	memcpy(record, data, head);
+	record->entries = data + head;
+	length -= head;
 	if (record->type == PMHASH_WAL_DEAD)
 	{
 		record->pieces = (const uint8 *) record->entries;
@@ -202,11 +195,18 @@ pmhash_wal_decode(XLogReaderState *reader, PmhashWalRecord *record)
 PmhEntry
 pmhash_wal_entry(const PmhashWalRecord *record, int i)
 {
-	char	   *at = unconstify(char *, record->entries) + i * PMHASH_WAL_ENTRY_SIZE;
-	PmhEntry	entry = {0};
+	const char *at = record->entries + i * PMHASH_WAL_ENTRY_SIZE;
+	PmhEntry	entry;
+	BlockNumber block;
+	OffsetNumber offset;
+	ItemPointerData tid;
 
 	Assert(i >= 0 && i < record->count);
-	move_entry(&at, &entry, false);
+	memcpy(&entry.hash, at, sizeof(entry.hash));
+	memcpy(&block, at + sizeof(entry.hash), sizeof(block));
+	memcpy(&offset, at + sizeof(entry.hash) + sizeof(block), sizeof(offset));
+	ItemPointerSet(&tid, block, offset);
+	entry.value = pmhash_tid_to_value(&tid);
 	return entry;
 }
 

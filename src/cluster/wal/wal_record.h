@@ -28,24 +28,20 @@
  *	flags				1		PMHASH_WAL_CATALOG, else 0
  *	n					2		number of entries
  *	file_id				8
- *	INSERT				n times {hash 8, block 4, offset 2}
- *	DELETE				database 4, horizon 4, n times {hash 8, block 4, offset 2}
- *	FILE_NEW			database 4, heap 4, index 4
- *	FILE_GONE			database 4
- *	SWEPT				nothing
- *	DEAD				database 4, then pieces: {length 1, so many bytes}, a bit for each
- *						offset, is a block that has dead rows; {0, block 4} before it, if
- *						it is the first one, or does not follow the last one
+ *	database			4		not of INSERT
+ *	horizon				4		not of INSERT; 0 but for DELETE
+ *	then of INSERT and DELETE n times {hash 8, block 4, offset 2}; of DEAD pieces: {length 1,
+ *	so many bytes}, a bit for each offset, is a block that has dead rows; {0, block 4} before
+ *	it, if it is the first one, or does not follow the last one
  *
  * With the 24 bytes of a record's header, the 2 of a short data header and this
  * head of 16, an entry alone takes 56 bytes of WAL; one of many takes 14.
  */
 #define PMHASH_WAL_MAGIC		0x484d5000	/* the last byte is the version */
 #ifndef PMHASH_WAL_VERSION		/* test/t/standby/standby_bad_cases: a primary of another version */
-#define PMHASH_WAL_VERSION		3
+#define PMHASH_WAL_VERSION		4
 #endif
 
-#define PMHASH_WAL_HEAD_SIZE	16
 #define PMHASH_WAL_ENTRY_SIZE	14
 #define PMHASH_WAL_MAX_ENTRIES	256 /* of one record */
 
@@ -57,10 +53,10 @@ typedef enum PmhashWalType
 {
 	PMHASH_WAL_INSERT = 1,		/* entries are in the file */
 	PMHASH_WAL_DELETE,			/* entries are about to be removed from it */
-	PMHASH_WAL_FILE_NEW,		/* an index has this file now: build one like it */
-	PMHASH_WAL_FILE_GONE,		/* dropped, replaced, invalid, or not logged
-								 * any more; id 0, with a page: the one that
-								 * this named before, which is not known */
+	PMHASH_WAL_FILE_NEW,		/* a committed transaction has made files, of which this
+								 * is one: look what is to be built */
+	PMHASH_WAL_FILE_GONE,		/* dropped, replaced, or invalid; id 0, with a page: the
+								 * one that this named before, which is not known */
 	PMHASH_WAL_SWEPT,			/* a bulk delete is over */
 	PMHASH_WAL_DEAD				/* all entries of these rows are about to be removed */
 } PmhashWalType;
@@ -68,15 +64,17 @@ typedef enum PmhashWalType
 /* A record.  What its type does not have is zero. */
 typedef struct PmhashWalRecord
 {
+	/* as it stands in WAL, one behind the other */
+	uint32		magic;			/* and version: pmhash_wal_log's */
 	uint8		type;			/* PmhashWalType */
 	uint8		flags;
 	uint16		count;			/* entries; 1 to 256 for INSERT and DELETE */
 	uint64		file_id;
-	Oid			database;		/* DELETE, FILE_NEW, FILE_GONE, DEAD */
-	Oid			heap;			/* FILE_NEW */
-	Oid			index;			/* FILE_NEW */
+	Oid			database;
 	TransactionId horizon;		/* DELETE: conflicts with snapshots up to it, if
 								 * valid */
+
+	/* what follows there */
 	const char *entries;		/* if decoded: in the data; pmhash_wal_entry */
 	const uint8 *pieces;		/* DEAD: what pmhash_wal_piece reads */
 	uint32		size;			/* of them */
@@ -98,7 +96,7 @@ typedef enum PmhashWalVerdict
 extern PmhashWalVerdict pmhash_wal_decode(XLogReaderState *reader,
 										  PmhashWalRecord *record);
 
-/* Is it one whose page comes before what it says to us? */
+/* Of RM_XLOG_ID: is it one whose page comes before what it says to us? */
 extern bool pmhash_wal_comes_with_page(XLogReaderState *reader);
 
 /* Entry i of a decoded record. */
@@ -125,5 +123,8 @@ extern uint32 pmhash_wal_piece(const uint8 *pieces, uint32 size, uint32 *at,
  */
 extern XLogRecPtr pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries,
 								 Buffer page);
+
+extern void pmhash_announce_file(uint64 file_id);
+extern void pmhash_log_new_files(bool made);
 
 #endif							/* PMHASH_WAL_RECORD_H */

@@ -224,8 +224,8 @@ note_ends(void)
 }
 
 /*
- * May it have a worker as soon as it is wanted?  Users' functions and sweeps have one in all, so
- * there is a place for others.
+ * May it have a worker as soon as it is wanted?  Users' functions have one in all, so there is
+ * a place for others.
  */
 static bool
 is_startable(const Task *task)
@@ -299,12 +299,9 @@ start(Task *task, Worker *unused)
 	return has_slot;
 }
 
-/*
- * Start those whose turn it is.  Returns when the next one is due for which there is a place;
- * *one_waits: one that is due waits for another worker's end, or a slot.
- */
+/* Start those whose turn it is.  Returns when the next one is due for which there is a place. */
 static int64
-start_all(bool *one_waits)
+start_all(void)
 {
 	int64		next = NEVER;
 	bool		has_slot = true;
@@ -321,20 +318,16 @@ start_all(bool *one_waits)
 			task->not_before <= now)
 			has_slot = start(task, unused);
 	}
-	*one_waits = !has_slot;
+	if (!has_slot)
+		return pmhash_clock_ms() + START_PAUSE;
 	foreach(lc, tasks)
 	{
 		Task	   *task = lfirst(lc);
-		int64		due = Max(task->wanted_at, task->not_before);
 
-		if (!is_startable(task) || task->wanted_at == NEVER)
-			continue;
-		if (has_slot && find_unused() != NULL)
-			next = Min(next, due);
-		else
-			*one_waits |= due <= pmhash_clock_ms();
+		if (find_unused() != NULL && is_startable(task) && task->wanted_at != NEVER)
+			next = Min(next, Max(task->wanted_at, task->not_before));
 	}
-	return has_slot ? next : pmhash_clock_ms() + START_PAUSE;
+	return next;
 }
 
 /* ---- when ---- */
@@ -342,8 +335,8 @@ start_all(bool *one_waits)
 /*
  * Databases are visited that have files, or had indexes at the last visit; at first all.  On a
  * standby a build may be due there that nothing says: WAL has said that a file goes, and
- * then the transaction failed; or that there is a new one, and this server was restarted
- * before its transaction committed.
+ * then the transaction failed; or that there is one, and the transaction was prepared; or
+ * there was no place for another file.
  *
  * Those that have been dropped, and have something in the pool, are forgotten (start sees to
  * that); not while something else stands where the pool was.  The directories are listed before
@@ -357,7 +350,7 @@ want_visits(bool at_first)
 
 	if (present)
 	{
-		foreach(lc, list_concat(pmhash_standby_databases(), pmhash_databases_in_pool()))
+		foreach(lc, pmhash_databases_in_pool())
 			(void) find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
 		is_read = false;
 	}
@@ -375,26 +368,6 @@ want_visits(bool at_first)
 		Task	   *task = lfirst(lc);
 
 		if (present && !list_member_oid(existing, task->database))
-			task->wanted_at = 0;
-	}
-}
-
-/* What is due in databases of a standby. */
-static void
-want_due(int64 *next)
-{
-	List	   *to_sweep;
-	ListCell   *lc;
-
-	foreach(lc, pmhash_standby_due_databases(&to_sweep, next))
-		want(lfirst_oid(lc), PMHASH_JOB_PLAIN);
-
-	/* Files are swept by one worker, and not before its time if it failed. */
-	foreach(lc, to_sweep)
-	{
-		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_SWEEP);
-
-		if (task->wanted_at == NEVER && at_work(task->job, task->database) == 0)
 			task->wanted_at = 0;
 	}
 }
@@ -421,8 +394,6 @@ collect(int64 *next)
 	}
 	while (pmhash_take_request(&database, &job))
 		want(database, job);
-	if (standby)
-		want_due(next);
 	if (role != standby)
 	{
 		role = standby;
@@ -444,16 +415,11 @@ static int64
 see_to_databases(void)
 {
 	int64		next = pmhash_clock_ms() + LONGEST_SLEEP;
-	int64		due;
-	bool		one_waits;
 
 	is_read = false;
 	note_ends();
 	collect(&next);
-	due = start_all(&one_waits);
-	/* ... sweepers are to leave then */
-	pg_atomic_write_u32(&pmhash_shared->standby->slot_wanted, one_waits);
-	return Min(next, due);
+	return Min(next, start_all());
 }
 
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */

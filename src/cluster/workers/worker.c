@@ -193,7 +193,6 @@ pmhash_worker_main(Datum arg)
 	if (job == PMHASH_JOB_PLAIN)
 		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
 	result = !RecoveryInProgress() ? look_after(job) :
-		job == PMHASH_JOB_SWEEP ? pmhash_standby_sweep_database() :
 		pmhash_standby_build_database(job);
 	Assert(!IsTransactionState());
 	/* (Its place may be that of a worker of another launcher by now, which is no harm.) */

@@ -48,7 +48,7 @@ PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(pmhash_wal_records);
 
-#define WAL_RECORDS_COLUMNS	14
+#define WAL_RECORDS_COLUMNS	12
 
 /* ---- reading ---- */
 
@@ -207,10 +207,6 @@ fill_contents(const PmhashWalRecord *record, Datum *value, bool *isnull)
 	value[i++] = Int32GetDatum(record->count);
 	isnull[i] = !OidIsValid(record->database);
 	value[i++] = ObjectIdGetDatum(record->database);
-	isnull[i] = !OidIsValid(record->heap);
-	value[i++] = ObjectIdGetDatum(record->heap);
-	isnull[i] = !OidIsValid(record->index);
-	value[i++] = ObjectIdGetDatum(record->index);
 	isnull[i] = !TransactionIdIsValid(record->horizon);
 	value[i++] = TransactionIdGetDatum(record->horizon);
 	if (record->count > 0)

@@ -11,8 +11,6 @@ CREATE FUNCTION pmhash_wal_records(
 	OUT flags int4,
 	OUT entries int4,
 	OUT database oid,
-	OUT "table" oid,
-	OUT index oid,
 	OUT horizon xid,
 	OUT hashes int8[],
 	OUT tids tid[])

@@ -77,6 +77,21 @@ SQL
 	$holder->query_safe('COMMIT');
 	wait_for_state($standby, 'm_k', qr/^valid$/, 'in the middle: the lock is gone: built');
 
+	# ---- an index that is made or rebuilt in other ways than by one transaction ----
+
+	$primary->safe_psql('postgres', 'CREATE INDEX CONCURRENTLY u1_c ON u1 USING pmhash (k) WITH (wal = on)');
+	caught_up($primary, $standby);
+	wait_for_state($standby, 'u1_c', qr/^valid$/, 'CREATE INDEX CONCURRENTLY');
+	$primary->safe_psql('postgres', 'REINDEX INDEX CONCURRENTLY u1_c');
+	caught_up($primary, $standby);
+	wait_for_state($standby, 'u1_c', qr/^valid$/, 'REINDEX CONCURRENTLY');
+	unlink(grep { $_ =~ $primary->safe_psql('postgres', q(SELECT substring(file from '[0-9a-f]{16}') FROM pmhash.files() WHERE index = 'u1_c'::regclass)) } index_files(pool($primary))) or die;
+	$primary->safe_psql('postgres', 'INSERT INTO u1 VALUES (101)');
+	wait_for_state($primary, 'u1_c', qr/^valid$/, 'a file is lost: rebuilt on the primary');
+	caught_up($primary, $standby);
+	wait_for_state($standby, 'u1_c', qr/^valid$/, 'a file is lost on the primary: built again');
+	$primary->safe_psql('postgres', 'DROP INDEX u1_c');
+
 	# ---- expressions that never end, on standbys ----
 
 	my $gate = $standby->background_psql('postgres');

@@ -60,7 +60,7 @@ CONF
 	$standby->append_conf('postgresql.conf', "recovery_target_name = 'here'\nrecovery_target_action = pause\n");
 	fail_at('redo_record');
 	$standby->start;
-	like(logged_since($standby, $position), qr/could not replay a record: error of the test at redo_record/, 'ERROR: there was one');
+	like(logged_since($standby, $position), qr/are not trusted: error of the test at redo_record/, 'ERROR: there was one');
 	is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
 		'ERROR: replay is not where it was');
 	foreach (1 .. 50)
@@ -199,21 +199,19 @@ SQL
 
 # ======== standby sweepers ========
 
-# The workers of a standby take turns: what looks for free space in files after a restart
-# is one process at a time, leaves when a build waits for its slot or pmhash.rebuild is
-# turned off, and is started again until it has been everywhere.
+# Builders of a standby look for free space in files after a restart, until they have been
+# everywhere, and not while pmhash.rebuild is turned off.
 #
 # The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my @databases = map { "db$_" } 1 .. 4;
-	my $primary = new_primary('primary2', "max_prepared_transactions = 2\n", install_path => install_with_stop_points());
+	my $primary = new_primary('primary2', undef, install_path => install_with_stop_points());
 	my $standby = made_standby($primary, 'standby2', "log_min_messages = debug1\n",
 		install_path => $primary->{_install_path});
 	my $workers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker');
-	my $sweepers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND query LIKE 'looking for free space%');
-	my ($points, %file);
+	my %file;
 
-	$points = use_stop_points($standby);
+	use_stop_points($standby);
 	$standby->start;
 
 	# Keys with lists, in buffers that a restart has to find again.
@@ -255,80 +253,29 @@ SQL
 		return;
 	}
 
-	# Start it, with a sweeper held, and have the next step of any held as well.
-	sub start_and_hold_sweeper
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
-		$standby->stop('immediate');
-		hold('standby_sweeping');
-		$standby->start;
-		is_held('standby_sweeping', $name);
-		hold('standby_sweeping');
-		return;
-	}
-
-	# A test: no worker has come by since that was to be held.
-	sub none_has_come_by
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
-		return ok(-e "$points/standby_sweeping" && !-e "$points/standby_sweeping.held", $name);
-	}
-
 	all_built('begin');
 
-	# ---- one at a time, and builds find the other slots ----
+	# ---- restarted ----
 
 	my $position = log_position($standby);
-	start_and_hold_sweeper('one at a time');
-	sleep 3;	# time enough for others
-	is($standby->safe_psql('postgres', "SELECT count(*) $sweepers"), '1', 'one at a time: there is no other');
-	release('standby_sweeping') if !ok(-e "$points/standby_sweeping", 'one at a time: none has come by');
+	$standby->stop('immediate');
 	$primary->safe_psql('db1', 'CREATE TABLE a (k int); INSERT INTO a SELECT i % 100 FROM generate_series(1, 1000) i; CREATE INDEX a_k ON a USING pmhash (k) WITH (wal = on)');
-	caught_up($primary, $standby);
-	ok($standby->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'a_k')),
-		'one at a time: a build is done meanwhile');
-
-	# ---- it leaves when a build waits for its slot ----
-
-	# Builds wait for this transaction, each in its slot.
-	$primary->safe_psql('postgres', q(BEGIN; INSERT INTO t VALUES (-1, 'prepared', 1); PREPARE TRANSACTION 'old'));
-	$primary->safe_psql($databases[$_], 'CREATE TABLE b (k int); CREATE INDEX b_k ON b USING pmhash (k) WITH (wal = on)')
-	  foreach 0 .. 2;
-	caught_up($primary, $standby);
-	ok($standby->poll_query_until('postgres', "SELECT count(*) = 3 $workers"), 'three at a time');
-	my $building = q(SELECT count(*) FROM pmhash.indexes WHERE state LIKE 'building%');
-	my $begun = sub { my $n = 0; $n += $standby->safe_psql($_, $building) foreach @databases; return $n; };
-	is($begun->(), '2', 'it leaves: two builds have begun beside it');
-	sleep 3;	# the launcher, too, has to learn that the third one waits
-	release('standby_sweeping');
-	for (my $i = 0; $i < 200 && $begun->() < 3; $i++)
-	{
-		usleep(50_000);
-	}
-	is($begun->(), '3', 'it leaves: the third begins');
-	is($standby->safe_psql('postgres', "SELECT count(*) $workers"), '3', 'it leaves: never more than three');
-	none_has_come_by('it leaves: before its next step');
-	unlink("$points/standby_sweeping");
-	$primary->safe_psql('postgres', q(ROLLBACK PREPARED 'old'));
-	all_built('it leaves');
-
-	# what was left is swept when there are slots again, with nothing to build
-	swept($position, 'and comes back', @databases);
+	$standby->start;
+	all_built('restarted, with an index that is missing');
+	swept($position, 'restarted', @databases);
 
 	# ---- pmhash.rebuild is turned off meanwhile ----
 
 	$position = log_position($standby);
-	start_and_hold_sweeper('turned off');
+	$standby->stop('immediate');
+	hold('standby_sweeping');
+	$standby->start;
+	is_held('standby_sweeping', 'turned off');
 	$standby->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
 	$standby->reload;
 	ok($standby->poll_query_until('postgres', q(SELECT current_setting('pmhash.rebuild') = 'off')), 'turned off');
 	release('standby_sweeping');
 	ok($standby->poll_query_until('postgres', "SELECT count(*) = 0 $workers"), 'turned off: it ends');
-	none_has_come_by('turned off: before its next step');
 
 	# the launcher has nothing to do then, and does nothing
 	my $launcher = $standby->safe_psql('postgres', q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'));
@@ -338,8 +285,7 @@ SQL
 	my $before = $woken->();
 	sleep 3;
 	cmp_ok($woken->() - $before, '<', 100, 'turned off: the launcher sleeps');
-	none_has_come_by('turned off: none is started');
-	unlink("$points/standby_sweeping");
+	is($standby->safe_psql('postgres', "SELECT count(*) $workers"), '0', 'turned off: none is started');
 	$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
 	$standby->reload;
 	swept($position, 'turned on', @databases);

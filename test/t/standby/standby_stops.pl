@@ -63,7 +63,7 @@ both_valid($standby, 'past eras, later');
 
 # It has read entries of dead rows, or will; then VACUUM gives their TIDs away, their pages
 # become all-visible, and what says so in WAL is of no file that is kept here any more
-# (removal.c, never_twice).  What it reads first and last is alive, on all-visible pages, so
+# (removal.c, pmhash_removal_none_since).  What it reads first and last is alive, on all-visible pages, so
 # it has no page pinned that VACUUM's replay would wait for.
 $primary->safe_psql('postgres', $_) foreach (
 	'CREATE TABLE e (k int, n int) WITH (autovacuum_enabled = off)',
