@@ -20,7 +20,7 @@
 #   make crash-exhaustive         crash states of the engine, 1,000 million
 #   make dax-test                 power cuts on emulated persistent memory (root)
 #   make soak                     the long tests: kill cycles, injected faults, histories
-#   make soak-faults, soak-append, soak-failover, soak-snapshots    one of them (test/soak/run.sh)
+#   make soak-faults, soak-append, soak-failover    one of them (test/soak/run.sh)
 #   make ha-test                  three servers under Patroni, failovers under load
 #   make demo                     btree, hash and pmhash side by side
 #   make bench, bench-quick       all figures, as Markdown and charts (bench/results)
@@ -81,7 +81,7 @@ endif
 EXTRA_CLEAN = $(OBJS:.o=.d) build output_iso results tmp_check tmp_check_iso log
 
 # Targets that need no PGXS
-SOAKS = soak-faults soak-append soak-failover soak-snapshots
+SOAKS = soak-faults soak-append soak-failover
 BENCHES = $(filter-out bench-unique bench-queue bench-demo bench-run, \
 	$(patsubst $(top)/bench/%.sh,bench-%,$(wildcard $(top)/bench/*.sh)))
 NIGHTLY = analyzers-test assert-test coverage-test versions-test tools-test packages-test

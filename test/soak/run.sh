@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# test/soak/run.sh [cycles] [faults] [append] [failover] [snapshots]: the long tests, from nothing.
+# test/soak/run.sh [cycles] [faults] [append] [failover]: the long tests, from nothing.
 #
 #	cycles	the server killed again and again under load: the same test as
 #			test/t/start/kill_cycles.pl, SOAK_CYCLES times (default 200)
@@ -12,9 +12,6 @@
 #	failover a primary and its standby under load, the primary lost again and
 #			again: the same test as test/t/standby/failover.pl, FAILOVER_CYCLES times
 #			(default 220)
-#	snapshots random histories of snapshots while indexes come and go: the same test as
-#			test/t/rebuild/snapshot_histories.pl, with the seeds SNAPSHOTS_SEEDS (1-60), of
-#			SNAPSHOTS_STEPS steps each (120)
 #
 # In all of them processes are stopped for moments at random; PMHASH_PAUSES=0 leaves that out.
 # Without arguments the first three are run.  Needs what test/run.sh needs.  Works in a
@@ -106,8 +103,6 @@ for part in $parts; do
 		faults) test_file files/injected_faults PMHASH_FAULTS=all || status=1 ;;
 		append) test_file standby/list_append LIST_APPEND_SECONDS="${LIST_APPEND_SECONDS:-1200}" || status=1 ;;
 		failover) test_file standby/failover FAILOVER_CYCLES="${FAILOVER_CYCLES:-220}" || status=1 ;;
-		snapshots) test_file rebuild/snapshot_histories SNAPSHOTS_SEEDS="${SNAPSHOTS_SEEDS:-1-60}" \
-			SNAPSHOTS_STEPS="${SNAPSHOTS_STEPS:-120}" || status=1 ;;
-		*) echo "usage: $0 [cycles] [faults] [append] [failover] [snapshots]" >&2; status=2 ;;
+		*) echo "usage: $0 [cycles] [faults] [append] [failover]" >&2; status=2 ;;
 	esac
 done

@@ -457,7 +457,7 @@ sub restart_in_place
 }
 
 # While the launcher asks the kernel for failed writes, a crash takes trust away (trust.c),
-# which is the matter of start/asked_and_killed.pl and start/asked_and_killed.pl alone.
+# which is the matter of start/asked_and_killed.pl alone.
 sub is_asking
 {
 	my ($node) = @_;
