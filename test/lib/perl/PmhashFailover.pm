@@ -464,7 +464,7 @@ sub failover_cycle
 	$sum{cycles}++;
 	$sum{differences} += () = $wrong =~ /[^\n]+/g;
 	is($wrong, '', $name);
-	PmhashSoak::note_progress_line(failover_summary() . "; last: $name");
+	note(failover_summary());
 	return;
 }
 

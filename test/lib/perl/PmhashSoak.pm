@@ -663,7 +663,7 @@ sub soak_cycle
 	$sum{undos}++ if $undone > 0;
 	$sum{differences} += () = $findings =~ /[^\n]+/g;
 	is($wrong . $findings, '', "$name: $acknowledged acknowledged, $undone entries undone");
-	note_progress_line(soak_summary() . "; last: $name");
+	note(soak_summary());
 	return;
 }
 
@@ -674,20 +674,6 @@ sub soak_summary
 	  . "$sum{prepared} prepared ones survived, undo in $sum{undos} cycles took out $sum{undone} entries, "
 	  . "$sum{shrinks_cut_off} of $sum{shrinks} shrinks were cut off, " . pauses() . ', '
 	  . "$sum{differences} differences";
-}
-
-# Where "make soak" reads the figures from, should the run be interrupted.
-sub note_progress_line
-{
-	my ($line) = @_;
-	my $file = $ENV{SOAK_PROGRESS};
-
-	return if !defined $file || $file eq '';
-	open(my $fh, '>', "$file.new") or die "$file.new: $!";
-	print $fh "$line\n";
-	close($fh);
-	rename("$file.new", $file) or die "$file: $!";
-	return;
 }
 
 # Entries that undo has taken out so far.
