@@ -264,61 +264,6 @@ nothing_holds(void)
 
 /* ---- new segments ---- */
 
-static PmhTable *resizing;
-static uint64_t elements[1 << PMH_SMALL_DIR_DEPTH];
-static unsigned new_elements;
-static bool publishing;
-
-/* While a new segment is not named durably nobody else may lock it. */
-static void
-new_segments_held(const char *name)
-{
-	uint64_t	dirword = pmh_live(resizing)->dirword;
-	const uint64_t *dir = pmh_at(resizing, pmh_dirword_offset(dirword));
-	uint64_t	n = pmh_directory_elements(pmh_dirword_depth(dirword));
-
-	REQUIRE(pmh_dirword_depth(dirword) <= PMH_SMALL_DIR_DEPTH);
-	if (strcmp(name, "replace_before_publish") == 0)
-	{
-		memcpy(elements, dir, n * sizeof(uint64_t));
-		publishing = true;
-	}
-	if (!publishing ||
-		(strcmp(name, "elements_between") != 0 && strcmp(name, "replace_before_retire") != 0))
-		return;
-	publishing = strcmp(name, "elements_between") == 0;
-	for (uint64_t i = 0; i < n; i++)
-	{
-		PmhStripe  *stripe = pmh_segment_stripe(resizing->locks, resizing->file_id,
-												pmh_elem_main_block(dir[i]));
-
-		new_elements += dir[i] != elements[i];
-		CHECK(dir[i] == elements[i] || pmh_is_locked(&stripe->lock));
-	}
-}
-
-static void
-new_segments(void)
-{
-	PmhTable   *t = fixture_create(path);
-
-	resizing = t;
-	script = new_segments_held;
-	for (uint64_t key = 0; key < NEW_KEYS; key++)
-		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
-	for (uint64_t key = 0; key < NEW_KEYS; key++)
-	{
-		if (key % 16 != 0)
-			REQUIRE(pmh_delete(t, fixture_hash(key), key) == PMH_OK);
-	}
-	CHECK(new_elements > 10);
-	new_elements = 0;
-	CHECK(fixture_shrink(t, PMH_DEFAULT_FILL) == PMH_OK);
-	CHECK(new_elements > 10);
-	script = NULL;
-	CLOSE_SOUND(t);
-}
-
 static bool
 always(void)
 {
@@ -387,7 +332,6 @@ main(void)
 	TEST(versions_of_others("list_before_span"));
 	TEST(damage_beside_others());
 	TEST(nothing_holds());
-	TEST(new_segments());
 	TEST(stripe_of_others());
 	pmh_values_free(&values);
 	unlink(path);
