@@ -46,10 +46,10 @@ CREATE TABLE soak_indexes (tab text, columns text[], index text, alone bool);
 -- How scans of an index differ from sequential ones: for each key (sql/setup.sql), and
 -- index-only scans.
 CREATE FUNCTION soak_scans(i soak_indexes) RETURNS text LANGUAGE sql AS $$
-SELECT concat_ws(', ', by_index, by_bitmap, CASE WHEN i.alone THEN difference(rows_by('index', only, i.index), rows_by('seq', only, i.index)) END)
+SELECT concat_ws(', ', by_index, by_bitmap, CASE WHEN i.alone THEN difference(rows_by('index', query, i.index), rows_by('seq', query, i.index)) END)
 FROM every_key(i.tab::regclass, array_to_string(i.columns, ', '), i.index),
 	format('SELECT count(*), sum(hashtextextended(t.%1$s::text, 0)) FROM (SELECT DISTINCT %1$s FROM %2$s OFFSET 0) d JOIN %2$s t ON t.%1$s = d.%1$s',
-		   i.columns[1], i.tab) only
+		   i.columns[1], i.tab) query
 $$;
 
 -- What is wrong with an index: one line for each finding.
