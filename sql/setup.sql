@@ -87,7 +87,7 @@ BEGIN
 END $$;
 
 -- The same for a look-up of every key that a table holds: all its rows with
--- a key that is not null, each exactly once.
+-- a key that is not null, each exactly once.  A key is a column, or several: 'a, b'.
 CREATE FUNCTION every_key(tab regclass, key text, index text,
 						  OUT rows int, OUT by_index text, OUT by_bitmap text)
 LANGUAGE plpgsql AS $$
@@ -98,9 +98,9 @@ DECLARE
 BEGIN
 	-- their number and the sum of hashes of where they are; if these differ, one by one
 	FOREACH columns IN ARRAY ARRAY['count(*), sum(hashtidextended(t.ctid, t.tableoid::int8))', 't.tableoid, t.ctid'] LOOP
-		wanted := rows_by('seq', format('SELECT %s FROM %s t WHERE %s IS NOT NULL', columns, tab, key), index);
-		probe := format('SELECT %1$s FROM (SELECT DISTINCT %2$s FROM %3$s OFFSET 0) d JOIN %3$s t ON t.%2$s = d.%2$s',
-						columns, key, tab);
+		wanted := rows_by('seq', format('SELECT %s FROM %s t WHERE (%s) IS NOT NULL', columns, tab, key), index);
+		probe := format('SELECT %s FROM (SELECT DISTINCT %s FROM %3$s OFFSET 0) d JOIN %3$s t ON %s', columns, key, tab,
+						(SELECT string_agg(format('t.%1$s = d.%1$s', c), ' AND ') FROM regexp_split_to_table(key, ', ') c));
 		rows := coalesce(rows, substring(wanted[1] FROM '[0-9]+')::int);
 		by_index := index_difference(probe, index, wanted);
 		by_bitmap := difference(rows_by('bitmap', probe, index), wanted);

@@ -8,7 +8,8 @@
  * every fence and at the end of every operation.  Hashes are made to order,
  * so that few entries do what otherwise takes a thousand: a bucket is full
  * with 18 entries of one home, a segment with 72 of one home and one
- * alternative bucket.
+ * alternative bucket.  What buckets, segments and the directory do the random
+ * operations come by; the others are what takes too long for that.
  *
  *-------------------------------------------------------------------------
  */
@@ -141,51 +142,6 @@ run_recovery(void)
 	op_restart();
 }
 
-/* ---- buckets ---- */
-
-/* Every slot of a bucket, from empty to full, and each one when it is the only free one. */
-static void
-run_insert_slots(void)
-{
-	Pairs		pairs = {0};
-
-	new_table();
-	arm(true);
-	for (unsigned fence_first = 0; fence_first < 2; fence_first++)
-	{
-		for (uint32_t i = 0; i < PMH_SLOTS; i++)
-			add(&pairs, nth_key(0, fence_first, i), fence_first);
-		for (uint32_t i = 0; i < PMH_SLOTS; i++)
-		{
-			drop(&pairs, 0);
-			add(&pairs, nth_key(0, fence_first, 100 + i), fence_first);
-		}
-		drop_all(&pairs);
-	}
-}
-
-/* Slots in front are taken from line 0 when others are free: all numbers of them. */
-static void
-run_entry_moving(void)
-{
-	Pairs		pairs = {0};
-
-	new_table();
-	for (uint32_t i = 0; i < PMH_SLOTS; i++)
-		add(&pairs, nth_key(0, 0, i), false);
-	for (uint32_t round = 0; round < 60; round++)
-	{
-		uint32_t	free = 1 + round % 9;
-
-		arm(false);
-		for (uint32_t i = 0; i < free; i++)
-			drop(&pairs, crash_random() % pairs.n);
-		arm(true);
-		for (uint32_t i = 0; i < free; i++)
-			add(&pairs, nth_key(0, 0, 100 + round * 16 + i), i % 2);
-	}
-}
-
 /* Split the segments of prefix 0 until the directory is so deep. */
 static void
 deepen(uint32_t depth)
@@ -213,117 +169,7 @@ deepen(uint32_t depth)
 	arm(armed);
 }
 
-/* Single to two choices to stash, with a directory of several depths. */
-static void
-run_strategies(void)
-{
-	static const uint32_t depths[] = {0, 2, 4, 7};
-
-	for (size_t d = 0; d < sizeof(depths) / sizeof(depths[0]); d++)
-	{
-		Pairs		pairs = {0};
-
-		new_table();
-		deepen(depths[d]);
-		arm(true);
-		for (uint32_t i = 0; i < FULL; i++)
-			add(&pairs, nth_key(UINT64_C(1) << 23, 3, i), i % 3 == 0);
-	}
-}
-
-/* Entries in their second bucket and in the stash, taken out and put in again. */
-static void
-run_second_choice(void)
-{
-	Pairs		pairs = {0};
-
-	new_table();
-	for (uint32_t i = 0; i < FULL; i++)
-		add(&pairs, nth_key(0, 3, i), false);
-	arm(true);
-	for (uint32_t i = 0; i < FULL; i++)
-	{
-		drop(&pairs, 0);
-		add(&pairs, nth_key(0, 3, 1000 + i), i % 2);
-	}
-	while (pairs.n > 0)
-		drop(&pairs, crash_random() % pairs.n);
-}
-
-/* ---- segments and the directory ---- */
-
-/* Growth and splits at every depth, the directory doubling each time. */
-static void
-run_split_depths(void)
-{
-	new_table();
-	arm(true);
-	deepen(6);
-}
-
-static void
-run_split_deep(void)
-{
-	new_table();
-	deepen(PMH_SMALL_DIR_DEPTH - 1);
-	arm(true);
-	deepen(PMH_SMALL_DIR_DEPTH + 2);
-}
-
-/* Splits of a segment that many elements name: long directory updates. */
-static void
-run_split_wide(void)
-{
-	static const uint32_t depths[] = {2, 3, 5, 8};
-
-	for (size_t d = 0; d < sizeof(depths) / sizeof(depths[0]); d++)
-	{
-		Pairs		pairs = {0};
-
-		new_table();
-		deepen(depths[d]);
-		for (uint32_t i = 0; i < FULL; i++)
-			add(&pairs, make_hash(UINT64_C(1) << 23 | (uint64_t) (i & 1) << 22 | i >> 9, 5, 9, i >> 1), false);
-		arm(true);
-		for (uint32_t i = FULL; i < FULL + 3; i++)
-			add(&pairs, make_hash(UINT64_C(1) << 23 | (uint64_t) (i & 1) << 22 | i >> 9, 5, 9, i >> 1), false);
-	}
-}
-
 /* ---- value lists ---- */
-
-/* A key gets its list because it has many values, or because its bucket is full. */
-static void
-run_compaction(void)
-{
-	Pairs		pairs = {0};
-
-	new_table();
-	arm(true);
-	for (uint32_t i = 0; i < PMH_INLINE_MAX + 3; i++)
-		add(&pairs, nth_key(0, 0, 0), i % 2);
-
-	/* A bucket full of other keys, and three values of one that gets a fourth. */
-	arm(false);
-	for (uint32_t i = 0; i < PMH_SLOTS - 3; i++)
-		add(&pairs, nth_key(0, 1, i), false);
-	for (uint32_t i = 0; i < 3; i++)
-		add(&pairs, nth_key(0, 1, 77), false);
-	arm(true);
-	add(&pairs, nth_key(0, 1, 77), false);
-
-	/* The same, but what comes is another key. */
-	arm(false);
-	for (uint32_t i = 0; i < PMH_SLOTS - 4; i++)
-		add(&pairs, nth_key(0, 2, i), false);
-	for (uint32_t i = 0; i < 4; i++)
-		add(&pairs, nth_key(0, 2, 99), false);
-	arm(true);
-	add(&pairs, nth_key(0, 2, 200), true);
-	add(&pairs, nth_key(0, 2, 201), false);
-	while (pairs.n > 0)
-		drop(&pairs, crash_random() % pairs.n);
-}
 
 /* Is the buffer full to which values are added to the key's list? */
 static bool
@@ -431,37 +277,6 @@ run_list_index(void)
 }
 
 /*
- * Full buckets make lists of some values; they grow, lose values, and what is freed
- * is used again.
- */
-static void
-run_list_small(void)
-{
-	static const uint32_t lengths[] = {3, 4, 5, 6, 5, 6, 4, 3};
-	Pairs		pairs = {0};
-
-	new_table();
-	for (uint32_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++)
-	{
-		for (uint32_t i = 0; i < lengths[l]; i++)
-			add(&pairs, nth_key(0, l, 50 + l), false);
-		for (uint32_t i = lengths[l]; i < PMH_SLOTS; i++)
-			add(&pairs, nth_key(0, l, 100 + i), false);
-		arm(true);
-		add(&pairs, nth_key(0, l, 200), l & 1);
-		add(&pairs, nth_key(0, l, 50 + l), l & 1);
-		arm(false);
-	}
-	arm(true);
-	for (uint32_t i = 0; i < 24; i++)
-		add(&pairs, nth_key(0, i % 8, 50 + i % 8), i & 1);
-	while (pairs.n > 0)
-		drop(&pairs, crash_random() % pairs.n);
-	for (uint32_t i = 0; i < 24; i++)
-		add(&pairs, nth_key(0, i % 3, 50 + i % 3), i & 1);
-}
-
-/*
  * Lists of a bulk load fit exactly, and lie in one cache line with others; those of
  * the odd class have their short line past the other one, and in front: each of
  * their cells gets another value.  Then each list grows with its next values, which
@@ -501,42 +316,6 @@ run_list_loaded(void)
 	}
 	for (uint32_t i = 0; i < 5 * 7; i++)
 		op_delete(odd[i].hash, odd[i].value);
-}
-
-/* Buffers chained in front, until the largest are. */
-static void
-run_list_chain(void)
-{
-	uint64_t	hash = nth_key(0, 4, 1);
-
-	new_table();
-	for (uint32_t n = 0; n < 8000; n++)
-	{
-		arm(list_is_full(hash));
-		op_insert(hash, new_value(), n & 1);
-		arm(false);
-	}
-}
-
-/* Values taken out of lists, down to the last one. */
-static void
-run_list_delete(void)
-{
-	static const uint32_t lengths[] = {4, 8, 15, 35, 75};
-
-	for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++)
-	{
-		Pairs		pairs = {0};
-
-		new_table();
-		for (uint32_t i = 0; i < 5; i++)
-			add(&pairs, nth_key(0, 4, 10 + i), false);
-		for (uint32_t i = 0; i < lengths[l]; i++)
-			add(&pairs, nth_key(0, 4, 1), false);
-		arm(true);
-		while (pairs.n > 0)
-			drop(&pairs, crash_random() % pairs.n);
-	}
 }
 
 /* Buffers of a list that become empty at either end and in the middle. */
@@ -584,22 +363,6 @@ dead_all(const PmhEntry *entry)
 	return true;
 }
 
-static void
-run_sweep(void)
-{
-	Pairs		pairs = {0};
-
-	new_table();
-	for (uint32_t i = 0; i < 40; i++)
-		add(&pairs, nth_key(0, i % 3, i), false);
-	for (uint32_t i = 0; i < 25; i++)
-		add(&pairs, nth_key(0, 5, i % 2), false);
-	arm(true);
-	op_sweep(dead_third);
-	op_sweep(NULL);
-	op_sweep(dead_all);
-}
-
 /* A long list is swept buffer by buffer. */
 static void
 run_sweep_list(void)
@@ -613,28 +376,6 @@ run_sweep_list(void)
 	arm(true);
 	op_sweep(dead_third);
 	op_sweep(dead_all);
-}
-
-/* After a restart the free value space is unknown; the sweep finds it. */
-static void
-run_sweep_reclaim(void)
-{
-	Pairs		pairs = {0};
-
-	new_table();
-	for (uint32_t i = 0; i < 60; i++)
-		add(&pairs, nth_key(0, 5, i % 3), false);
-	for (uint32_t i = 0; i < 30; i++)
-		drop(&pairs, i);
-	op_restart();
-	arm(true);
-	add(&pairs, nth_key(0, 5, 0), false);
-	op_sweep(NULL);
-	for (uint32_t i = 0; i < 25; i++)
-		add(&pairs, nth_key(0, 5, 3 + i % 3), false);
-	op_restart();
-	op_sweep(dead_third);
-	add(&pairs, nth_key(0, 6, 3), false);
 }
 
 /* ---- many at a time ---- */
@@ -655,28 +396,6 @@ run_bulk(void)
 		entries[i] = (PmhEntry) {crash_mix(i % 100 == 0 ? 7 : i % 40 == 0 ? i % 9 : i), 1 + i};
 	arm(true);
 	op_bulk(entries, 3000, 90);
-}
-
-static void
-run_group_insert(void)
-{
-	PmhEntry	entries[24];
-
-	new_table();
-	arm(true);
-	for (uint32_t n = 2; n <= 24; n += 1 + n / 4)
-	{
-		for (uint32_t i = 0; i < n; i++)
-			entries[i] = (PmhEntry) {nth_key(0, i % 5, 10 * n + i), new_value()};
-		op_insert_group(entries, n, n & 1);
-	}
-	/* Values of one key, up to a list; and more keys than a bucket holds. */
-	for (uint32_t i = 0; i < 10; i++)
-		entries[i] = (PmhEntry) {nth_key(0, 8, 1), new_value()};
-	op_insert_group(entries, 10, true);
-	for (uint32_t i = 0; i < 24; i++)
-		entries[i] = (PmhEntry) {nth_key(0, 9, i), new_value()};
-	op_insert_group(entries, 24, false);
 }
 
 /* The bucket of the primary table that is the home of a hash. */
@@ -721,45 +440,7 @@ run_shadowed(void)
 	op_insert_group(entries, PMH_INLINE_MAX, false);
 }
 
-static void
-run_group_delete(void)
-{
-	Pairs		pairs = {0};
-
-	new_table();
-	for (uint32_t i = 0; i < 60; i++)
-		add(&pairs, nth_key(0, i % 3, i), false);
-	for (uint32_t i = 0; i < 9; i++)
-		add(&pairs, nth_key(0, 5, 1), false);
-	arm(true);
-	for (size_t n = 2; pairs.n >= n; n = n < 8 ? n + 1 : 2)
-	{
-		pairs.n -= n;
-		op_delete_group(&pairs.pair[pairs.n], n);
-	}
-}
-
 /* ---- space ---- */
-
-/* Until the file has grown a few times. */
-static void
-run_file_growth(void)
-{
-	static Pairs pairs;
-	uint64_t	blocks;
-	unsigned	grown = 0;
-
-	new_table();
-	arm(true);
-	pairs.n = 0;
-	blocks = pmh_blocks(crash.table);
-	for (uint32_t i = 0; grown < 4; i++)
-	{
-		add(&pairs, nth_key(0, 1, i), false);
-		grown += pmh_blocks(crash.table) != blocks;
-		blocks = pmh_blocks(crash.table);
-	}
-}
 
 /* Value blocks come one after the other. */
 static void
@@ -1290,32 +971,16 @@ run_killed(void)
 const Workload workloads[] = {
 	{"create", run_create},
 	{"recovery", run_recovery},
-	{"insert_slots", run_insert_slots},
-	{"entry_moving", run_entry_moving},
-	{"second_choice", run_second_choice},
-	{"compaction", run_compaction},
-	{"list_delete", run_list_delete},
 	{"list_growth", run_list_growth},
 	{"list_index", run_list_index},
-	{"list_small", run_list_small},
 	{"list_loaded", run_list_loaded},
 	{"shadowed", run_shadowed},
-	{"group_delete", run_group_delete},
-	{"sweep", run_sweep},
 	{"sweep_list", run_sweep_list},
-	{"sweep_reclaim", run_sweep_reclaim},
 	{"bulk", run_bulk},
 	{"chain_delete", run_chain_delete},
 	{"value_blocks", run_value_blocks},
 	{"block_return", run_block_return},
-	{"list_chain", run_list_chain},
-	{"strategies", run_strategies},
-	{"split_deep", run_split_deep},
-	{"group_insert", run_group_insert},
 	{"killed", run_killed},
-	{"split_depths", run_split_depths},
-	{"file_growth", run_file_growth},
-	{"split_wide", run_split_wide},
 	{"merge", run_merge},
 	{"reduce", run_reduce},
 	{"list_drain", run_list_drain},

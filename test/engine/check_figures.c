@@ -104,23 +104,6 @@ duplicates(const char *path)
 	unlink(path);
 }
 
-/* An element has two bits for three strategies: the fourth is damage, and no stash. */
-static void
-impossible_strategy(const char *path)
-{
-	PmhTable   *t = fixture_create(path);
-	uint64_t   *elem = pmh_at(t, PMH_SMALL_DIR_OFFSET(0));
-	PmhStats	s;
-
-	(void) check_stats(t, 0);
-	*elem |= UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT;
-	CHECK(pmh_stats(t, &s) == PMH_ERR_CORRUPT);
-	*elem &= ~(UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT);
-	(void) check_stats(t, 0);
-	pmh_close(t);
-	unlink(path);
-}
-
 int
 main(void)
 {
@@ -128,6 +111,5 @@ main(void)
 
 	TEST(unique_keys(path));
 	TEST(duplicates(path));
-	TEST(impossible_strategy(path));
 	return unit_done("check_figures");
 }

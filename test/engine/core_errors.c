@@ -3,7 +3,7 @@
  * core_errors.c
  *	  What can go wrong with a file: absent, there already, short, foreign,
  *	  damaged, no space left.  Each is an error; nothing crashes.
- *	  (Space that ends while a file grows: core_faults.c.  Damage anywhere: test/fuzz.)
+ *	  (Space that ends while a file grows: core_faults.c.  Damage of what recovery begins with: flipped_bits.c; anywhere: test/fuzz.)
  *
  *-------------------------------------------------------------------------
  */
@@ -159,61 +159,6 @@ test_header(void)
 	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
 }
 
-/* Damage the live words and the directory; recovery must notice. */
-static void
-test_live(void)
-{
-	PmhError	error;
-	uint64_t	bad;
-	uint64_t	dirword;
-	uint64_t	dir;
-	uint8_t		values = PMH_KIND_VALUES;
-	int			fd;
-
-	make_file(20000);
-	bad = UINT64_C(1) << 41;
-	patch(PMH_LIVE_OFFSET + offsetof(PmhLive, dirword), &bad, 8);
-	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
-
-	make_file(20000);
-	bad = 0;
-	patch(PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), &bad, 8);
-	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
-
-	make_file(20000);
-	fd = open(path, O_RDONLY);
-	REQUIRE(pread(fd, &dirword, 8, PMH_LIVE_OFFSET) == 8);
-	REQUIRE(pread(fd, &bad, 8, (off_t) pmh_dirword_offset(dirword)) == 8);
-	close(fd);
-	/* The block of a segment is a value block as well. */
-	REQUIRE(pmh_elem_main_block(bad) < PMH_HEADER_MAP_BLOCKS);
-	patch((off_t) (PMH_HEADER_MAP_OFFSET + PMH_HEADER_MAP_BLOCKS + pmh_elem_main_block(bad)),
-		  &values, sizeof(values));
-	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
-
-	/* An element: zero, beyond the end, the map block, one segment twice. */
-	for (uint64_t kind = 0; kind < 4; kind++)
-	{
-		make_file(20000);
-		fd = open(path, O_RDONLY);
-		REQUIRE(pread(fd, &dirword, 8, PMH_LIVE_OFFSET) == 8);
-		dir = (dirword & ((UINT64_C(1) << PMH_DIRWORD_DEPTH_SHIFT) - 1)) * 64;
-		REQUIRE(pread(fd, &bad, 8, (off_t) dir) == 8);
-		close(fd);
-		if (kind == 0)
-			bad = 0;
-		else if (kind == 1)
-			bad |= (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
-		else if (kind == 2)
-			bad &= ~((UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1);
-		bad = pmh_elem_seal(bad);
-		if (kind == 3)
-			dir += 4 * (UINT64_C(1) << (dirword >> PMH_DIRWORD_DEPTH_SHIFT & 31));
-		patch(dir, &bad, 8);
-		CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
-	}
-}
-
 /* No space: nothing is left of a file that cannot be created. */
 static void
 test_no_space(void)
@@ -243,7 +188,6 @@ main(void)
 	TEST(test_create());
 	TEST(test_note());
 	TEST(test_header());
-	TEST(test_live());
 	TEST(test_no_space());
 	unlink(path);
 	return unit_done("core_errors");

@@ -2,8 +2,7 @@
  *
  * list_memory.c
  *	  However long the list of a key is, a cursor, a check and a sweep take little memory
- *	  for it: each value comes once all the same, also if the list changes all the while,
- *	  and the buffer where the cursor stands is rewritten.
+ *	  for it: each value comes once all the same.  (Of a list that changes: stop_between.)
  *
  * Memory is counted as malloc hands it out (nothing is counted with a sanitizer,
  * which has a malloc of its own).
@@ -14,13 +13,11 @@
 
 #include "fixture.h"
 #include "list.h"
-#include "rewritten.h"
 #include "sweeps.h"
 #include "table.h"
 #include "unit.h"
 
 #define VALUES		FIXTURE_SCALE(UINT64_C(1000000))
-#define CHANGED		FIXTURE_SCALE(UINT64_C(200000))	/* of the list that changes */
 #define BATCH		FIXTURE_SCALE(1000)
 
 #define MOST_BYTES	(4 * PMH_STEP_MAX * 40)
@@ -187,88 +184,6 @@ test_sweep(void)
 	end(t);
 }
 
-/* ---- the list changes between batches ---- */
-
-/* Values [0 .. CHANGED) with i % 4 == 1 go for good, those with 2 go and come; others stay. */
-static bool
-stays(uint64_t i)
-{
-	return i % 4 == 0 || i % 4 == 3;
-}
-
-/* All that need not stay in the buffer where the cursor stands goes; some comes back. */
-static void
-change_buffer(PmhTable *t, const PmhCursor *cursor)
-{
-	static uint64_t value[PMH_STEP_MAX];
-	static PmhEntry entry[PMH_STEP_MAX];
-	PmhListPosition pos = {.below = cursor->at.below};
-	uint32_t	n;
-	size_t		m = 0;
-	size_t		back = 0;
-	size_t		done;
-
-	if (pos.below == 0)
-		return;
-	REQUIRE(pmh_list_next(t, hash, &pos, UINT32_MAX, value, &n) == PMH_OK);
-	for (uint32_t i = 0; i < n; i++)
-	{
-		if (!stays(INDEX(value[i])))
-			entry[m++] = (PmhEntry) {hash, value[i]};
-	}
-	REQUIRE(pmh_delete_group(t, entry, m, &done) == PMH_OK && done == m);
-	for (size_t i = 0; i < m; i++)
-	{
-		if (INDEX(entry[i].value) % 4 == 2)
-			entry[back++] = entry[i];
-	}
-	REQUIRE(pmh_insert_group(t, entry, back, false, &done) == PMH_OK && done == back);
-}
-
-/*
- * Every few batches the buffer where the cursor stands loses half of its values, the list
- * gets some of these back, and new ones, and the buffer is rewritten.  What stays comes
- * once; what goes and comes again may come twice.
- */
-static void
-test_changes(size_t batch)
-{
-	PmhTable   *t = make_list(CHANGED);
-	PmhCursor	cursor = {0};
-	uint64_t	fresh = CHANGED;
-	uint64_t	wrong = 0;
-	unsigned	rewrites = 0;
-	PmhResult	result;
-
-	pmh_cursor_open(t, &cursor, hash);
-	for (unsigned i = 0; (result = pmh_cursor_next(t, &cursor, batch)) == PMH_OK; i++)
-	{
-		note(cursor.batch.value, cursor.batch.n);
-		if (i % 3 == 0)
-			change_buffer(t, &cursor);
-		for (unsigned k = 0; i % 3 == 0 && k < 50 && fresh < 2 * CHANGED; k++, fresh++)
-			REQUIRE(pmh_insert(t, hash, VALUE(fresh), false) == PMH_OK);
-		if (i % 2 == 0 && cursor.at.line > 0 &&
-			buffer_below(t, hash, cursor.at.below) == cursor.at.met[0])
-		{
-			CHECK(rewrite_slot(t, hash, cursor.at.below) != cursor.at.met[0]);
-			rewrites++;
-		}
-	}
-	CHECK(result == PMH_DONE && rewrites > 3 && fresh > CHANGED);
-	for (uint64_t i = 0; i < 2 * CHANGED; i++)
-	{
-		if (i >= CHANGED || i % 4 == 1)
-			wrong += times[i] > 1;
-		else if (stays(i))
-			wrong += times[i] != 1;
-	}
-	CHECK(wrong == 0);
-	CHECK(pmh_check(t, true, NULL, NULL, NULL) == PMH_OK);
-	pmh_cursor_free(&cursor);
-	end(t);
-}
-
 int
 main(void)
 {
@@ -277,7 +192,5 @@ main(void)
 	TEST(test_cursor());
 	TEST(test_repeats());
 	TEST(test_sweep());
-	TEST(test_changes(BATCH));
-	TEST(test_changes(BATCH / 10));
 	return unit_done("list_memory");
 }

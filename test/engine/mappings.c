@@ -346,72 +346,6 @@ test_name_is_gone(bool replaced)
 	}
 }
 
-/* ---- a file that had a tail when it was opened ---- */
-
-#define TAIL		((off_t) 64 * 1024 * 1024)
-#define OLD_DEPTH	9			/* a directory in blocks of its own */
-
-/*
- * The directory that a handle has seen last is given up, and its blocks are used for
- * something else: what stands there now names segments past the end of the file.
- */
-static void
-reuse_directory(PmhTable *t, uint64_t dirword)
-{
-	uint64_t   *word = pmh_at(t, pmh_dirword_offset(dirword));
-	uint64_t	end = pmh_blocks(t);
-
-	REQUIRE(pmh_conclude(t, pmh_directory_double(t, pmh_dirword_depth(dirword))) == PMH_OK);
-	REQUIRE(pm_load(&pmh_live(t)->dirword) != dirword);
-	for (uint64_t i = 0; i < pmh_directory_elements(pmh_dirword_depth(dirword)); i++)
-		pm_store64(&word[i], pmh_make_elem(end + 1 + i, 0, PMH_UNITS_PER_BLOCK, 0, PMH_SINGLE));
-}
-
-/*
- * The process that recovers a file with a tail past live.blocks had a bound past that
- * as well.  It does not touch the tail, whatever it finds where a directory was.
- */
-static void
-test_tail_when_opened(bool group_insert)
-{
-	PmhTable   *t = fixture_create(path);
-	PmhTable   *other;
-	PmhEntry	entry[PMH_GROUP_MAX];
-	uint64_t	key = 0;
-	uint64_t	dirword;
-	size_t		done;
-
-	REQUIRE(insert(t, &key, KEYS) == PMH_OK);
-	for (uint32_t depth = 0; depth < OLD_DEPTH; depth++)
-		REQUIRE(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
-	pmh_close(t);
-	REQUIRE(truncate(path, (off_t) fixture_file_size(path) + TAIL) == 0);
-
-	t = fixture_open(path, 2);
-	CHECK(t->file.bound == pmh_blocks(t) << PMH_BLOCK_SHIFT);
-	check_keys(t, 1);
-	dirword = pm_load(&pmh_live(t)->dirword);
-	CHECK(t->seen_dirword == dirword && pmh_dirword_depth(dirword) == OLD_DEPTH);
-	other = fixture_open(path, 2);
-	reuse_directory(other, dirword);
-	for (uint64_t i = 0; i < PMH_GROUP_MAX; i++)
-	{
-		uint64_t	number = group_insert ? KEYS + i : i;
-
-		entry[i] = (PmhEntry) {fixture_hash(number), number};
-	}
-	if (group_insert)
-		CHECK(pmh_insert_group(t, entry, PMH_GROUP_MAX, false, &done) == PMH_OK);
-	else
-		CHECK(pmh_delete_group(t, entry, PMH_GROUP_MAX, &done) == PMH_OK);
-	CHECK(done == PMH_GROUP_MAX && !pm_is_lost(&t->file));
-
-	CHECK(insert(t, &key, 3 * KEYS) == PMH_OK);
-	CLOSE_SOUND(other);
-	pmh_close(t);
-	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
-}
-
 /* ---- memory that is short ---- */
 
 /* Of a file that has lost much, one page at a time can be replaced by zeroes. */
@@ -549,8 +483,6 @@ main(void)
 	TEST(test_old_pointers());
 	TEST(test_name_is_gone(false));
 	TEST(test_name_is_gone(true));
-	TEST(test_tail_when_opened(false));
-	TEST(test_tail_when_opened(true));
 	TEST(test_zeroes_are_short());
 	TEST(test_alternative_is_beyond());
 	TEST(test_stash_is_beyond());

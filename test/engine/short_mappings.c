@@ -390,7 +390,10 @@ do_restart(PmhTable *t)
 	REQUIRE(truncate(path, (off_t) (end + fixture_random(&seed) % LONGEST_TAIL)) == 0);
 	instance++;
 	for (unsigned i = 0; i < HANDLES; i++)
+	{
 		handle[i] = fixture_open(path, instance);
+		CHECK(handle[i]->file.bound <= end);
+	}
 }
 
 typedef void (*Operation) (PmhTable *t);

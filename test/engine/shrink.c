@@ -13,7 +13,6 @@
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
-#include "holes.h"
 #include "layout.h"
 #include "space.h"
 #include "sweeps.h"
@@ -84,32 +83,6 @@ test_unique(void)
 	insert_unique(t, 0, UNIQUE_KEYS / 10);
 	CHECK_SOUND(t);
 	check_unique(t, UNIQUE_KEYS / 10, 1);
-	pmh_close(t);
-}
-
-/* Recovery finds everything, and what was punched. */
-static void
-test_recovery(void)
-{
-	PmhTable   *t = create();
-	uint64_t	bytes;
-	unsigned	holes;
-
-	insert_unique(t, 0, UNIQUE_KEYS);
-	sweep_out(t, 10);
-	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
-	bytes = file_bytes(t);
-	check_holes(path, t, &holes);
-	CHECK(holes > 0 || !extents_are_known(path));
-	t = reopen(t);
-	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS, 10);
-	CHECK(file_bytes(t) == bytes && bytes < fixture_file_size(path));
-	check_holes(path, t, &holes);
-	CHECK(holes > 0 || !extents_are_known(path));
-	insert_unique(t, UNIQUE_KEYS, 2 * UNIQUE_KEYS);
-	CHECK_SOUND(t);
-	check_holes(path, t, &holes);
 	pmh_close(t);
 }
 
@@ -227,48 +200,6 @@ test_given_up(void)
 	pmh_close(t);
 }
 
-/* Value blocks become sparse, and empty, everywhere. */
-static void
-test_sparse_blocks(void)
-{
-	PmhTable   *t = create();
-	uint64_t	lists[4];
-	uint64_t	n = 3;
-
-	for (unsigned i = 0; i < 4; i++)
-	{
-		lists[i] = n;
-		n *= 4;
-	}
-	for (unsigned i = 0; i < 4; i++)
-	{
-		for (uint64_t key = 0; key < lists[i] * 10; key++)
-		{
-			for (uint64_t v = 0; v < 100; v++)
-				REQUIRE(pmh_insert(t, fixture_hash(i * 100000 + key), i, false) == PMH_OK ||
-						v == 0);
-		}
-	}
-	for (unsigned gone = 0; gone < 4; gone++)
-	{
-		Sweeper		s;
-		const PmhEntry *pair;
-
-		sweeper_begin(&s, t);
-		while ((pair = sweeper_next(&s)) != NULL)
-		{
-			if (pair->value == (gone + 1) % 4)
-				sweeper_take_out(&s);
-		}
-		REQUIRE(sweeper_end(&s) == PMH_OK);
-		(void) shrink_all(t, PMH_DEFAULT_FILL);
-		CHECK_SOUND(t);
-		t = reopen(t);
-		CHECK_SOUND(t);
-	}
-	pmh_close(t);
-}
-
 /* Of two handles that find no room at the same time one takes back what was punched. */
 static void
 test_growth_after_punch(void)
@@ -348,10 +279,8 @@ main(void)
 	{
 		force_pmem = round == 1;
 		TEST(test_unique());
-		TEST(test_recovery());
 		TEST(test_lists());
 		TEST(test_given_up());
-		TEST(test_sparse_blocks());
 	}
 	force_pmem = false;
 	TEST(test_fill());

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * shrink_meets.c
- *	  What is under way in a table when a shrink comes by: sweeps, cursors, removals, a
- *	  writer.  All by one handle, step by step.
+ *	  What is under way in a list when a shrink rewrites it: sweeps, cursors, removals.
+ *	  All by one handle, step by step.  (Segments that are merged: stop_between.)
  *
  *-------------------------------------------------------------------------
  */
@@ -19,50 +19,6 @@
 #include "table.h"
 #include "table_alone.h"
 #include "unit.h"
-
-/* A sweep goes on after segments have been merged past and before it. */
-static void
-test_sweep_and_merge(void)
-{
-	PmhTable   *t = create();
-	uint8_t    *seen = calloc(UNIQUE_KEYS, 1);
-	uint8_t    *dead = NULL;
-	uint64_t	removed_all = 0;
-	unsigned	steps = 0;
-	PmhSweep	sweep;
-
-	REQUIRE(seen != NULL);
-	insert_unique(t, 0, UNIQUE_KEYS);
-	sweep_out(t, 16);
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	while (pmh_sweep_next(t, &sweep) == PMH_OK)
-	{
-		size_t		removed;
-
-		/* In the middle of a step, where left buddies have been seen. */
-		if (++steps == 7)
-			CHECK(shrink_all(t, PMH_DEFAULT_FILL));
-		dead = realloc(dead, sweep.n + 1);
-		REQUIRE(dead != NULL);
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			seen[sweep.entries[i].value]++;
-			dead[i] = sweep.entries[i].value % 32 != 0;
-		}
-		REQUIRE(sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
-		removed_all += removed;
-	}
-	pmh_sweep_end(&sweep);
-	CHECK(steps > 7);
-	for (uint64_t key = 0; key < UNIQUE_KEYS; key++)
-		CHECK(seen[key] == (key % 16 == 0));
-	CHECK(removed_all == (UNIQUE_KEYS + 15) / 16 - (UNIQUE_KEYS + 31) / 32);
-	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS, 32);
-	free(seen);
-	free(dead);
-	pmh_close(t);
-}
 
 /*
  * A cursor stands in a buffer.  That is rewritten into another one and back again,
@@ -231,7 +187,6 @@ main(void)
 	for (int round = 0; round < 2; round++)
 	{
 		force_pmem = round == 1;
-		TEST(test_sweep_and_merge());
 		TEST(test_cursor_and_rewrite());
 		TEST(test_sweep_and_rewrite());
 		TEST(test_removal_and_rewrite());

@@ -4,8 +4,8 @@
  *	  A search: what an operation does while a writer sleeps that holds locks.
  *
  * stop_between lets others act between two steps of an operation, from beginning to
- * end.  Here one writer, with a stack of its own, is stopped at any of its stop points,
- * each name of them as likely, with what it has locked.  The operation goes on as far as
+ * end.  Here one writer, with a stack of its own, inserts, deletes or sweeps, and is stopped
+ * at any of its stop points, each name of them as likely, with what it has locked.  The operation goes on as far as
  * it can; where it has to wait for a lock the writer goes on, else at some stop point of
  * the operation, or past its end.  Then each key has the values that it should have, and
  * the check finds each buffer in one place.
@@ -120,15 +120,32 @@ delete_some(uint64_t key)
 		REQUIRE(pmh_delete(others, fixture_hash(key), first[key]++) == PMH_OK);
 }
 
+/* Find out what is free, as after a crash. */
+static PmhResult
+sweep(PmhTable *t)
+{
+	if (t == self || choose(2) == 0)
+		pmh_value_lose(t);
+	return sweep_through(t);
+}
+
 static void
 write_some(void)
 {
 	uint64_t	key = choose(KEYS);
 
-	if (choose(2) == 0)
-		insert_some(key);
-	else
-		delete_some(key);
+	switch (choose(5))
+	{
+		case 0:
+			REQUIRE(sweep(others) == PMH_OK);
+			break;
+		case 1:
+		case 2:
+			insert_some(key);
+			break;
+		default:
+			delete_some(key);
+	}
 	is_asleep = false;
 }
 
@@ -225,13 +242,6 @@ wait_begins(void)
 	}
 }
 
-static PmhResult
-sweep(void)
-{
-	pmh_value_lose(self);
-	return sweep_through(self);
-}
-
 static void
 check_keys(void)
 {
@@ -265,7 +275,7 @@ one_operation(void)
 	if (choose(2) == 0)
 		writer_runs(true);
 	listening = true;
-	result = choose(3) == 0 ? fixture_shrink(self, PMH_DEFAULT_FILL) : sweep();
+	result = choose(3) == 0 ? fixture_shrink(self, PMH_DEFAULT_FILL) : sweep(self);
 	listening = false;
 	if (!CHECK(result == PMH_OK))
 		fprintf(stderr, "  seed %llu: %s\n", (unsigned long long) file_seed,

@@ -4,8 +4,8 @@
  *	  A search: what an operation does while others do as they like between any
  *	  two of its steps.
  *
- * The engine is compiled with PMH_STOP_POINTS here.  One handle reads, or takes
- * values of its own out.  When it comes by a stop point and no lock is held,
+ * The engine is compiled with PMH_STOP_POINTS here.  One handle reads, or puts values
+ * of its own in and takes them out.  When it comes by a stop point and no lock is held,
  * or pauses between two batches, others act, through a second handle that maps
  * more of the file or less: lists grow and are emptied, so that their buffers
  * are freed and come back to them or go to other lists; keys come
@@ -51,6 +51,7 @@
 #define MOST_OTHERS		4000	/* that come and go ... */
 #define FIRST_OTHER		1000	/* ... with numbers from here on */
 #define OWN_VALUES		40		/* that the operation takes out */
+#define ROUNDS			6		/* of inserts and deletes, in one operation */
 #define COLD_KEYS		UINT64_C(40000)	/* at a time */
 #define OTHER_LISTS		64
 #define MOST_ACTIONS	4		/* of others beside one operation */
@@ -130,15 +131,15 @@ cold_hash(uint64_t i)
 /* ---- the others ---- */
 
 static uint64_t
-some_list_key(void)
+some_key(void)
 {
-	return choose(4) != 0 ? focus % LIST_KEYS : choose(LIST_KEYS);
+	return choose(4) != 0 ? focus : choose(LIST_KEYS);
 }
 
 static void
 lists_grow(void)
 {
-	uint64_t	key = some_list_key();
+	uint64_t	key = some_key();
 	uint64_t	n = choose(3) == 0 ? 1 : choose(1500);
 
 	while (n-- > 0 && next_other[key] - first_other[key] < MOST_OTHERS)
@@ -172,7 +173,7 @@ list_empties(uint64_t key, uint64_t keep)
 static void
 lists_empty(void)
 {
-	uint64_t	key = some_list_key();
+	uint64_t	key = some_key();
 	uint64_t	n = next_other[key] - first_other[key];
 
 	list_empties(key, choose(2) == 0 ? 0 : n / 2);
@@ -182,7 +183,7 @@ lists_empty(void)
 static void
 list_breathes(void)
 {
-	uint64_t	key = some_list_key();
+	uint64_t	key = some_key();
 
 	list_empties(key, 0);
 	REQUIRE(pmh_insert(others, fixture_hash(key), value_of(key, next_other[key]++, OTHER), false) == PMH_OK);
@@ -264,7 +265,7 @@ sweep_takes_out(void)
 	sweeper_begin(&s, others);
 	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		if (pair->value >> 24 < LIST_KEYS && (pair->value & 3) == OTHER)
+		if (pair->value >> 24 < KEYS && (pair->value & 3) == OTHER)
 			sweeper_take_out(&s);
 	}
 	(void) ok(others, sweeper_end(&s), PMH_OK);
@@ -503,6 +504,47 @@ check_all(Found *found)
 	(void) ok(self, pmh_check(self, false, fixture_report, NULL, NULL), PMH_OK);
 }
 
+/* Of a key's values those that stay are there, and none of our own. */
+static void
+check_own_gone(Found *found, uint64_t key)
+{
+	PmhValues	values = {0};
+
+	if (!ok(self, pmh_lookup(self, fixture_hash(key), &values), PMH_OK))
+		return;
+	memset(&found->count[key * MOST_STANDING], 0, MOST_STANDING);
+	for (size_t i = 0; i < values.n; i++)
+	{
+		CHECK((values.value[i] & 3) != OWN);
+		found_value(found, key, values.value[i]);
+	}
+	check_found(found, key, key + 1);
+	pmh_values_free(&values);
+}
+
+/*
+ * Plain entries of our own come and go the short way: what it has seen without a lock is
+ * worth nothing once it has the lock, as the key has got a list, or its segment has moved.
+ */
+static void
+put_and_take(Found *found)
+{
+	for (unsigned round = 0; round < ROUNDS; round++)
+	{
+		uint64_t	n = 1 + choose(PMH_INLINE_MAX);
+
+		focus = LIST_KEYS + choose(PLAIN_KEYS);
+		actions = MOST_ACTIONS - 1;
+		countdown = 1 + choose(2 * n);
+		for (uint64_t i = 0; i < n; i++)
+			(void) ok(self, pmh_insert(self, fixture_hash(focus), value_of(focus, i, OWN),
+									   choose(2) == 0), PMH_OK);
+		for (uint64_t i = 0; i < n; i++)
+			(void) ok(self, pmh_delete(self, fixture_hash(focus), value_of(focus, i, OWN)), PMH_OK);
+		check_own_gone(found, focus);
+	}
+}
+
 /* Values of our own go in, and out again in steps, with pauses between these. */
 static void
 put_in_and_take_out(Found *found)
@@ -510,7 +552,6 @@ put_in_and_take_out(Found *found)
 	PmhEntry	entry[OWN_VALUES];
 	uint64_t	key = focus % LIST_KEYS;
 	size_t		n = 1 + choose(OWN_VALUES);
-	PmhValues	values = {0};
 	PmhRemoval	removal;
 	PmhResult	result;
 
@@ -531,15 +572,7 @@ put_in_and_take_out(Found *found)
 		fprintf(stderr, "  seed %llu: %s: %zu of %zu values taken out, %zu left\n",
 				(unsigned long long) episode_seed, doing, removal.removed, n, removal.left);
 	pmh_removal_end(&removal);
-	if (!ok(self, pmh_lookup(self, fixture_hash(key), &values), PMH_OK))
-		return;
-	for (size_t i = 0; i < values.n; i++)
-	{
-		CHECK((values.value[i] & 3) != OWN);
-		found_value(found, key, values.value[i]);
-	}
-	check_found(found, key, key + 1);
-	pmh_values_free(&values);
+	check_own_gone(found, key);
 }
 
 /* ---- episodes ---- */
@@ -583,8 +616,8 @@ one_operation(Found *found)
 		{"look-up of a long list", look_up_long},
 		{"cursor", read_by_cursor}, {"cursor", read_by_cursor},
 		{"cursor", read_by_cursor}, {"sweep", sweep}, {"statistics", count_all},
-		{"check", check_all}, {"removal", put_in_and_take_out},
-		{"removal", put_in_and_take_out}
+		{"check", check_all}, {"insert or delete", put_and_take},
+		{"removal", put_in_and_take_out}, {"removal", put_in_and_take_out}
 	};
 	size_t		which = choose(sizeof(operation) / sizeof(operation[0]));
 

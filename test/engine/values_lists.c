@@ -3,12 +3,14 @@
  * values_lists.c
  *	  Value lists of one handle: through all classes and into long chains
  *	  against a model, in buffers that fit when made from an array, read by
- *	  cursors in batches of any size, and deleted one by one and in groups.
+ *	  cursors in batches of any size, and deleted one by one and in groups.  And one that
+ *	  begins in the stash.
  *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
 
+#include "bucket.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
@@ -361,6 +363,65 @@ grown_cost(PmhTable *t, uint64_t n)
 	check_table(t, 0);
 }
 
+/* Keys that share their buckets, and differ in the fingerprint. */
+static uint64_t
+crowd_hash(uint64_t key)
+{
+	return fixture_hash(0) ^ (key << 53 | key);
+}
+
+/*
+ * Home and alternative are full, so a key's entries go to the stash, whose readers are
+ * told, and become a list there.  What comes later goes to that list, though there is room
+ * at home again.
+ */
+static void
+list_in_stash(const char *path)
+{
+	PmhTable   *t = fixture_create(path);
+	uint64_t	hash = crowd_hash(0);
+	uint64_t	n = 0;
+	uint64_t	key;
+	unsigned	told = 0;
+	PmhPlace	place;
+	PmhListPath at;
+	PmhProbe	probe;
+	PmhValues	values = {0};
+
+	for (key = 1; key <= PMH_SLOTS + 1; key++)
+	{
+		for (uint64_t value = 0; value < 2; value++)
+			REQUIRE(pmh_insert(t, crowd_hash(key), value, false) == PMH_OK);
+	}
+	for (; n <= PMH_INLINE_MAX; n++)
+	{
+		uint32_t	state;
+		uint64_t	version;
+
+		REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+		state = pmh_bucket_state(pmh_bucket(t, &place, place.hashing));
+		version = *pmh_bucket_version(&place, place.hashing);
+		REQUIRE(pmh_insert(t, hash, n, false) == PMH_OK);
+		if (pmh_bucket_state(pmh_bucket(t, &place, place.hashing)) == state)
+			continue;
+		CHECK(*pmh_bucket_version(&place, place.hashing) > version);
+		told++;
+	}
+	CHECK(told == PMH_INLINE_MAX + 1);
+	REQUIRE(pmh_segment_find_list(t, &place, hash, &at));
+	CHECK(at.bucket == place.hashing);
+	while (pmh_state_full(pmh_bucket_state(
+		pmh_bucket(t, &place, pmh_home_bucket(hash, place.hashing)))))
+		REQUIRE(pmh_delete(t, crowd_hash(--key), 0) == PMH_OK);
+	REQUIRE(pmh_insert(t, hash, n++, false) == PMH_OK);
+	REQUIRE(pmh_probe(t, hash, &probe) == PMH_OK);
+	CHECK(probe.list != 0 && probe.n == 0);
+	CHECK(pmh_lookup(t, hash, &values) == PMH_OK && values.n == n);
+	pmh_values_free(&values);
+	CLOSE_SOUND(t);
+	unlink(path);
+}
+
 static void
 run(const char *path, bool force_pmem)
 {
@@ -392,5 +453,6 @@ main(void)
 
 	run(path, false);
 	run(path, true);
+	list_in_stash(path);
 	return unit_done("values_lists");
 }

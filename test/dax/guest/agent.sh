@@ -348,7 +348,7 @@ lost()
 	all_valid a
 	is "$2: rebuilt" "dax, valid" "$(states a)"
 	is "$2: another file" yes "$([ "$(file_of "$1")" != "$file" ] && echo yes)"
-	is "$2: index = table" same "$(sql a -c "SELECT compare('t', '$1', '${1#t_}')")"
+	is "$2: index = table" same "$(sql a -c "SELECT by_index FROM every_key('t', '${1#t_}', '$1')")"
 }
 
 # map INDEX: have it mapped by the session, and keep the blocks of its file

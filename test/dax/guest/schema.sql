@@ -1,5 +1,5 @@
 -- The tables that are under load while the power is cut, in each cluster.
-CREATE EXTENSION pmhash;
+\i /dax/setup.sql
 
 -- Rows of one client's transactions: unique keys, keys with many duplicates
 -- (value lists), keys that need a recheck.
@@ -36,40 +36,4 @@ BEGIN
 	INSERT INTO e VALUES (number);
 	DELETE FROM e WHERE id = number - 30;
 	INSERT INTO done VALUES (c, number);
-END $$;
-
--- Rows of table r as a figure: their number and a sum over their contents.
--- Once by a sequential scan, once key by key through index i on column k;
--- "same" if they agree and the index was used.
-CREATE FUNCTION compare(r regclass, i regclass, k name) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	figure text := 'count(*) AS n, coalesce(sum(hashtextextended(r::text, 0)::numeric), 0) AS h';
-	q text := format('WITH keys AS MATERIALIZED (SELECT DISTINCT %I AS key FROM %s) '
-					 'SELECT %s FROM keys JOIN %s r ON r.%I = keys.key', k, r, figure, r, k);
-	heap record;
-	index record;
-	line text;
-	used bool := false;
-BEGIN
-	SET LOCAL enable_indexscan = off;
-	SET LOCAL enable_indexonlyscan = off;
-	SET LOCAL enable_bitmapscan = off;
-	EXECUTE format('SELECT %s FROM %s r', figure, r) INTO heap;
-	SET LOCAL enable_indexscan = on;
-	SET LOCAL enable_hashjoin = off;
-	SET LOCAL enable_mergejoin = off;
-	SET LOCAL enable_material = off;
-	SET LOCAL enable_memoize = off;
-	SET LOCAL pmhash.enable_join = off;
-	SET LOCAL enable_seqscan = off;
-	FOR line IN EXECUTE 'EXPLAIN ' || q LOOP
-		used := used OR line LIKE '%using ' || i || ' on %';
-	END LOOP;
-	EXECUTE q INTO index;
-	IF NOT used THEN
-		RETURN 'the index is not used';
-	ELSIF heap IS DISTINCT FROM index THEN
-		RETURN format('table %s, index %s', heap, index);
-	END IF;
-	RETURN 'same';
 END $$;

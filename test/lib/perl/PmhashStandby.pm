@@ -24,7 +24,6 @@ our @EXPORT = qw(
   load_of_t
   follow
   caught_up
-  removing_scans
   gone_with_entries
   compare_in_snapshot
   nothing_under_old_keys

@@ -216,7 +216,7 @@ SQL
 
 # A build on a standby that begins in the very record in which replay comes to a new
 # primary: its file is of that one, and stays when that one vacuums.  (Of 220 failovers
-# in test/soak two had an index that was given up for this, and was not there when it was
+# in the long tests two had an index that was given up for this, and was not there when it was
 # their turn.)
 #
 # The library is built with its stop points for this, as in rows/stop_points.pl.

@@ -134,11 +134,11 @@ SQL
 
 	# ---- dump and restore ----
 	# event: `pg_dump` and restore
-	my $dump = "$PostgreSQL::Test::Utils::tmp_check/dump.sql";
-	$node->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], 'pg_dump');
-	like(slurp_file($dump), qr/CREATE INDEX t_d ON public.t USING pmhash \(d\) WITH \(fillfactor='70'\)/, 'index in the dump');
+	my $dump = "$PostgreSQL::Test::Utils::tmp_check/dump";
+	$node->command_ok([ 'pg_dump', '-Fd', '-j', '2', '-f', $dump, 'postgres' ], 'pg_dump');
+	$node->command_like([ 'pg_restore', '-f', '-', $dump ], qr/CREATE INDEX t_d ON public.t USING pmhash \(d\) WITH \(fillfactor='70'\)/, 'index in the dump');
 	$node->safe_psql('postgres', 'CREATE DATABASE restored');
-	$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'restored' ], 'restore');
+	$node->command_ok([ 'pg_restore', '-e', '-j', '2', '-d', 'restored', $dump ], 'restore');
 	same_answers($node, 't', 'k', 't_k', 'restored', 'restored');
 	same_answers($node, 't', 'd', 't_d', 'restored', 'restored');
 	fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'restored exclusion constraint', 'restored');
