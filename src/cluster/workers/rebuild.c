@@ -60,6 +60,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -101,6 +102,39 @@ typedef struct Refill
 /* Of the rebuild that this worker is at, or zeroes. */
 static Refill refill;
 
+/* Descriptor of the old file of that, or -1. */
+static int	old_file = -1;
+
+/*
+ * The process that lets go of a removed file last frees its pages, a quarter of a
+ * second for a GiB.  Hold it to the end of the rebuild, so that this is none of those that
+ * had it mapped and want to commit.  In a full file system the rebuild fails once for want of
+ * its room.  What cannot be opened is not worth an error.
+ */
+static void
+hold_old_file(uint64 file_id)
+{
+	char		path[MAXPGPATH];
+
+	pmhash_file_path(path, MyDatabaseId, file_id);
+	old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
+	if (old_file >= 0)
+		ReserveExternalFD();
+}
+
+/* A rebuild is over. */
+static void
+forget_refill(void)
+{
+	if (old_file >= 0)
+	{
+		(void) close(old_file);
+		ReleaseExternalFD();
+	}
+	old_file = -1;
+	memset(&refill, 0, sizeof(refill));
+}
+
 /* For pg_stat_progress_create_index. */
 static void
 report_begin(Relation index)
@@ -129,7 +163,10 @@ remove_old_file(Relation heap, Relation index)
 	(void) pmhash_stub_invalidate(index, 0, refill.reason);
 	file_id = pmhash_index_file(index, true);
 	if (file_id != 0)
+	{
+		hold_old_file(file_id);
 		pmhash_unlink(MyDatabaseId, file_id);
+	}
 	else
 		pmhash_visit_at_commit(MyDatabaseId);	/* it may have had one all the same */
 	TransferPredicateLocksToHeapRelation(index);
@@ -373,11 +410,34 @@ needs_rebuild(Oid relid, char *name)
 		needed = false;
 	}
 	else if (needed)
+	{
+		refill.heap = index->rd_index->indrelid;
 		pmhash_report_index("rebuilding", index);
+	}
 	relation_close(index, NoLock);
 	if (needed)
 		pmhash_require_pool_present();
 	return needed;
+}
+
+/* A process that has a lock on the table which a rebuild waits for; 0: there is none. */
+static int
+holder_of(Oid heap)
+{
+	VirtualTransactionId *holder;
+	LOCKTAG		tag;
+	int			n;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, heap);
+	holder = GetLockConflicts(&tag, ShareUpdateExclusiveLock, &n);
+	for (int i = 0; i < n; i++)
+	{
+		PGPROC	   *proc = pmhash_proc_of(holder[i]);
+
+		if (proc != NULL && proc->pid != 0)
+			return proc->pid;
+	}
+	return 0;
 }
 
 /* A failed try is over: note it and go on with the next index. */
@@ -386,6 +446,7 @@ give_up(Oid relid, const char *name, MemoryContext context)
 {
 	ErrorData  *error;
 	const char *hint;
+	int			holder = 0;
 	int			pause;
 
 	HOLD_INTERRUPTS();
@@ -395,10 +456,14 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	FlushErrorState();
 	refill_failed();
 	MemoryContextSwitchTo(context);
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && OidIsValid(refill.heap))
+		holder = holder_of(refill.heap);
+	if (holder != 0)
+		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_count(PMHASH_REBUILD_FAILURES, 1);
 	pmhash_counts_flush();
 	pause = pmhash_rebuild_note(relid, error->sqlerrcode, error->message);
-	memset(&refill, 0, sizeof(refill));
+	forget_refill();
 	result_of_pass = Min(result_of_pass,
 						 pause > 0 ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_UNFINISHED);
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
@@ -430,7 +495,7 @@ rebuild_index(Oid relid)
 			wait_for_writers();
 			fill_file();
 			make_valid();
-			memset(&refill, 0, sizeof(refill));
+			forget_refill();
 			pmhash_count(PMHASH_REBUILDS, 1);
 			pmhash_counts_flush();
 			pmhash_rebuild_forget(MyDatabaseId, relid, NIL);
