@@ -415,11 +415,13 @@ static int64
 see_to_databases(void)
 {
 	int64		next = pmhash_clock_ms() + LONGEST_SLEEP;
+	int64		due;
 
 	is_read = false;
 	note_ends();
 	collect(&next);
-	return Min(next, start_all());
+	due = start_all();
+	return Min(next, due);
 }
 
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
