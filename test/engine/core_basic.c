@@ -2,7 +2,7 @@
  *
  * core_basic.c
  *	  One handle: inserts, look-ups and deletes against a model, through all
- *	  steps of growth, and what reopening finds.
+ *	  steps of growth, what reopening finds, and what statistics say.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "fixture.h"
+#include "layout.h"
+#include "table.h"
 #include "unit.h"
 
 /*
@@ -87,14 +89,29 @@ step(PmhTable *t, Model *m, uint64_t *seed, unsigned insert_percent)
 	}
 }
 
+/* Statistics are exact, and fit each other; estimates are near. */
 static void
 check_structure(PmhTable *t, const Model *m)
 {
-	PmhStats	stats;
+	uint64_t	guess;
+	uint64_t	bytes;
+	PmhStats	s;
 
 	CHECK_SOUND(t);
-	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
-	CHECK(stats.entries == m->pairs);
+	REQUIRE(pmh_stats(t, &s) == PMH_OK);
+	CHECK(s.entries == m->pairs);
+	CHECK(s.segments == s.segments_single + s.segments_two_choice + s.segments_stash);
+	CHECK(s.min_depth <= s.max_depth && s.max_depth <= s.global_depth);
+	CHECK(s.used_slots == s.entries - s.list_entries + s.lists);
+	CHECK(s.load_factor == (double) s.used_slots / (double) s.slots);
+	CHECK(s.entries_stash <= s.entries_elsewhere && s.entries_elsewhere <= s.used_slots);
+	CHECK(s.list_bytes >= s.list_entries * PMH_VALUE_BYTES);
+	CHECK(s.list_bytes <= s.value_bytes && s.value_bytes <= s.used_bytes);
+	CHECK(s.used_bytes <= s.file_bytes);
+	CHECK(s.used_bytes >= s.slots / PMH_SLOTS * PMH_BUCKET_SIZE + s.value_bytes);
+	REQUIRE(pmh_estimate(t, &guess, &bytes) == PMH_OK);
+	CHECK(guess >= s.entries - s.entries / 5 && guess <= s.entries + s.entries / 5);
+	CHECK(bytes == s.file_bytes);
 }
 
 static void

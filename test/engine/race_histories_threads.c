@@ -78,17 +78,6 @@ static const struct
 	{8, 1500, FILLERS}
 };
 
-/*
- * Each worker has a few keys whose lists it lets grow and takes down again to the
- * values that stay, while all read them, with long pauses: buffers of a list go
- * and come back to it.
- */
-#define BREATHING_KEYS	8		/* of a worker */
-#define STAYING_VALUES	310		/* a buffer that is full, of the last size copied */
-#define FIRST_BREATH	40		/* are there beside them in the beginning */
-#define BREATH			900		/* values that come and go */
-#define BREATH_LOT		100
-
 #define SMALL_KEYS		4		/* these */
 #define CROWD			60		/* keys with the same buckets as the small ones */
 
@@ -181,12 +170,6 @@ typedef struct Self
 	uint8_t    *gone;			/* ... and taken some out again */
 	uint64_t	bulk;			/* has taken out so many of its bulk keys ... */
 	uint64_t	filler;			/* ... and of its fillers */
-	uint64_t	breath[BREATHING_KEYS]; /* values of its keys that will go */
-	unsigned	breathing;		/* the key that is at it */
-	bool		out;			/* it loses values */
-	PmhCursor	paused;			/* is read on now and then */
-	bool		is_paused;
-	uint8_t		given[STAYING_VALUES];	/* what it has given */
 } Self;
 
 static unsigned
@@ -216,13 +199,6 @@ bulk_hash(uint64_t i)
 	uint64_t	hash = fixture_hash(((uint64_t) round_number << 40 | UINT64_C(1) << 39) + i);
 
 	return i % 16 == 0 ? hash : hash >> 8;
-}
-
-static uint64_t
-breathing_hash(uint64_t worker, uint64_t i)
-{
-	return fixture_hash(((uint64_t) round_number << 40 | UINT64_C(3) << 38) +
-						worker * BREATHING_KEYS + i);
 }
 
 /* A hot value that may be inserted is ours now, or false. */
@@ -424,7 +400,6 @@ typedef struct Seen
 {
 	uint8_t		cold[STEPS];
 	uint8_t		bulk[BULK_KEYS];
-	uint8_t		breath[BREATHING_KEYS][STAYING_VALUES + 2 * BREATH];
 } Seen;
 
 static void
@@ -432,11 +407,6 @@ note_own(const Self *self, const PmhEntry *pair, Seen *seen)
 {
 	uint64_t	i = pair->value / WORKERS;
 
-	for (unsigned key = 0; key < BREATHING_KEYS; key++)
-	{
-		if (pair->hash == breathing_hash((uint64_t) self->number, key))
-			seen->breath[key][pair->value]++;
-	}
 	if (pair->value % WORKERS != (uint64_t) self->number)
 		return;
 	if (i < BULK_KEYS && pair->hash == bulk_hash(pair->value))
@@ -455,11 +425,6 @@ check_own(const Self *self, const Seen *seen)
 		wrong += seen->cold[i] != !self->gone[i];
 	for (uint64_t i = 0; i < BULK_KEYS; i++)
 		wrong += seen->bulk[i] != (i >= self->bulk);
-	for (unsigned key = 0; key < BREATHING_KEYS; key++)
-	{
-		for (uint64_t v = 0; v < STAYING_VALUES + 2 * BREATH; v++)
-			wrong += seen->breath[key][v] != (v < STAYING_VALUES + self->breath[key]);
-	}
 	CHECK(wrong == 0);
 }
 
@@ -595,73 +560,6 @@ lose_some(Self *self)
 	CHECK(removed == n);
 }
 
-/* ---- lists that grow and are taken down ---- */
-
-/* Values that stay are the first ones; then come those that do not. */
-static void
-breathe(Self *self)
-{
-	unsigned	key = self->breathing;
-	uint64_t	hash = breathing_hash((uint64_t) self->number, key);
-	PmhEntry	entry[BREATH_LOT];
-	size_t		n = 0;
-	size_t		done;
-
-	if (!self->out)
-	{
-		while (n < BREATH_LOT)
-			entry[n++] = (PmhEntry) {hash, STAYING_VALUES + self->breath[key]++};
-		REQUIRE(pmh_insert_group(self->t, entry, n, false, &done) == PMH_OK && done == n);
-		self->out = self->breath[key] >= BREATH;
-		return;
-	}
-	/* From the newest on: the buffer that is freed last is given out next. */
-	while (n < BREATH_LOT && self->breath[key] > 0)
-		entry[n++] = (PmhEntry) {hash, STAYING_VALUES + --self->breath[key]};
-	REQUIRE(pmh_delete_group(self->t, entry, n, &done) == PMH_OK);
-	CHECK(done == n);
-	if (self->breath[key] > 0)
-		return;
-	/* One more: the last buffer may be full. */
-	self->breath[key] = 1;
-	REQUIRE(pmh_insert(self->t, hash, STAYING_VALUES, false) == PMH_OK);
-	self->breathing = (self->breathing + 1) % BREATHING_KEYS;
-	self->out = false;
-}
-
-/* Read on where a cursor has paused, or begin with another key. */
-static void
-read_on_after_pause(Self *self)
-{
-	PmhResult	result;
-
-	if (!self->is_paused)
-	{
-		memset(self->given, 0, sizeof(self->given));
-		/* Mostly the key that we let breathe ourselves. */
-		pmh_cursor_open(self->t, &self->paused, choose(self, 4) != 0 ?
-						breathing_hash((uint64_t) self->number, self->breathing) :
-						breathing_hash(choose(self, WORKERS), choose(self, BREATHING_KEYS)));
-		self->paused.start = choose(self, 2) * (uint32_t) fixture_random(&self->seed);
-		self->is_paused = true;
-	}
-	result = pmh_cursor_next(self->t, &self->paused, 50);
-	REQUIRE(result == PMH_OK || result == PMH_DONE);
-	for (size_t i = 0; result == PMH_OK && i < self->paused.batch.n; i++)
-	{
-		uint64_t	value = self->paused.batch.value[i];
-
-		CHECK(value < STAYING_VALUES + 2 * BREATH);
-		if (value < STAYING_VALUES)
-			self->given[value]++;
-	}
-	if (result == PMH_OK)
-		return;
-	for (unsigned i = 0; i < STAYING_VALUES; i++)
-		CHECK(self->given[i] == 1);
-	self->is_paused = false;
-}
-
 static void
 shrink(Self *self)
 {
@@ -704,10 +602,6 @@ step(Self *self)
 		sweep_removing(self);
 	if (choose(self, 2) == 0)
 		lose_some(self);
-	if (choose(self, 3) == 0)
-		breathe(self);
-	if (choose(self, 2) == 0)
-		read_on_after_pause(self);
 	if (choose(self, 200) == 0)
 		shrink(self);
 }
@@ -740,8 +634,6 @@ work(Stage *stage, int number)
 	};
 
 	REQUIRE(self.gone != NULL);
-	for (unsigned i = 0; i < BREATHING_KEYS; i++)
-		self.breath[i] = FIRST_BREATH;
 	while (__atomic_load_n(&stage->ready, __ATOMIC_RELAXED) < WORKERS)
 		sched_yield();
 	for (uint32_t i = 0; i < STEPS; i++)
@@ -750,7 +642,6 @@ work(Stage *stage, int number)
 		cold_lookup(&self, i);
 	pmh_values_free(&self.values);
 	pmh_cursor_free(&self.cursor);
-	pmh_cursor_free(&self.paused);
 	free(self.gone);
 	pmh_close(self.t);
 }
@@ -1004,26 +895,11 @@ crowded_hash(uint64_t i)
 
 /* Loaded, so that the last buffers of their lists are full. */
 static void
-load_breathing_keys(PmhTable *t)
-{
-	static PmhEntry entry[WORKERS * BREATHING_KEYS * (STAYING_VALUES + FIRST_BREATH)];
-	size_t		n = 0;
-
-	for (uint64_t key = 0; key < WORKERS * BREATHING_KEYS; key++)
-	{
-		for (uint64_t value = 0; value < STAYING_VALUES + FIRST_BREATH; value++)
-			entry[n++] = (PmhEntry) {breathing_hash(0, key), value};
-	}
-	fixture_load(t, entry, n, n, PMH_DEFAULT_FILL);
-}
-
-static void
 make_table(void)
 {
 	PmhEnv		env = round_env(true);
 	PmhTable   *t = fixture_create_in(path, &env);
 
-	load_breathing_keys(t);
 	memset(shared->n, 0, sizeof(shared->n));
 	for (unsigned key = 0; key < HOT_KEYS; key++)
 	{
