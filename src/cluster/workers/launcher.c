@@ -287,13 +287,16 @@ start(Task *task, Worker *unused)
 		unused->job = task->job;
 		has_slot = pmhash_start_worker(task->database, task->job, unused - workers,
 									   &unused->handle, tell);
-		task->not_before = pmhash_clock_ms() + START_PAUSE;
-		if (!has_slot)
+		if (has_slot)
+		{
+			task->not_before = pmhash_clock_ms() + START_PAUSE;
+			tasks = lappend(list_delete_ptr(tasks, task), task);
+		}
+		else					/* it keeps its turn */
 		{
 			unused->handle = NULL;
-			want(task->database, task->job);
+			task->wanted_at = 0;
 		}
-		tasks = lappend(list_delete_ptr(tasks, task), task);
 	}
 	MemoryContextSwitchTo(old);
 	return has_slot;
