@@ -101,7 +101,6 @@ SQL
 	like($old->{stderr}, qr/cannot be checked using the transaction's snapshot/, 'nor is the index checked by it');
 	$old->{stderr} = '';
 	$old->query_safe('ROLLBACK TO c; COMMIT');
-	uses_index($old, 'the same session, afterwards', 0);
 
 	# VACUUM takes rows out, others come in their places; then a second rebuild.
 	$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t');
@@ -109,6 +108,8 @@ SQL
 	$old->query_safe('COMMIT');
 	$node->safe_psql('postgres', 'VACUUM t');
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 5, i FROM generate_series(1, 10) i');
+	# (until snapshots have another xmin its plan without the index may stay)
+	uses_index($old, 'the same session, afterwards', 10);
 	$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t');
 	lose_and_rebuild('once more');
 	sees_all('once more');

@@ -130,9 +130,9 @@ SQL
 	# event: on a file system that cannot map files
 	{
 		local $ENV{LD_PRELOAD} = preloadable('cannot_map');
-		my $from = -s $node->logfile;
 
 		$node->restart;
+		my $from = -s $node->logfile;
 		disabled(qr/the file system of directory "\Q$open\E" cannot map files/, 'cannot map');
 		$node->safe_psql('postgres', 'UPDATE t SET v = v WHERE k = 2; DELETE FROM t WHERE k = 3; VACUUM t');
 		is($node->safe_psql('postgres', 'SELECT disabled_reason FROM pmhash.stat'), "the file system of directory \"$open\" cannot map files", 'cannot map: pmhash.stat');
