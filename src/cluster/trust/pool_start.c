@@ -101,9 +101,7 @@ prepare_directory(char *reason)
 	if ((st.st_mode & 0077) != 0 && chmod(pmhash_pool_path(), 0700) != 0)
 		return pmhash_fail(reason, "could not make directory \"%s\" private: %s",
 					pmhash_pool_path(), strerror(errno));
-	return access(pmhash_pool_path(), R_OK | W_OK | X_OK) == 0 ||
-		pmhash_fail(reason, "directory \"%s\" is not writable: %s",
-					pmhash_pool_path(), strerror(errno));
+	return true;
 }
 
 /* ---- start ---- */
@@ -188,6 +186,10 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
 		pmhash_pool_unlock();
 		return false;
 	}
+	/* ours, and it stays locked: it may be usable at the next start */
+	if (access(pmhash_pool_path(), R_OK | W_OK | X_OK) != 0)
+		return pmhash_fail(reason, "directory \"%s\" is not writable: %s",
+						   pmhash_pool_path(), strerror(errno));
 	if (!pmhash_journal_provide(reason))
 		return false;
 	write_failed = found == PMHASH_CONTROL_VALID &&
