@@ -243,7 +243,8 @@ pmhash_remove_orphans(List **lacking)
 		if (files[i].owned)
 			continue;
 		n_orphans++;
-		if (n_unknown > 0)
+		/* not in the directory of another cluster that stands where the pool was */
+		if (n_unknown > 0 || !pmhash_pool_is_present())
 			continue;
 		pmhash_remove_file(files[i].file_id);
 		if (OidIsValid(files[i].made_for))	/* who has it mapped lets it go */

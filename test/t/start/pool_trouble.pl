@@ -337,6 +337,7 @@ SQL
 			usleep(200_000);
 			rename($pool, $away) or die;
 			rename($theirs, $pool) or die;
+			sleep(2);    # a worker visits the database
 		},
 		join(' ', map { "$pool/$_" } sort map { s,.*/,,r } glob "$theirs/*"));
 	$node->stop;
