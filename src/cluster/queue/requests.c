@@ -212,7 +212,8 @@ pmhash_rebuild_wanted(Oid index)
 	int64		now = pmhash_clock_ms();
 	PmhashRebuild known;
 
-	if ((index == last_index && generation == last_generation && now - last < 1000) ||
+	if (!pmhash_rebuild ||
+		(index == last_index && generation == last_generation && now - last < 1000) ||
 		pmhash_rebuild_state(index, &known))
 		return;
 	last_index = index;

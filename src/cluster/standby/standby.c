@@ -528,9 +528,9 @@ typedef struct Found
 } Found;
 
 /*
- * A file that was this server's own when it was the primary is LIVE if it is logged: it was
- * made under this server itself.  A file that this server had as a standby is LIVE if its
- * note says so.
+ * A file that is trusted is LIVE.  If it was this server's own when that was the primary it
+ * has to be logged: it was made under this server itself.  Of one that this server had as a
+ * standby its note has to say so.
  */
 static bool
 find_file(const char *path, Oid database, uint64 file_id, void *arg)
@@ -547,7 +547,8 @@ find_file(const char *path, Oid database, uint64 file_id, void *arg)
 		return true;
 	if (found->how == PMHASH_STANDBY_DEMOTED)
 	{
-		if ((id.flags & PMHASH_IDENTITY_LOGGED) == 0)
+		if ((id.flags & PMHASH_IDENTITY_LOGGED) == 0 ||
+			pmhash_identity_doubt(&id, true) != PMHASH_REASON_NONE)
 			return pmhash_standby_note_lost(path);	/* it may be from an earlier time */
 	}
 	else

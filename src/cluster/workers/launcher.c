@@ -337,9 +337,9 @@ start_all(void)
 
 /*
  * Databases are visited that have files, or had indexes at the last visit; at first all.  On a
- * standby a build may be due there that nothing says: WAL has said that a file goes, and
- * then the transaction failed; or that there is one, and the transaction was prepared; or
- * there was no place for another file.
+ * standby those with a directory, as a build may be due that nothing says: WAL has said that
+ * a file goes, and then the transaction failed; or that there is one, and the transaction was
+ * prepared; or there was no place for another file.
  *
  * Those that have been dropped, and have something in the pool, are forgotten (start sees to
  * that); not while something else stands where the pool was.  The directories are listed before
@@ -349,11 +349,12 @@ static void
 want_visits(bool at_first)
 {
 	bool		present = pmhash_pool_is_present();
+	List	   *in_pool = present ? pmhash_databases_in_pool() : NIL;
 	ListCell   *lc;
 
 	if (present)
 	{
-		foreach(lc, pmhash_databases_in_pool())
+		foreach(lc, in_pool)
 			(void) find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
 		is_read = false;
 	}
@@ -363,7 +364,9 @@ want_visits(bool at_first)
 		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
 
 		if (task->wanted_at == NEVER && at_work(PMHASH_JOB_PLAIN, task->database) == 0 &&
-			(at_first || !task->empty || pmhash_database_has_files(task->database)))
+			(at_first || !task->empty ||
+			 (RecoveryInProgress() ? list_member_oid(in_pool, task->database) :
+			  pmhash_database_has_files(task->database))))
 			task->wanted_at = 0;
 	}
 	foreach(lc, tasks)

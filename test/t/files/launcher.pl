@@ -426,6 +426,17 @@ SQL
 	cmp_ok(scalar(database_files($node, 'long')), '>=', 2, 'in the first one it is still there');
 	$long->query_safe('ROLLBACK');
 	$long->quit;
+
+	# ---- rebuilds are off: queries that meet an invalid index ask for nobody ----
+	rebuild_off($node);
+	unlink(index_file($node, 't_k', 'short')) or die;
+	my $before = tried('short');
+	foreach (1 .. 20)
+	{
+		$node->safe_psql('short', 'SET enable_seqscan = off; SELECT * FROM t WHERE k = 1');
+		usleep(150_000);
+	}
+	is(tried('short'), $before, 'rebuilds are off: no worker comes');
 	$node->stop;
 }
 

@@ -145,6 +145,19 @@ SQL
 	all_built('an index of a prepared transaction', [ 'a', 'v', 'a_v' ]);
 	on_primary('DROP INDEX a_v');
 
+	# and in a database where the standby has found none, so that it is not looked at for files
+	on_primary('CREATE DATABASE apart');
+	$primary->safe_psql('apart', <<'SQL');
+CREATE EXTENSION pmhash;
+CREATE TABLE p (k int4);
+BEGIN; CREATE INDEX p_k ON p USING pmhash (k); PREPARE TRANSACTION 'p4';
+SQL
+	caught_up($primary, $standby);
+	sleep(3);    # some visits
+	$primary->safe_psql('apart', "COMMIT PREPARED 'p4'");
+	ok($standby->poll_query_until('apart', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'p_k'"),
+		'an index of a prepared transaction, the first one in its database');
+
 	# entries that scans have removed before the build, of rows that are still there: VACUUM
 	# frees their line pointers later, and says nothing of it
 	on_primary('CREATE TABLE g (k int4) WITH (autovacuum_enabled = off); INSERT INTO g SELECT i % 10 FROM generate_series(1, 2000) i; CREATE INDEX g_k ON g USING pmhash (k)');
