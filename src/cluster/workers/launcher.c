@@ -380,12 +380,14 @@ want_visits(bool at_first)
 
 /*
  * Which databases are to be looked at?  On a standby none before its files are used; on a
- * primary in the first seconds only what is requested.
+ * primary in the first seconds only what is requested.  All once pmhash.rebuild is on again:
+ * what was met meanwhile nobody has requested.
  */
 static void
 collect(int64 *next)
 {
 	static int	role = -1;		/* a standby, or not */
+	static bool rebuilds;
 	static bool at_first;
 	static int64 next_visits;
 	bool		standby = RecoveryInProgress();
@@ -406,6 +408,9 @@ collect(int64 *next)
 		at_first = true;
 		next_visits = now + (standby ? 0 : SETTLE_TIME);
 	}
+	else if (pmhash_rebuild && !rebuilds)
+		next_visits = now;
+	rebuilds = pmhash_rebuild;
 	next_visits = Min(next_visits, now + pmhash_cleaner_naptime * INT64CONST(1000));
 	if (next_visits <= now)
 	{
