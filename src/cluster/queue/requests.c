@@ -198,7 +198,7 @@ pmhash_rebuild_forget(Oid database, Oid index, const List *but)
 
 /*
  * A backend has met an invalid index of this database.  Unless that is known, so that a
- * rebuilder comes without a request, or it has said so of this one within the last second,
+ * worker comes without a request, or it has said so of this one within the last second,
  * the launcher is woken.  If a stub has changed meanwhile that may have been another time
  * that it was invalid: it has been rebuilt since, and of this time no other may ever say so.
  */

@@ -268,7 +268,7 @@ describe(Relation index, Datum *values, bool *nulls)
 
 /*
  * Is it a state of a file that will not change by itself as long as what makes the index
- * is not complete?  On a standby none is built before.  On a primary a rebuilder passes
+ * is not complete?  On a standby none is built before.  On a primary a worker passes
  * by what is not ready for inserts, as CREATE INDEX CONCURRENTLY leaves it before it
  * has a file; what is ready gets another file, if it has lost its own.
  */

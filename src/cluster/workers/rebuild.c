@@ -511,7 +511,7 @@ rebuild_index(Oid relid)
 
 /* At exit: if it comes in the middle of a rebuild, that is a failure too. */
 static void
-rebuilder_exit(int code, Datum arg)
+rebuild_exit(int code, Datum arg)
 {
 	if (OidIsValid(refill.index))
 		(void) pmhash_rebuild_note(refill.index, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
@@ -535,7 +535,7 @@ pmhash_rebuild_indexes(PmhashJob job, const List *indexes)
 
 	Assert(!IsTransactionState() && !RecoveryInProgress());
 	own_job = job;
-	before_shmem_exit(rebuilder_exit, (Datum) 0);
+	before_shmem_exit(rebuild_exit, (Datum) 0);
 	MemoryContextSwitchTo(context);
 	foreach(lc, indexes)
 	{
