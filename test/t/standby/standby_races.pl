@@ -197,7 +197,7 @@ SQL
 	$standby->stop;
 }
 
-# ======== standby sweepers ========
+# ======== standby sweeps ========
 
 # Builders of a standby look for free space in files after a restart, until they have been
 # everywhere, and not while pmhash.rebuild is turned off.
