@@ -347,6 +347,11 @@ CONF
 		my $position = log_position($standby);
 
 		restartpoint();
+		sleep(1);
+		for (my $i = 0; $i < 3000 && witness($standby) == 4; $i++)
+		{
+			usleep(10_000);    # it is being asked
+		}
 		crash($standby);
 		$standby->start;
 		caught_up($primary, $standby);
