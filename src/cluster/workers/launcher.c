@@ -380,8 +380,8 @@ want_visits(bool at_first)
 
 /*
  * Which databases are to be looked at?  On a standby none before its files are used; on a
- * primary in the first seconds only what is requested.  All once pmhash.rebuild is on again:
- * what was met meanwhile nobody has requested.
+ * primary in the first seconds only those requested.  All when pmhash.rebuild is switched on:
+ * nobody has requested rebuilds of the indexes that became invalid meanwhile.
  */
 static void
 collect(int64 *next)

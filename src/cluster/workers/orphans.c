@@ -243,7 +243,7 @@ pmhash_remove_orphans(List **lacking)
 		if (files[i].owned)
 			continue;
 		n_orphans++;
-		/* not in the directory of another cluster that stands where the pool was */
+		/* no file of another cluster, whose pool may have replaced ours */
 		if (n_unknown > 0 || !pmhash_pool_is_present())
 			continue;
 		pmhash_remove_file(files[i].file_id);

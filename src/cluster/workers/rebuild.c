@@ -109,7 +109,7 @@ static int	old_file = -1;
  * The process that lets go of a removed file last frees its pages, a quarter of a
  * second for a GiB.  Hold it to the end of the rebuild, so that this is none of those that
  * had it mapped and want to commit.  In a full file system the rebuild fails once for want of
- * its room.  What cannot be opened is not worth an error.
+ * its room.  A failure to open it is not worth an error.
  */
 static void
 hold_old_file(uint64 file_id)
