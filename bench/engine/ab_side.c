@@ -134,7 +134,7 @@ begin(const char *path, uint64_t nkeys, uint64_t key_rows, uint64_t reserve, boo
 	step = UINT64_C(2654435761) % keys;
 	if (reserve != 0)
 		make_table(reserve);
-	if (pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
+	if (pmh_open(path, &env, &table, &error) != PMH_OK)
 		fail("opening the file", &error);
 	touch_pages();
 }

@@ -194,13 +194,12 @@ count_ranges(IndexScanDesc scan, PmhashScan *so, int arrays)
 	double		fit = work_mem * 1024.0 / sizeof(uint64) * 7 / 8;	/* they vary */
 	double		ranges = ceil(count / fit);
 	uint64_t	entries;
-	uint64_t	bytes;
 	PmhResult	result;
 
 	Assert(count > 0);
 	if (arrays <= 1 || ranges <= 1)
 		return 1;
-	result = pmh_estimate(so->file->table, &entries, &bytes);
+	result = pmh_estimate(so->file->table, &entries);
 	if (result != PMH_OK)
 		pmhash_engine_error(scan->indexRelation, so->file, result);
 	if (count * (PROBE_TIME + ranges * HASH_TIME) > entries * ROW_TIME)

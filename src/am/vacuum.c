@@ -498,7 +498,6 @@ pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	PmhashFile *file;
 	PmhResult	result;
 	uint64_t	entries;
-	uint64_t	bytes;
 
 	if (info->analyze_only)
 		return stats;
@@ -517,7 +516,7 @@ pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	}
 	if (stats == NULL)
 	{
-		result = pmh_estimate(file->table, &entries, &bytes);
+		result = pmh_estimate(file->table, &entries);
 		if (result != PMH_OK)
 			pmhash_engine_error(info->index, file, result);
 		stats = palloc0(sizeof(IndexBulkDeleteResult));

@@ -637,13 +637,6 @@ check_all_entries(CheckState *state)
 	FreeAccessStrategy(state->access);
 }
 
-/* PmhStop: will CHECK_FOR_INTERRUPTS raise something? */
-static bool
-must_stop(void *arg)
-{
-	return pmhash_is_interrupted();
-}
-
 static void
 check_structure(CheckState *state)
 {
@@ -651,8 +644,8 @@ check_structure(CheckState *state)
 
 	for (;;)
 	{
-		result = pmh_check(state->file->table, false, note_structure, must_stop, state);
-		if (result != PMH_DONE)
+		result = pmh_check(state->file->table, note_structure, state);
+		if (result != PMH_CANCELLED)
 			break;
 		CHECK_FOR_INTERRUPTS();
 		state->findings = 0;

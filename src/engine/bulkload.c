@@ -128,7 +128,7 @@ static PmhResult
 write_segment(PmhBulk *bulk, uint32_t depth, uint64_t prefix)
 {
 	PmhTable   *t = bulk->table;
-	const PmhBuild *build = &t->build[0];
+	const PmhBuild *build = &pmh_workspace[0];
 	BulkSegment *segment;
 	uint32_t	units = build->size % PMH_UNITS_PER_BLOCK;
 	uint64_t	main_offset = 0;
@@ -172,7 +172,7 @@ write_segment(PmhBulk *bulk, uint32_t depth, uint64_t prefix)
 static bool
 fits_segment(PmhBulk *bulk, const Range *range, uint32_t size)
 {
-	PmhBuild   *build = &bulk->table->build[0];
+	PmhBuild   *build = &pmh_workspace[0];
 
 	PMH_ASSERT(range->n <= bulk->most);
 	if (range->n * 100 > (uint64_t) pmh_build_slots(size) * bulk->fill)
@@ -386,11 +386,11 @@ pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits, uint64_t partition,
 {
 	PmhTable   *t = bulk->table;
 	Range		range = {entries, n, partition_bits, partition, false};
-	PmhResult	result = pmh_workspace_take(t);
+	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(partition_bits <= bulk->depth && partition >> partition_bits == 0);
 	/* More than a tenth more entries than keys: it may be that few of them are left. */
-	if (result == PMH_OK && n - n / 10 > bulk->expected >> partition_bits)
+	if (n - n / 10 > bulk->expected >> partition_bits)
 		result = make_lists(bulk, &range);
 	if (result == PMH_OK)
 		result = write_range(bulk, &range);
@@ -442,7 +442,7 @@ fill_gaps(PmhBulk *bulk, uint64_t *dir, uint32_t depth)
 		while (above < depth && (i & ((UINT64_C(2) << above) - 1)) == 0 &&
 			   is_gap(dir, i, above + 1))
 			above++;
-		pmh_build_begin(t, &t->build[0], 1);
+		pmh_build_begin(t, &pmh_workspace[0], 1);
 		result = write_segment(bulk, depth - above, i >> above);
 		if (result != PMH_OK)
 			return result;
@@ -510,9 +510,7 @@ pmh_bulk_finish(PmhBulk *bulk)
 	else
 	{
 		enter_segments(bulk, 0, dir, depth);
-		result = pmh_workspace_take(t);
-		if (result == PMH_OK)
-			result = fill_gaps(bulk, dir, depth);
+		result = fill_gaps(bulk, dir, depth);
 		if (result == PMH_OK)
 			result = publish(bulk, dir, depth);
 		free(dir);

@@ -270,11 +270,18 @@ store_elements(PmhTable *t, uint64_t dirword, uint64_t first,
 }
 
 /*
- * Store the elements of a place, whose segment is locked, under the directory lock: it may
- * have been doubled meanwhile.  PMH_OK, or PMH_NEED if that has put it beyond our mapping.
+ * There is no log.  A crash leaves any of the new elements among the old ones, in any order,
+ * since they are of more than one cache line.  But until all of them are durable the caller
+ * holds the stripes of all segments concerned, so nobody changes one, and old and new have
+ * the same entries, durably; and no space is freed.  So either will do for recovery, as long
+ * as it is complete: one whole, or two halves that were stored together (stride_directory).
+ *
+ * The directory lock keeps a doubling from copying elements in between, and a second process
+ * from its own: so there are never two updates that are not durable.  Readers may find either.
+ * The old segments' versions change after all elements have, before the space is freed.
  */
-static PmhResult
-change_elements(PmhTable *t, const PmhPlace *place, uint64_t low, uint64_t high)
+PmhResult
+pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low, uint64_t high)
 {
 	uint32_t	local = pmh_elem_depth(place->elem);
 	uint32_t	above;			/* by so many bits the directory is deeper */
@@ -283,9 +290,13 @@ change_elements(PmhTable *t, const PmhPlace *place, uint64_t low, uint64_t high)
 	PmhResult	result;
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	PMH_ASSERT(local <= pmh_dirword_depth(place->dirword) && local <= pmh_elem_depth(low));
+	PMH_ASSERT(pmh_is_locked(&pmh_segment_stripe(t->locks, t->file_id,
+												 pmh_elem_main_block(low))->lock));
+	PMH_ASSERT(pmh_is_locked(&pmh_segment_stripe(t->locks, t->file_id,
+												 pmh_elem_main_block(high))->lock));
+	PMH_ASSERT(local <= pmh_elem_depth(low) && pmh_elem_depth(low) == pmh_elem_depth(high));
 	pmh_lock(&t->file_lock->directory);
-	dirword = pm_load_acquire(&pmh_live(t)->dirword);
+	dirword = pm_load_acquire(&pmh_live(t)->dirword);	/* it may have been doubled */
 	depth = pmh_dirword_depth(dirword);
 	above = depth - local;
 	/* It never becomes smaller, so the page has been lost. */
@@ -302,34 +313,11 @@ change_elements(PmhTable *t, const PmhPlace *place, uint64_t low, uint64_t high)
 	return result;
 }
 
-/*
- * There is no log.  A crash leaves any of the new elements among the old ones, in any order,
- * since they are of more than one cache line.  But until all of them are durable the caller
- * holds the stripes of all segments concerned, so nobody changes one, and old and new have
- * the same entries, durably; and no space is freed.  So either will do for recovery, as long
- * as it is complete: one whole, or two halves that were stored together (stride_directory).
- *
- * The directory lock keeps a doubling from copying elements in between, and a second process
- * from its own: so there are never two updates that are not durable.  Readers may find either.
- * The old segments' versions change after all elements have, before the space is freed.
- */
-PmhResult
-pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low,
-					  uint64_t high)
-{
-	PMH_ASSERT(pmh_elem_depth(low) == pmh_elem_depth(high));
-	PMH_ASSERT(pmh_is_locked(&pmh_segment_stripe(t->locks, t->file_id,
-												 pmh_elem_main_block(low))->lock));
-	PMH_ASSERT(pmh_is_locked(&pmh_segment_stripe(t->locks, t->file_id,
-												 pmh_elem_main_block(high))->lock));
-	return change_elements(t, place, low, high);
-}
-
 PmhResult
 pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 {
 	uint64_t	elem = pmh_elem_with_strategy(place->elem, strategy);
-	PmhResult	result = change_elements(t, place, elem, elem);
+	PmhResult	result = pmh_directory_publish(t, place, elem, elem);
 
 	PMH_ASSERT(strategy > pmh_elem_strategy(place->elem));
 	if (result != PMH_OK)
@@ -377,9 +365,8 @@ pmh_small_directory(const PmhTable *t)
 }
 
 /*
- * Double the directory into the space at 'to' (0: the offset for a small one
- * that is free).  PMH_OK; PMH_RETRY if its depth is not 'depth' any more;
- * PMH_NEED.
+ * Double the directory into the space at 'to'.  PMH_OK; PMH_RETRY if its depth is not 'depth'
+ * any more; PMH_NEED.
  */
 static PmhResult
 double_into(PmhTable *t, uint32_t depth, uint64_t to)
@@ -404,8 +391,6 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 		result = pmh_check_span(t, from, pmh_directory_size(depth));
 	if (result == PMH_OK)
 	{
-		if (to == 0)
-			to = pmh_small_directory(t);
 		copy_doubled(t, from, to, pmh_directory_elements(depth));
 		PMH_STOP_POINT("double_before_dirword");
 		pm_store64(&live->dirword,
@@ -429,7 +414,7 @@ pmh_directory_double(PmhTable *t, uint32_t depth)
 	PMH_ASSERT(!t->space_held);
 	for (;;)
 	{
-		uint64_t	to = 0;
+		uint64_t	to = pmh_small_directory(t);
 		PmhResult	result = PMH_OK;
 
 		if (nblocks > 0)

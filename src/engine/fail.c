@@ -26,8 +26,9 @@ pmh_fill_error(PmhError *error, PmhResult code, int sys_errno,
 	return code;
 }
 
-PmhResult
-pmh_result_of_errno(int err)
+/* The result for a system call that has failed with this errno. */
+static PmhResult
+result_of_errno(int err)
 {
 	switch (err)
 	{
@@ -47,6 +48,13 @@ pmh_result_of_errno(int err)
 		default:
 			return PMH_ERR_IO;
 	}
+}
+
+PmhResult
+pmh_fill_call_error(PmhError *error, int err, const char *what)
+{
+	return pmh_fill_error(error, result_of_errno(err), err, 0,
+						  "The operation that failed was %s.", what);
 }
 
 /* Say that a file is lost, and where this process has noticed it, if it has. */

@@ -27,15 +27,6 @@ struct Count
 	uint32_t	hashing;		/* it has so many hashing buckets */
 };
 
-static void
-add_list(const Count *c, uint64_t entries, uint64_t bytes)
-{
-	c->stats->lists += bytes > 0 ? c->weight : 0;
-	c->stats->list_entries += c->weight * entries;
-	c->stats->list_bytes += c->weight * bytes;
-	c->stats->entries += c->weight * entries;
-}
-
 /* Exactly; it counts when all has been read. */
 static PmhResult
 count_list(PmhTable *t, uint64_t hash, Count *c)
@@ -58,43 +49,32 @@ count_list(PmhTable *t, uint64_t hash, Count *c)
 			bytes += i > 0 && at.met[i] == before.met[i] ? 0 :
 				pmh_class_bytes(pmh_pointer_class(at.met[i]));
 	}
-	add_list(c, entries, bytes);
+	c->stats->lists += bytes > 0 ? c->weight : 0;
+	c->stats->list_entries += c->weight * entries;
+	c->stats->list_bytes += c->weight * bytes;
+	c->stats->entries += c->weight * entries;
 	return PMH_OK;
 }
 
 /*
- * About how many values has a list?  Reads its last buffer; the others, as the index tells of
- * them, are taken to be full.
+ * About how many values has a list?  Reads its last buffer; those in the slots before it are
+ * taken to be of its class, and half full.
  */
 static PmhResult
 guess_list(PmhTable *t, uint64_t hash, Count *c)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition at = PMH_LIST_START;
-	uint64_t	each = 0;		/* of what a slot of the level names */
-	uint64_t	bytes = 0;		/* of the other buffers of values */
 	uint32_t	n;
 	PmhResult	result;
 
 	do
 		result = pmh_list_whole(t, hash, &at, value, &n);
 	while (result == PMH_OK && at.met[0] == 0 && at.below != 0);
-	if (result != PMH_OK || at.met[0] == 0)
-		return result;
-	for (unsigned level = 1; level <= PMH_MAX_LEVEL && at.met[level] != 0; level++)
-	{
-		for (uint32_t i = 0; i < pmh_index_slots(at.met[level]); i++)
-		{
-			uint64_t	word = pm_load(pmh_index_slot(t, at.met[level], i));
-
-			if (word != 0 && (word & PMH_SLOT_POINTER) != at.met[level - 1])
-				bytes += level > 1 ? each : pmh_class_bytes(pmh_pointer_class(word));
-		}
-		each = (level > 1 ? each : pmh_class_bytes(PMH_MAX_CLASS)) * PMH_MAX_INDEX_SLOTS;
-	}
-	add_list(c, n + bytes / PMH_VALUE_LINE * PMH_VALUES_PER_LINE,
-			 bytes + pmh_class_bytes(pmh_pointer_class(at.met[0])));
-	return PMH_OK;
+	if (result == PMH_OK && at.met[0] != 0)
+		c->stats->entries += c->weight *
+			(n + at.below * pmh_class_capacity(pmh_pointer_class(at.met[0])) / 2);
+	return result;
 }
 
 static inline PmhResult
@@ -185,18 +165,15 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	stats->doublings = pm_load(&run->doublings);
 	stats->compactions = pm_load(&run->compactions);
 	stats->strategy_changes = pm_load(&run->strategy_changes);
-	stats->merges = pm_load(&run->merges);
-	stats->value_space_known = pmh_value_space_is_known(table);
 	return PMH_OK;
 }
 
 PmhResult
-pmh_estimate(PmhTable *table, uint64_t *entries, uint64_t *file_bytes)
+pmh_estimate(PmhTable *table, uint64_t *entries)
 {
 	PmhStats	stats;
 	PmhResult	result = count(table, true, guess_list, &stats);
 
-	*file_bytes = pmh_blocks_with_space(table) << PMH_BLOCK_SHIFT;
 	*entries = stats.entries;
 	return pmh_conclude(table, result);
 }

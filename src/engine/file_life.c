@@ -25,65 +25,7 @@
 #define INITIAL_BLOCKS			1
 #define FIRST_SEGMENT_UNIT		(PMH_UNITS_PER_BLOCK - 1)
 
-/* ---- file descriptors: as few as can be, for as short as can be ---- */
-
-static bool (*reserve_descriptor) (void);
-static void (*release_descriptor) (void);
-
-void
-pmh_set_descriptor_callbacks(bool (*reserve) (void), void (*release) (void))
-{
-	reserve_descriptor = reserve;
-	release_descriptor = release;
-}
-
-bool
-pmh_descriptor_begin(void)
-{
-	if (reserve_descriptor == NULL || reserve_descriptor())
-		return true;
-	errno = EMFILE;
-	return false;
-}
-
-void
-pmh_descriptor_end(void)
-{
-	int			save_errno = errno;
-
-	if (release_descriptor != NULL)
-		release_descriptor();
-	errno = save_errno;
-}
-
-int
-pmh_descriptor_open(const char *path, int flags)
-{
-	int			fd;
-
-	if (!pmh_descriptor_begin())
-		return -1;
-	fd = open(path, flags | O_CLOEXEC, 0600);
-	if (fd < 0)
-		pmh_descriptor_end();
-	return fd;
-}
-
-void
-pmh_descriptor_close(int fd)
-{
-	(void) close(fd);
-	pmh_descriptor_end();
-}
-
 /* ---- handles ---- */
-
-static void
-free_handle(PmhTable *t)
-{
-	pmh_workspace_give_back(t);
-	free(t);
-}
 
 /* Take over what the format header says. */
 static void
@@ -121,6 +63,22 @@ new_handle(const PmhEnv *env, PmhError *error)
 
 /* ---- format header ---- */
 
+/* CRC-32C (Castagnoli), bit by bit: it guards a few dozen bytes. */
+uint32_t
+pmh_crc32c(const void *data, size_t len)
+{
+	const uint8_t *byte = data;
+	uint32_t	crc = UINT32_MAX;
+
+	for (size_t i = 0; i < 8 * len; i++)
+	{
+		uint32_t	bit = (crc ^ (uint32_t) byte[i / 8] >> i % 8) & 1;
+
+		crc = crc >> 1 ^ (bit != 0 ? UINT32_C(0x82f63b78) : 0);
+	}
+	return ~crc;
+}
+
 static uint32_t
 format_crc(const PmhFormat *format)
 {
@@ -144,11 +102,6 @@ pmh_check_format(const PmhFormat *format, PmhError *error)
 	if (format->crc != format_crc(format))
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, 0,
 							  "The checksum of the format header does not match.");
-	if (format->segment_buckets != PMH_SEGMENT_BUCKETS ||
-		format->bucket_size != PMH_BUCKET_SIZE || format->slots != PMH_SLOTS ||
-		format->stash_buckets != PMH_STASH_BUCKETS)
-		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
-							  "The file has a geometry unknown to this version.");
 	return PMH_OK;
 }
 
@@ -159,8 +112,7 @@ read_at(int fd, uint64_t offset, void *data, size_t len, PmhError *error)
 	ssize_t		got = pread(fd, data, len, (off_t) offset);
 
 	if (got < 0)
-		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
-							  "The operation that failed was reading the header.");
+		return pmh_fill_call_error(error, errno, "reading the header");
 	if (got != (ssize_t) len)
 		return pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
 							  "The file is too short to have a header.");
@@ -188,43 +140,11 @@ pmh_look(const char *path, PmhInode *inode)
 	return look_at_inode(AT_FDCWD, path, inode);
 }
 
-static int
-open_for_reading(const char *path, PmhError *error)
-{
-	int			fd = pmh_descriptor_open(path, O_RDONLY);
-
-	if (fd < 0)
-		(void) pmh_fill_error(error, pmh_result_of_errno(errno), errno, 0,
-							  "The operation that failed was opening the file.");
-	return fd;
-}
-
-PmhResult
-pmh_read_note(const char *path, void *identity, uint64_t *note, PmhError *error)
-{
-	PmhFormat	format;
-	PmhResult	result;
-	int			fd = open_for_reading(path, error);
-
-	if (fd < 0)
-		return error->code;
-	result = read_at(fd, PMH_FORMAT_OFFSET, &format, sizeof(format), error);
-	if (result == PMH_OK)
-		result = pmh_check_format(&format, error);
-	if (result == PMH_OK && note != NULL)
-		result = read_at(fd, PMH_NOTE_OFFSET, note, PMH_NOTE_WORDS * sizeof(uint64_t),
-						 error);
-	pmh_descriptor_close(fd);
-	if (result == PMH_OK)
-		memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
-	return result;
-}
-
 bool
 pmh_write_note(const char *path, int first, const uint64_t *words, int n)
 {
 	size_t		size = (size_t) n * sizeof(uint64_t);
-	int			fd = pmh_descriptor_open(path, O_WRONLY);
+	int			fd = open(path, O_WRONLY | O_CLOEXEC);
 	bool		ok;
 
 	PMH_ASSERT(first >= 0 && n > 0 && first + n <= PMH_NOTE_WORDS);
@@ -233,7 +153,7 @@ pmh_write_note(const char *path, int first, const uint64_t *words, int n)
 	errno = ENOSPC;				/* what a short write means */
 	ok = pwrite(fd, words, size, PMH_NOTE_OFFSET + first * (off_t) sizeof(uint64_t)) ==
 		(ssize_t) size;
-	pmh_descriptor_close(fd);
+	(void) close(fd);
 	return ok;
 }
 
@@ -242,7 +162,7 @@ pmh_store_note(PmhTable *table, int word, uint64_t value)
 {
 	PMH_ASSERT(word >= 0 && word < PMH_NOTE_WORDS);
 	pm_store64((uint64_t *) (void *) (table->file.base + PMH_NOTE_OFFSET) + word, value);
-	return pmh_conclude_reading(table, PMH_OK);
+	return pmh_conclude(table, PMH_OK);
 }
 
 PmhResult
@@ -275,38 +195,36 @@ pmh_check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
  * falls: so they are read in the other order.
  */
 PmhResult
-pmh_examine(const char *path, void *identity, uint64_t *instance,
-			PmhInode *inode, PmhError *error)
+pmh_examine(const char *path, PmhHead *head, PmhError *error)
 {
-	_Alignas(PmhLive) char head[PMH_HEADER_SIZE];
+	_Alignas(PmhLive) char bytes[PMH_HEADER_SIZE];
 	PmhFormat	format;
 	PmhLive		live;
 	PmhResult	result;
-	int			fd = open_for_reading(path, error);
+	int			fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return error->code;
-	result = read_at(fd, 0, head, PMH_HEADER_SIZE, error);
+		return pmh_fill_call_error(error, errno, "opening the file");
+	result = read_at(fd, 0, bytes, PMH_HEADER_SIZE, error);
 	if (result == PMH_OK)
 	{
-		memcpy(&live, head + PMH_LIVE_OFFSET, sizeof(live));
+		memcpy(&live, bytes + PMH_LIVE_OFFSET, sizeof(live));
 		result = read_at(fd, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), &live.blocks,
 						 sizeof(live.blocks), error);
 	}
-	if (result == PMH_OK && !look_at_inode(fd, "", inode))
-		result = pmh_fill_error(error, PMH_ERR_IO, errno, 0,
-								"The operation that failed was asking for the size of "
-								"the file.");
-	pmh_descriptor_close(fd);
+	if (result == PMH_OK && !look_at_inode(fd, "", &head->inode))
+		result = pmh_fill_call_error(error, errno, "asking for the size of the file");
+	(void) close(fd);
 	if (result != PMH_OK)
 		return result;
-	memcpy(&format, head + PMH_FORMAT_OFFSET, sizeof(format));
+	memcpy(&format, bytes + PMH_FORMAT_OFFSET, sizeof(format));
 	result = pmh_check_format(&format, error);
 	if (result != PMH_OK)
 		return result;
-	memcpy(identity, format.identity, PMH_IDENTITY_SIZE);
-	*instance = ((const PmhRun *) (const void *) (head + PMH_RUN_OFFSET))->instance;
-	return pmh_check_live_words(&live, inode->size, error);
+	memcpy(head->identity, format.identity, PMH_IDENTITY_SIZE);
+	memcpy(head->note, bytes + PMH_NOTE_OFFSET, sizeof(head->note));
+	head->instance = ((const PmhRun *) (const void *) (bytes + PMH_RUN_OFFSET))->instance;
+	return pmh_check_live_words(&live, head->inode.size, error);
 }
 
 const void *
@@ -329,16 +247,11 @@ make_format(PmhFormat *format, const void *identity, PmhError *error)
 	memset(format, 0, sizeof(*format));
 	format->magic = PMH_MAGIC;
 	format->version = PMH_FORMAT_VERSION;
-	format->segment_buckets = PMH_SEGMENT_BUCKETS;
-	format->bucket_size = PMH_BUCKET_SIZE;
-	format->slots = PMH_SLOTS;
-	format->stash_buckets = PMH_STASH_BUCKETS;
 	if (identity != NULL)
 		memcpy(format->identity, identity, PMH_IDENTITY_SIZE);
 	if (getrandom(&format->file_id, sizeof(format->file_id), 0) !=
 		sizeof(format->file_id))
-		return pmh_fill_error(error, PMH_ERR_IO, errno, 0,
-							  "The operation that failed was getrandom.");
+		return pmh_fill_call_error(error, errno, "getrandom");
 	format->crc = format_crc(format);
 	return pmh_check_format(format, error);
 }
@@ -353,12 +266,7 @@ write_empty(PmhTable *t, const PmhFormat *format)
 	PmhResult	result;
 
 	PMH_ASSERT(format->magic == PMH_MAGIC);
-	/* Before the first store: a page may be larger than the file (pm.c, "its length"). */
-	result = pm_complete(&t->file, INITIAL_BLOCKS << PMH_BLOCK_SHIFT, &t->error);
-	if (result != PMH_OK)
-		return result;
-
-	/* The file is new and all zeroes: so are the buckets and the log. */
+	/* The file is new and all zeroes: so are the buckets. */
 	pm_copy(&t->file, (char *) to + sizeof(uint64_t),
 			(const char *) format + sizeof(uint64_t), sizeof(*format) - sizeof(uint64_t));
 	pm_store64(dir, pmh_make_elem(0, FIRST_SEGMENT_UNIT, 1, 0, PMH_SINGLE));
@@ -372,7 +280,20 @@ write_empty(PmhTable *t, const PmhFormat *format)
 	pm_store64(&to->magic, format->magic);
 	pm_flush(&t->file, &to->magic, sizeof(to->magic));
 	pm_fence(&t->file);
+	t->file.bound = INITIAL_BLOCKS << PMH_BLOCK_SHIFT;	/* a page may be larger */
 	return PMH_OK;
+}
+
+/* What a handle is made for has ended so: it is the caller's, or goes. */
+static PmhResult
+hand_out(PmhTable *t, PmhResult result, PmhTable **table, PmhError *error)
+{
+	*table = result == PMH_OK ? t : NULL;
+	if (result == PMH_OK)
+		return PMH_OK;
+	*error = t->error;
+	pmh_close(t);
+	return result;
 }
 
 PmhResult
@@ -393,23 +314,14 @@ pmh_create(const char *path, const void *identity, const PmhEnv *env,
 	take_format(t, &format);
 	result = pm_create(&t->file, path, (size_t) INITIAL_BLOCKS << PMH_BLOCK_SHIFT,
 					   env->force_pmem, &t->error);
-	if (result != PMH_OK)
+	if (result == PMH_OK)
 	{
-		*error = t->error;
-		free_handle(t);
-		return result;
+		watch_for_faults(t);
+		result = pmh_conclude(t, write_empty(t, &format));
+		if (result != PMH_OK)
+			(void) unlink(path);
 	}
-	watch_for_faults(t);
-	result = pmh_conclude(t, write_empty(t, &format));
-	if (result != PMH_OK)
-	{
-		*error = t->error;
-		pmh_close(t);
-		(void) unlink(path);
-		return result;
-	}
-	*table = t;
-	return PMH_OK;
+	return hand_out(t, result, table, error);
 }
 
 /* ---- open ---- */
@@ -429,7 +341,7 @@ is_outdated(const PmhEnv *env, uint64_t shut)
 
 /* Recover if this is the first open of the file in this run of the system. */
 static PmhResult
-recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
+recover_once(PmhTable *t, const PmhEnv *env)
 {
 	PmhResult	result = PMH_OK;
 
@@ -445,35 +357,30 @@ recover_once(PmhTable *t, const PmhEnv *env, bool *recovered)
 					 "The file is not the one that was there when the server was shut "
 					 "down.") :
 			pmh_recover(t);
-		*recovered = result == PMH_OK;
 	}
 	pmh_unlock(&t->file_lock->grow);
 	return result;
 }
 
 /*
- * The file has a sound header: is the rest of it, and is it recovered?  Are the live words
- * within the file?  (It may be growing: as for pmh_examine.)  Whatever they name is checked
- * later.
+ * The file has a sound header: are the live words possible?  (It may be growing: as for
+ * pmh_examine.)  Whatever they name is checked later.
  */
 static PmhResult
-open_formatted(PmhTable *t, const PmhEnv *env, bool *recovered)
+open_formatted(PmhTable *t, const PmhEnv *env)
 {
 	PmhLive		live = {0};
-	uint64_t	size;
 	uint64_t	end;
 	PmhResult	result;
 
 	watch_for_faults(t);
 	live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
-	result = pm_size(&t->file, &size, &t->error);
+	result = pmh_check_live_words(&live, UINT64_MAX, &t->error);
 	if (result == PMH_OK)
-		result = pmh_check_live_words(&live, size, &t->error);
+		result = recover_once(t, env);
 	if (result == PMH_OK)
 		result = pmh_map_all(t);
-	if (result == PMH_OK)
-		result = recover_once(t, env, recovered);
 	if (result == PMH_OK)
 	{
 		/*
@@ -490,49 +397,32 @@ open_formatted(PmhTable *t, const PmhEnv *env, bool *recovered)
 }
 
 PmhResult
-pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
-		 bool *recovered, PmhError *error)
+pmh_open(const char *path, const PmhEnv *env, PmhTable **table, PmhError *error)
 {
 	PmhTable   *t;
 	PmhFormat	format;
 	PmhResult	result;
-	bool		did_recover = false;
 
 	*table = NULL;
 	t = new_handle(env, error);
 	if (t == NULL)
 		return error->code;
 	result = pm_open(&t->file, path, env->force_pmem, &t->error);
-	if (result != PMH_OK)
+	if (result == PMH_OK)
 	{
-		*error = t->error;
-		free_handle(t);
-		return result;
+		memcpy(&format, pmh_format(t), sizeof(format));
+		result = pm_is_lost(&t->file) ? pmh_fail_lost(t) :
+			pmh_check_format(&format, &t->error);
 	}
-	memcpy(&format, pmh_format(t), sizeof(format));
-	result = pm_is_lost(&t->file) ? pmh_fail_lost(t) :
-		pmh_check_format(&format, &t->error);
 	if (result == PMH_OK)
 	{
 		take_format(t, &format);
-		result = open_formatted(t, env, &did_recover);
+		result = open_formatted(t, env);
 	}
-	if (result != PMH_OK)
-	{
-		*error = t->error;
-		pmh_close(t);
-		return result;
-	}
-	if (recovered != NULL)
-		*recovered = did_recover;
-	*table = t;
-	return PMH_OK;
+	return hand_out(t, result, table, error);
 }
 
-/*
- * Stamp an open file, and write it back unless it is on the device 'synced'.  Whatever
- * fails: pages of it may be lost.
- */
+/* Stamp an open file, and write it back unless it is on the device 'synced'. */
 static PmhResult
 shut_file(int fd, const PmhEnv *env, uint64_t stamp, uint64_t synced, PmhError *error)
 {
@@ -542,21 +432,16 @@ shut_file(int fd, const PmhEnv *env, uint64_t stamp, uint64_t synced, PmhError *
 
 	PMH_ASSERT(fd >= 0);
 	if (fstat(fd, &st) != 0)
-		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
-							  "The operation that failed was asking for the size of "
-							  "the file.");
+		return pmh_fill_call_error(error, errno, "asking for the size of the file");
 	if (st.st_size < PMH_HEADER_SIZE)
 		return PMH_OK;
 	if (pread(fd, &run, sizeof(run), PMH_RUN_OFFSET) != (ssize_t) sizeof(run))
-		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
-							  "The operation that failed was reading the header.");
+		return pmh_fill_call_error(error, errno, "reading the header");
 	if ((run.instance == env->instance || !is_outdated(env, run.shut)) &&
 		pwrite(fd, &stamp, sizeof(stamp), where) != (ssize_t) sizeof(stamp))
-		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
-							  "The operation that failed was writing the header.");
+		return pmh_fill_call_error(error, errno, "writing the header");
 	if ((synced == 0 || st.st_dev != synced) && fsync(fd) != 0)
-		return pmh_fill_error(error, PMH_ERR_LOST, errno, 0,
-							  "The operation that failed was fsync.");
+		return pmh_fill_call_error(error, errno, "fsync");
 	return PMH_OK;
 }
 
@@ -564,22 +449,22 @@ PmhResult
 pmh_shut(const char *path, const PmhEnv *env, uint64_t stamp, uint64_t synced,
 		 PmhError *error)
 {
+	int			fd = open(path, O_RDWR | O_CLOEXEC);
 	PmhResult	result;
-	int			fd = pmh_descriptor_open(path, O_RDWR);
 
 	if (fd < 0)
-		return pmh_fill_error(error, pmh_result_of_errno(errno), errno, 0,
-							  "The operation that failed was opening the file.");
+		return pmh_fill_call_error(error, errno, "opening the file");
 	result = shut_file(fd, env, stamp, synced, error);
-	pmh_descriptor_close(fd);
-	return result;
+	(void) close(fd);
+	/* Whatever fails then: pages of it may be lost. */
+	return result == PMH_OK ? PMH_OK : (error->code = PMH_ERR_LOST);
 }
 
 void
 pmh_close(PmhTable *table)
 {
 	pm_close(&table->file);
-	free_handle(table);
+	free(table);
 }
 
 bool

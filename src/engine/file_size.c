@@ -60,33 +60,6 @@ add_to(uint64_t *counter, uint64_t by)
 	pm_store64(counter, pm_load(counter) + by);
 }
 
-/* The file has become longer: [from, to) are blocks of it now. */
-static void
-take_over_end(PmhTable *t, uint64_t from, uint64_t to)
-{
-	uint64_t	free_blocks = 0;
-
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
-	PMH_ASSERT(from == pmh_blocks(t) || pm_is_lost(&t->file));
-	PMH_ASSERT(from < to && pmh_within(t, 0, to << PMH_BLOCK_SHIFT));
-	pmh_space_lock(t);
-	/* The map says "free", of map blocks themselves "used".  Kinds are 0. */
-	for (uint64_t block = from; block < to; block++)
-	{
-		bool		is_map = pmh_space_is_map_block(block);
-
-		if (is_map)
-			memset(pmh_at(t, block << PMH_BLOCK_SHIFT), 0, PMH_BLOCK_SIZE);
-		pm_store8(pmh_space_map(t, block), is_map ? PMH_BLOCK_USED : 0);
-		free_blocks += !is_map;
-	}
-	add_to(&pmh_run(t)->free_units, free_blocks * PMH_UNITS_PER_BLOCK);
-	pm_store64(&pmh_live(t)->blocks, pmh_seal_blocks(to));
-	pm_flush(&t->file, &pmh_live(t)->blocks, sizeof(uint64_t));
-	pm_fence(&t->file);
-	pmh_space_unlock(t);
-}
-
 /* ---- blocks whose space is given back, and taken again ---- */
 
 /*
@@ -147,23 +120,42 @@ find_punched(const PmhTable *t, uint64_t nblocks, bool reserve, uint64_t *from, 
 	return found >= nblocks;
 }
 
-/* Punched blocks have space again. */
+/* [from, to) have space: punched ones again, or (from the end of the file on) new ones. */
 static void
-take_back_punched(PmhTable *t, uint64_t from, uint64_t to)
+take_over(PmhTable *t, uint64_t from, uint64_t to, bool punched)
 {
 	PmhRun	   *run = pmh_run(t);
+	uint64_t	free_blocks = 0;
 
-	PMH_ASSERT(from < to);
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
+	PMH_ASSERT(punched || from == pmh_blocks(t) || pm_is_lost(&t->file));
+	PMH_ASSERT(from < to && pmh_within(t, 0, to << PMH_BLOCK_SHIFT));
 	pmh_space_lock(t);
-	mark_punched(t, from, to, false);
-	PMH_STOP_POINT("unpunch_before_free");
+	if (punched)
+	{
+		mark_punched(t, from, to, false);
+		add_to(&run->punched_blocks, from - to);
+		PMH_STOP_POINT("unpunch_before_free");
+	}
+	/* The map says "free", of map blocks themselves "used".  Kinds are 0. */
 	for (uint64_t block = from; block < to; block++)
-		pm_store8(pmh_space_map(t, block), 0);
+	{
+		bool		is_map = pmh_space_is_map_block(block);
+
+		if (is_map)
+			memset(pmh_at(t, block << PMH_BLOCK_SHIFT), 0, PMH_BLOCK_SIZE);
+		pm_store8(pmh_space_map(t, block), is_map ? PMH_BLOCK_USED : 0);
+		free_blocks += !is_map;
+	}
 	if (from < pm_load(&run->space_hint))
 		pm_store64(&run->space_hint, from);
-	add_to(&run->free_units, (to - from) * PMH_UNITS_PER_BLOCK);
-	add_to(&run->punched_blocks, from - to);
+	add_to(&run->free_units, free_blocks * PMH_UNITS_PER_BLOCK);
+	if (!punched)
+	{
+		pm_store64(&pmh_live(t)->blocks, pmh_seal_blocks(to));
+		pm_flush(&t->file, &pmh_live(t)->blocks, sizeof(uint64_t));
+		pm_fence(&t->file);
+	}
 	pmh_space_unlock(t);
 }
 
@@ -176,60 +168,35 @@ is_free(const PmhTable *t, uint64_t block)
 }
 
 /*
- * The first run of free blocks in [*from, stop), but for the first *spare free ones:
- * [*from, *to).
+ * Punch the first run of free blocks in [*block, stop), a zone, but for the first *spare free
+ * ones; *block is where to go on.
  */
-static bool
-find_free_run(const PmhTable *t, uint64_t stop, uint64_t *spare, uint64_t *from, uint64_t *to)
-{
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
-	for (uint64_t block = *from; block < stop; block++)
-	{
-		if (!is_free(t, block))
-			continue;
-		if (*spare > 0)
-		{
-			(*spare)--;
-			continue;
-		}
-		*from = block;
-		while (block < stop && is_free(t, block))
-			block++;
-		*to = block;
-		return true;
-	}
-	return false;
-}
-
-/* Punch a run of blocks within [*block, stop), a zone; *block is where to go on. */
 static PmhResult
 punch_run(PmhTable *t, uint64_t *block, uint64_t stop, uint64_t *spare)
 {
 	PmhRun	   *run = pmh_run(t);
 	uint64_t	from = *block;
-	uint64_t	to;
-	bool		found;
 	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(pmh_within(t, 0, stop << PMH_BLOCK_SHIFT));
 	PMH_ASSERT(*block < stop && pmh_is_locked(&t->file_lock->grow));
 	pmh_space_lock(t);
-	found = find_free_run(t, stop, spare, &from, &to);
-	if (found)
+	for (; from < stop && (*spare > 0 || !is_free(t, from)); from++)
+		*spare -= is_free(t, from);
+	for (*block = from; *block < stop && is_free(t, *block); (*block)++)
+		pm_store8(pmh_space_map(t, *block), PMH_BLOCK_USED);
+	if (*block > from)
 	{
-		for (uint64_t i = from; i < to; i++)
-			pm_store8(pmh_space_map(t, i), PMH_BLOCK_USED);
-		add_to(&run->free_units, (from - to) * PMH_UNITS_PER_BLOCK);
-		add_to(&run->punched_blocks, to - from);
-		mark_punched(t, from, to, true);
+		add_to(&run->free_units, (from - *block) * PMH_UNITS_PER_BLOCK);
+		add_to(&run->punched_blocks, *block - from);
+		mark_punched(t, from, *block, true);
 	}
 	pmh_space_unlock(t);
-	if (found)
+	if (*block > from)
 	{
 		PMH_STOP_POINT("punch_before_hole");
-		result = pm_punch(&t->file, from << PMH_BLOCK_SHIFT, to << PMH_BLOCK_SHIFT, &t->error);
+		result = pm_punch(&t->file, from << PMH_BLOCK_SHIFT, *block << PMH_BLOCK_SHIFT, &t->error);
 	}
-	*block = found ? to : stop;
 	/* What cannot be given back has the mark all the same. */
 	return result == PMH_ERR_NO_FILE || result == PMH_ERR_LOST ? result : PMH_OK;
 }
@@ -289,10 +256,7 @@ get_space(PmhTable *t, uint64_t nblocks)
 		if (result == PMH_OK)
 		{
 			PMH_STOP_POINT("grow_before_blocks");
-			if (punched)
-				take_back_punched(t, from, to);
-			else
-				take_over_end(t, from, to);
+			take_over(t, from, to, punched);
 			return PMH_OK;
 		}
 		if (result != PMH_ERR_NO_SPACE)
@@ -333,8 +297,6 @@ pmh_provide(PmhTable *t)
 	PMH_STOP_POINT("provide_before_map");
 	if (need.map)
 		result = pmh_map_all(t);
-	if (result == PMH_OK && need.workspace)
-		result = pmh_workspace_take(t);
 	if (result == PMH_OK && need.blocks != 0)
 	{
 		if (!pmh_lock_or_cancel(&t->file_lock->grow))

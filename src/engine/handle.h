@@ -51,13 +51,15 @@ extern PmhResult pmh_fill_error(PmhError *error, PmhResult code, int sys_errno,
 								uint64_t offset, const char *detail, ...)
 			__attribute__((format(printf, 5, 6)));
 
+/* The same for a system call that has failed with the errno 'err'. */
+extern PmhResult pmh_fill_call_error(PmhError *error, int err, const char *what);
+
 /* ---- the handle of a process on a file, and pointers into its mapping ---- */
 
 /* What pmh_provide() is to see to. */
 typedef struct PmhNeed
 {
 	bool		map;			/* map anew: the file has outgrown its mapping */
-	bool		workspace;		/* memory to build segments in */
 	bool		doubling;		/* double the directory ... */
 	uint32_t	doubling_depth; /* ... if it still has this depth */
 	uint64_t	blocks;			/* an extent of so many free blocks ... */
@@ -80,8 +82,6 @@ struct PmhTable
 	bool		space_held;		/* the space lock is: pmh_space_trylock */
 	PmhError	error;
 	uint8_t		identity[PMH_IDENTITY_SIZE];
-	struct PmhBuild *build;		/* two segments being built; NULL until needed, and from
-								 * pmh_conclude on */
 	/* of read_ahead.c: */
 	uint32_t	cold;			/* groups whose pages are asked for, still */
 	size_t		look_each;		/* keys from one look at a page to the next, ... */
@@ -137,42 +137,20 @@ pmh_count(uint64_t *counter, uint64_t by)
 }
 
 /*
- * Lend a handle the memory to build segments in, t->build, unless it has it.  It stays until
- * pmh_conclude.  PMH_OK, PMH_ERR_NO_MEMORY.  Locks do not matter.  (segment_build.c)
- */
-extern PmhResult pmh_workspace_take(PmhTable *t);
-extern void pmh_workspace_give_back(PmhTable *t);
-
-/* The results above never leave the engine. */
-#define PMH_ASSERT_PUBLIC(result)	PMH_ASSERT((result) <= PMH_CANCELLED)
-
-/*
- * What a public function returns at its end that cannot have built segments: 'result',
- * unless the file is lost.  Ordered after everything that the caller has read.
+ * What a public function returns at its end: 'result', unless the file is lost.  Ordered
+ * after everything that the caller has read.
  */
 static inline PmhResult
-pmh_conclude_reading(PmhTable *t, PmhResult result)
+pmh_conclude(PmhTable *t, PmhResult result)
 {
 	PMH_ASSERT(!t->space_held);
-	PMH_ASSERT_PUBLIC(result);
+	PMH_ASSERT(result <= PMH_CANCELLED);	/* the others never leave the engine */
 	pmh_read_fence();
 	/* The process that loses a page posts it, so mostly the board says it all. */
 	if (unlikely(pmh_lost_count(t->file_lock->lost) != 0) &&
 		(pm_is_lost(&t->file) || pmh_lost_posted(t->file_lock->lost, t->file_id)))
 		return pmh_fail_lost(t);
 	return result;
-}
-
-/*
- * The same for a function that may have built segments: the memory that it has built in
- * goes.  Hence none of these functions may be called inside of another one.
- */
-static inline PmhResult
-pmh_conclude(PmhTable *t, PmhResult result)
-{
-	if (unlikely(t->build != NULL))
-		pmh_workspace_give_back(t);
-	return pmh_conclude_reading(t, result);
 }
 
 /* ---- the live word with the length of the file, which has a checksum ---- */

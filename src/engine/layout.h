@@ -47,8 +47,6 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 #define PMH_SEGMENT_BUCKETS	(PMH_UNITS_PER_BLOCK * PMH_UNIT_BUCKETS)	/* M */
 #define PMH_IN_MAIN			(PMH_SEGMENT_BUCKETS - PMH_STASH_BUCKETS)
 
-#define PMH_MAX_FILE_SHIFT	44	/* log2 of the bytes of the largest file: 16 TiB */
-
 #define PMH_MAX_DEPTH		23	/* directory bits: hash bits 63..41 */
 
 /* ---- which hash bits are used for what: disjoint on purpose ---- */
@@ -306,8 +304,6 @@ _Static_assert(PMH_ELEM_SIZE_SHIFT + PMH_ELEM_SIZE_BITS <= PMH_ELEM_DEPTH_SHIFT,
 			   "an element cannot tell every size");
 _Static_assert(1 << (PMH_ELEM_SIZE_BITS - 1) == PMH_UNITS_PER_BLOCK,
 			   "the highest bit of the size does not tell whether there is a main part");
-_Static_assert(PMH_MAX_BLOCKS * PMH_BLOCK_SIZE <= UINT64_C(1) << PMH_MAX_FILE_SHIFT,
-			   "the largest file is larger than it may be");
 _Static_assert(PMH_MAX_BLOCKS * PMH_BLOCK_SIZE <=
 			   (UINT64_C(1) << (PMH_SLOT_COUNT_SHIFT - PMH_POINTER_KIND_BITS)) * PMH_GRAIN,
 			   "a pointer cannot name every grain");
@@ -341,7 +337,7 @@ _Static_assert(PMH_ELEM_STRATEGY_SHIFT + PMH_ELEM_STRATEGY_BITS ==
 #define PMH_DIRWORD_DEPTH_SHIFT	42
 #define PMH_DIRWORD_BITS		47
 
-_Static_assert(PMH_MAX_FILE_SHIFT - 6 <= PMH_DIRWORD_DEPTH_SHIFT,
+_Static_assert(PMH_MAX_BLOCKS_SHIFT + PMH_BLOCK_SHIFT - 6 <= PMH_DIRWORD_DEPTH_SHIFT,
 			   "dirword cannot name every line");
 _Static_assert(PMH_MAX_DEPTH < 1 << (PMH_DIRWORD_BITS - PMH_DIRWORD_DEPTH_SHIFT),
 			   "dirword cannot tell every depth");
@@ -359,10 +355,7 @@ typedef struct PmhFormat
 {
 	uint64_t	magic;
 	uint32_t	version;
-	uint32_t	segment_buckets;	/* M */
-	uint32_t	bucket_size;
-	uint32_t	slots;
-	uint32_t	stash_buckets;
+	uint32_t	unused[4];
 	uint32_t	crc;			/* CRC-32C of this struct with crc = 0 */
 	uint64_t	file_id;		/* random; tells files apart in the lock table */
 	uint64_t	reserved[1];
@@ -427,11 +420,8 @@ typedef struct PmhRun
  * Two bytes per block.  The first one is volatile, made anew by recovery: a bit per unit
  * (set: in use, or not to be had).  The upper three bits of the second one are the kind of
  * the block: 0, a value block, or one that was punched; no flipped bit makes one of them
- * another.  That it is a value block is durable before a buffer in there is in any list, and
- * as long as there is one; that it was punched, before its space goes back to the file
- * system, and until it has space again.  In the lower five bits is, volatile, of a value
- * block: the largest class that may have room in there (0: none has), or that it is of an
- * earlier life.
+ * another.  In the lower five bits is, volatile, of a value block: the largest class that
+ * may have room in there (0: none has), or that it is of an earlier life.
  *
  * Those of the first PMH_HEADER_MAP_BLOCKS blocks stand in the header, kinds after bits;
  * those of the others among blocks [z * Z, (z + 1) * Z), Z = PMH_ZONE_BLOCKS, fill
@@ -468,10 +458,6 @@ PMH_SIZE(PmhBufferHeader, 32);
 
 PMH_AT(PmhFormat, magic, 0);
 PMH_AT(PmhFormat, version, 8);
-PMH_AT(PmhFormat, segment_buckets, 12);
-PMH_AT(PmhFormat, bucket_size, 16);
-PMH_AT(PmhFormat, slots, 20);
-PMH_AT(PmhFormat, stash_buckets, 24);
 PMH_AT(PmhFormat, crc, 28);
 PMH_AT(PmhFormat, file_id, 32);
 PMH_AT(PmhFormat, reserved, 40);
@@ -680,9 +666,7 @@ pmh_elem_with_strategy(uint64_t elem, PmhStrategy strategy)
 						 (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT);
 }
 
-/* ---- crc.c: CRC-32C ---- */
-
-/* CRC-32C (crc.c). */
+/* CRC-32C (file_life.c). */
 extern uint32_t pmh_crc32c(const void *data, size_t len);
 
 #endif							/* PMH_LAYOUT_H */

@@ -420,7 +420,7 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 	if (n > 0)
 		values->value[0] = value;
 	values->n = (size_t) n;
-	return pmh_conclude_reading(table, PMH_OK);
+	return pmh_conclude(table, PMH_OK);
 }
 
 /* ---- groups ---- */

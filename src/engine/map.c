@@ -20,10 +20,10 @@
  *
  * SIGBUS.  A load from or a store to a mapping raises it if the page is past the end of the
  * file by now, cannot be read, or is on damaged memory.  The handler here puts private
- * zeroes instead of the page and of all that follows it in that mapping up to the bound,
- * notes in the PmFile and on the board of lost files (lock.h) that this has happened, and
- * returns: the operation goes on with zeroes, gives its locks back the ordinary way, and
- * fails at its end.  It does not jump out, since the locks could not be given back then.
+ * zeroes instead of the page, notes in the PmFile and on the board of lost files (lock.h)
+ * that this has happened, and returns: the operation goes on with zeroes, gives its locks
+ * back the ordinary way, and fails at its end.  It does not jump out, since the locks could
+ * not be given back then.
  * It knows all mappings of a file, outgrown ones too: each has faults of its own.  See
  * src/README, "Faults of the medium".
  *
@@ -50,13 +50,11 @@
  * A mapping is so many times as long as the file, or as a small file may become.  So a
  * file is mapped anew five times at most on its way to the largest one.  Addresses of a
  * process: 47 bits.  10,000 small files take 10 GiB of them, and two share the page table
- * of 2 MiB.  Where there are not so many (RLIMIT_AS) it is no more than MOST_SPARE longer
- * than the file, or as long: the process needs them for other things.
+ * of 2 MiB.  Where there are not so many (RLIMIT_AS) it is as long as the file.
  */
 #define MAPPED_TIMES	16
 #define LEAST_MAPPED	((size_t) 1024 * 1024)
 #define MOST_MAPPED		((size_t) 256 << 30)
-#define MOST_SPARE		((size_t) 64 << 20)
 
 /*
  * The mapped files of this process, the lock that guards the list and the
@@ -79,63 +77,21 @@ pmh_map_note_lost(PmFile *f, size_t offset)
 		pmh_lost_post(f->lost_board, f->file_id);
 }
 
-size_t
-pmh_whole_pages(size_t size)
-{
-	PMH_ASSERT(page_size != 0 && (page_size & (page_size - 1)) == 0);
-	return (size + page_size - 1) & ~(page_size - 1);
-}
-
-/* Map zeroes of our own, in place of what is at this address, or (NULL) anywhere. */
-static void *
-map_zeroes(void *at, size_t size)
-{
-	int			flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-
-	return mmap(at, size, PROT_READ | PROT_WRITE,
-				at != NULL ? flags | MAP_FIXED : flags, -1, 0);
-}
-
 /*
- * Put zeroes over [from, to).  False if that fails: then what was mapped there still is.
- * So they are made elsewhere and moved: kernels before 6.12 unmap what is at a fixed
- * address before they see that there is no memory for what is to come there, and with
- * vm.overcommit_memory = 2 there may be none for a large file's.
- */
-static bool
-replace_range(uintptr_t from, uintptr_t to)
-{
-	size_t		size = to - from;
-	void	   *zeroes = map_zeroes(NULL, size);
-
-	PMH_ASSERT(from < to && from % page_size == 0);
-	if (zeroes == MAP_FAILED)
-		return false;
-	if (mremap(zeroes, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *) from) !=
-		MAP_FAILED)
-		return true;
-	(void) munmap(zeroes, size);
-	return false;
-}
-
-/*
- * If the address is in this mapping, replace what there is from its page on, up to the
- * bound (or, with memory so short, the page alone).  The number of faults an operation
- * can meet is thus no larger than that of the pages it touches.
+ * If the address is in this mapping, map zeroes of our own in place of its page.  The number
+ * of faults that an operation can meet is that of the pages it touches.
  */
 static bool
 replace_in(PmFile *f, const PmMapping *m, uintptr_t address)
 {
 	uintptr_t	start = (uintptr_t) m->base;
 	uintptr_t	page = address & ~(page_size - 1);
-	size_t		bound = f->bound < m->addresses ? f->bound : m->addresses;
-	uintptr_t	end = start + pmh_whole_pages(bound);
 
 	if (address < start || address - start >= m->addresses)
 		return false;
 	pmh_map_note_lost(f, page - start);
-	return (page < end && replace_range(page, end)) ||
-		map_zeroes((void *) page, page_size) != MAP_FAILED;
+	return mmap((void *) page, page_size, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
 static bool
@@ -154,33 +110,13 @@ replace_lost(uintptr_t address)
 	return false;
 }
 
-/* Do what would have been done without us. */
-static void
-pass_on(int number, siginfo_t *info, void *context)
-{
-	struct sigaction action = {.sa_handler = SIG_DFL};
-	bool		fault = info->si_code > 0;
-
-	if ((previous_action.sa_flags & SA_SIGINFO) != 0)
-		previous_action.sa_sigaction(number, info, context);
-	else if (previous_action.sa_handler == SIG_DFL ||
-			 (previous_action.sa_handler == SIG_IGN && fault))
-	{
-		/* A fault comes again when we return; a signal that was sent does not. */
-		(void) sigaction(number, &action, NULL);
-		if (!fault)
-			(void) raise(number);
-	}
-	else if (previous_action.sa_handler != SIG_IGN)
-		previous_action.sa_handler(number);
-}
-
 static void
 on_bus_error(int number, siginfo_t *info, void *context)
 {
 	int			save_errno = errno;
 	bool		replaced = false;
 
+	(void) context;
 	/*
 	 * Is it that a page cannot be had?  There are other reasons for SIGBUS: on arm64 an
 	 * atomic access that is not aligned (BUS_ADRALN).  Zeroes are no help with that: it would
@@ -195,7 +131,12 @@ on_bus_error(int number, siginfo_t *info, void *context)
 		pmh_unlock(&mapped_files_lock);
 	}
 	if (!replaced)
-		pass_on(number, info, context);
+	{
+		/* As without us.  A fault comes again when we return, a signal that was sent not. */
+		(void) sigaction(number, &previous_action, NULL);
+		if (info->si_code <= 0)
+			(void) raise(number);
+	}
 	errno = save_errno;
 }
 
@@ -228,6 +169,15 @@ prepare(void)
 	pmh_unlock(&mapped_files_lock);
 }
 
+size_t
+pmh_whole_pages(size_t size)
+{
+	if (page_size == 0)
+		prepare();
+	PMH_ASSERT((page_size & (page_size - 1)) == 0);
+	return (size + page_size - 1) & ~(page_size - 1);
+}
+
 /* ---- mappings ---- */
 
 /* How many addresses a file of this size should have. */
@@ -255,9 +205,6 @@ wanted_length(size_t size)
 static int
 map_long(PmFile *f, int fd, int flags, size_t size)
 {
-	size_t		spare = size / 8 < MOST_SPARE ? size / 8 : MOST_SPARE;
-	size_t		modest = pmh_whole_pages(size + spare);
-
 	for (size_t length = wanted_length(size);;)
 	{
 		void	   *base = fd < 0 ? mremap(f->base, 0, length, MREMAP_MAYMOVE) :
@@ -272,7 +219,7 @@ map_long(PmFile *f, int fd, int flags, size_t size)
 		/* (EAGAIN: a limit of locked memory) */
 		if ((errno != ENOMEM && errno != EAGAIN) || length <= pmh_whole_pages(size))
 			return errno;
-		length = length > modest ? modest : pmh_whole_pages(size);
+		length = pmh_whole_pages(size);
 	}
 }
 
@@ -281,7 +228,6 @@ pmh_map(PmFile *f, int fd, size_t size, bool *synchronous)
 {
 	int			err;
 
-	prepare();
 	err = map_long(f, fd, MAP_SHARED_VALIDATE | MAP_SYNC, size);
 	*synchronous = err == 0;
 	if (err != 0)

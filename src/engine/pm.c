@@ -4,18 +4,10 @@
  *	  The production implementation of pm.h, on libpmem; where files are mapped
  *	  is map.c's business.
  *
- * The only file that calls pmem_*.  Where the processor keeps its caches
- * powered (eADR, pmem_has_auto_flush) nothing is flushed: neither by pmem_flush nor, with
- * no way to write lines back, by pm_flush.
- *
- * libpmem is asked whether a file is persistent memory, by its own mapping of
- * the file (pmem_map_file), which is given back at once: it can neither grow
- * nor be put at an address.  Where the kernel has refused MAP_SYNC it is asked once
- * in a process: a backend may open thousands of files.  What it does with our
- * mappings (pmem_flush, pmem_memcpy, pmem_drain) depends on the address
- * alone and not on what has mapped it.  The kernel is asked as well (MAP_SYNC): it
- * does not lie, where PMEM_IS_PMEM_FORCE=1 makes libpmem claim persistence of every
- * file.
+ * The only file that calls pmem_*, which do with our mappings what they do with those of
+ * libpmem.  Whether a file is persistent memory is what the kernel says (MAP_SYNC), as it is
+ * for libpmem.  Where the processor keeps its caches powered (eADR, pmem_has_auto_flush)
+ * nothing is flushed: neither by pmem_flush nor, with no way to write lines back, by pm_flush.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,7 +28,7 @@
 #include "handle.h"
 
 /*
- * After pmem_drain all that was flushed before has to be durable.  On x86-64 it is sfence
+ * After a fence all that was flushed before has to be durable.  On x86-64 it is sfence
  * after clwb, clflushopt or clflush.  On arm64 it is dmb ishst after dc cvap or dc cvac
  * (there is no dsb in libpmem 1.12): that puts stores in order, but waits for no line
  * to be written back, which takes a dsb.  What it is on other machines we do not know.
@@ -45,7 +37,7 @@
  */
 #ifdef __x86_64__
 #include <cpuid.h>
-#define DRAIN_WAITS		true
+#define FENCE_WAITS		true
 
 /* Asked once in a process.  Every processor has clflush, some what waits for less. */
 static PmWriteBack
@@ -60,41 +52,16 @@ choose_write_back(void)
 		(void) __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
 		way = (ebx & bit_CLWB) != 0 ? PM_CLWB :
 			(ebx & bit_CLFLUSHOPT) != 0 ? PM_CLFLUSHOPT : PM_CLFLUSH;
-		if (pmh_descriptor_begin())
-		{
-			if (pmem_has_auto_flush() == 1)
-				way = PM_NO_WRITE_BACK;
-			pmh_descriptor_end();
-		}
+		if (pmem_has_auto_flush() == 1)
+			way = PM_NO_WRITE_BACK;
 		__atomic_store_n(&said, way, __ATOMIC_RELAXED);
 	}
 	return (PmWriteBack) way;
 }
 #else
-#define DRAIN_WAITS		false
+#define FENCE_WAITS		false
 #define choose_write_back()	PM_NO_WRITE_BACK
-
-void
-pm_flush(const PmFile *f, const void *addr, size_t len)
-{
-	if (f->persist)
-		pmem_flush(addr, len);
-}
-
-void
-pm_fence(const PmFile *f)
-{
-	if (f->persist)
-		pmem_drain();
-}
 #endif
-
-static PmhResult
-pm_error(PmhError *error, int err, const char *what)
-{
-	return pmh_fill_error(error, pmh_result_of_errno(err), err, 0,
-						  "The operation that failed was %s.", what);
-}
 
 /* ---- which file it is, and a descriptor for it ---- */
 
@@ -109,52 +76,44 @@ birth_of(const struct statx *st, PmBirth *birth)
 		(uint64_t) st->stx_btime.tv_sec * NANOSECONDS + st->stx_btime.tv_nsec;
 }
 
-/* Ask for the state of an open file (path ""), or of a path (fd AT_FDCWD). */
 static PmhResult
-look_at(int fd, const char *path, struct statx *st, PmhError *error)
+look_at(int fd, struct statx *st, PmhError *error)
 {
-	if (statx(fd, path, AT_EMPTY_PATH, STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BTIME,
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BTIME,
 			  st) != 0)
-		return pm_error(error, errno, "asking for the size of the file");
+		return pmh_fill_call_error(error, errno, "asking for the size of the file");
 	return PMH_OK;
-}
-
-/* Is what has been looked at the file that is mapped? */
-static PmhResult
-require_same(const PmFile *f, const struct statx *st, PmhError *error)
-{
-	PmBirth		birth;
-
-	birth_of(st, &birth);
-	if (birth.device == f->birth.device && birth.inode == f->birth.inode &&
-		birth.born == f->birth.born)
-		return PMH_OK;
-	return pmh_fill_error(error, PMH_ERR_NO_FILE, 0, 0,
-						  "Another file has taken the place of the one that is in use.");
-}
-
-/* A descriptor of the mapped file, to be given back with close_again. */
-static PmhResult
-open_again(const PmFile *f, int *fd, struct statx *st, PmhError *error)
-{
-	PmhResult	result;
-
-	*fd = f->fd >= 0 ? f->fd : pmh_descriptor_open(f->path, O_RDWR);
-	if (*fd < 0)
-		return pm_error(error, errno, "opening the file again");
-	result = look_at(*fd, "", st, error);
-	if (result == PMH_OK)
-		result = require_same(f, st, error);
-	if (result != PMH_OK && *fd != f->fd)
-		pmh_descriptor_close(*fd);
-	return result;
 }
 
 static void
 close_again(const PmFile *f, int fd)
 {
 	if (fd != f->fd)
-		pmh_descriptor_close(fd);
+		(void) close(fd);
+}
+
+/* A descriptor of the mapped file, to be given back with close_again. */
+static PmhResult
+open_again(const PmFile *f, int *fd, struct statx *st, PmhError *error)
+{
+	PmBirth		birth;
+	PmhResult	result;
+
+	*fd = f->fd >= 0 ? f->fd : open(f->path, O_RDWR | O_CLOEXEC);
+	if (*fd < 0)
+		return pmh_fill_call_error(error, errno, "opening the file again");
+	result = look_at(*fd, st, error);
+	if (result == PMH_OK)
+	{
+		birth_of(st, &birth);
+		if (memcmp(&birth, &f->birth, sizeof(birth)) != 0)
+			result = pmh_fill_error(error, PMH_ERR_NO_FILE, 0, 0,
+									"Another file has taken the place of the one that is in "
+									"use.");
+	}
+	if (result != PMH_OK)
+		close_again(f, *fd);
+	return result;
 }
 
 void
@@ -172,21 +131,8 @@ void
 pm_let_go(PmFile *f)
 {
 	if (f->fd >= 0)
-		pmh_descriptor_close(f->fd);
+		(void) close(f->fd);
 	f->fd = -1;
-}
-
-PmhResult
-pm_size(const PmFile *f, uint64_t *size, PmhError *error)
-{
-	struct statx st;
-	PmhResult	result = look_at(AT_FDCWD, f->path, &st, error);
-
-	if (result == PMH_OK)
-		result = require_same(f, &st, error);
-	if (result == PMH_OK)
-		*size = st.stx_size;
-	return result;
 }
 
 /* ---- life of a mapping ---- */
@@ -205,65 +151,36 @@ pm_allocate(int fd, size_t from, size_t to)
 }
 
 /*
- * Is the file persistent memory?  libpmem's word, asked no more often than has to be.  Of a
- * file without MAP_SYNC libpmem says so only if the environment wants it to say so of all
- * files, so one answer stands for all of these in this process.  Uses a descriptor.
+ * Open a file, or (size > 0) make it, and map all of it as it is now.  On failure nothing is
+ * left.
  */
 static PmhResult
-is_persistent(const char *path, bool synchronous, bool *is_pmem, PmhError *error)
+open_and_map(PmFile *f, const char *path, size_t size, bool force_pmem, PmhError *error)
 {
-	static int	said;			/* 0: not asked yet; 1: no; 2: yes */
-	int			before = __atomic_load_n(&said, __ATOMIC_RELAXED);
-	int			answer = 0;
-	size_t		size;
-	void	   *base = NULL;
+	bool		make = size > 0;
+	bool		synchronous = false;
+	struct statx st;
+	PmhResult	result;
+	int			err;
+	int			fd;
 
-	if (!synchronous && before != 0)
-	{
-		*is_pmem = before == 2;
-		return PMH_OK;
-	}
-	if (pmh_descriptor_begin())
-	{
-		base = pmem_map_file(path, 0, 0, 0, &size, &answer);
-		pmh_descriptor_end();
-	}
-	if (base == NULL)
-		return pm_error(error, errno, "mapping the file");
-	(void) pmem_unmap(base, size);
-	*is_pmem = answer != 0;
-	if (!synchronous)
-		__atomic_store_n(&said, 1 + *is_pmem, __ATOMIC_RELAXED);
-	return PMH_OK;
-}
-
-/* A structure for a file that is not mapped yet. */
-static PmhResult
-begin_file(PmFile *f, const char *path, PmhError *error)
-{
 	memset(f, 0, sizeof(*f));
 	f->fd = -1;
 	f->path = strdup(path);
 	if (f->path == NULL)
-		return pmh_fill_error(error, PMH_ERR_NO_MEMORY, ENOMEM, 0,
-							  "There is no memory for the name of the file.");
-	return PMH_OK;
-}
-
-/*
- * Map what fd has open, all of it as it is now, close that, and find out about the file.  On
- * failure nothing is left.
- */
-static PmhResult
-complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
-{
-	bool		synchronous = false;
-	bool		is_pmem = false;
-	struct statx st;
-	PmhResult	result = look_at(fd, "", &st, error);
-	int			err;
-
-	PMH_ASSERT(fd >= 0);
+		return pmh_fill_call_error(error, ENOMEM, "copying the name of the file");
+	fd = open(path, O_RDWR | O_CLOEXEC | (make ? O_CREAT | O_EXCL : 0), 0600);
+	if (fd < 0)
+	{
+		result = pmh_fill_call_error(error, errno,
+									 make ? "creating the file" : "opening the file");
+		pm_close(f);
+		return result;
+	}
+	if (make && (err = pm_allocate(fd, 0, pmh_whole_pages(size))) != 0)
+		result = pmh_fill_call_error(error, err, "allocating space for a new file");
+	else
+		result = look_at(fd, &st, error);
 	if (result == PMH_OK && (!S_ISREG(st.stx_mode) || st.stx_size < PMH_HEADER_SIZE))
 		result = pmh_fill_error(error, PMH_ERR_FORMAT, 0, 0,
 								"The file is too short to have a header.");
@@ -272,72 +189,33 @@ complete_file(PmFile *f, int fd, bool force_pmem, PmhError *error)
 		birth_of(&st, &f->birth);
 		err = pmh_map(f, fd, st.stx_size, &synchronous);
 		if (err != 0)
-			result = pm_error(error, err, "mapping the file");
+			result = pmh_fill_call_error(error, err, "mapping the file");
 	}
-	pmh_descriptor_close(fd);
-	if (result == PMH_OK)
-		result = is_persistent(f->path, synchronous, &is_pmem, error);
+	(void) close(fd);
 	if (result != PMH_OK)
 	{
+		if (make)
+			(void) unlink(path);
 		pm_close(f);
 		return result;
 	}
-	f->is_pmem = is_pmem && synchronous && DRAIN_WAITS;
-	f->persist = is_pmem || force_pmem;
+	f->is_pmem = synchronous && FENCE_WAITS;
+	f->persist = f->is_pmem || force_pmem;
 	f->write_back = f->persist ? choose_write_back() : PM_NO_WRITE_BACK;
 	return PMH_OK;
 }
 
-/*
- * Create path exclusively with 'size' bytes allocated, and map it.  (Not with
- * pmem_map_file's PMEM_FILE_CREATE, which would truncate a file that exists.)
- */
 PmhResult
-pm_create(PmFile *f, const char *path, size_t size, bool force_pmem,
-		  PmhError *error)
+pm_create(PmFile *f, const char *path, size_t size, bool force_pmem, PmhError *error)
 {
-	PmhResult	result = begin_file(f, path, error);
-	int			fd;
-	int			err;
-
-	if (result != PMH_OK)
-		return result;
-	fd = pmh_descriptor_open(path, O_RDWR | O_CREAT | O_EXCL);
-	if (fd < 0)
-	{
-		result = pm_error(error, errno, "creating the file");
-		pm_close(f);
-		return result;
-	}
-	err = pm_allocate(fd, 0, size);
-	if (err == 0)
-		result = complete_file(f, fd, force_pmem, error);
-	else
-	{
-		result = pm_error(error, err, "allocating space for a new file");
-		pmh_descriptor_close(fd);
-		pm_close(f);
-	}
-	if (result != PMH_OK)
-		(void) unlink(path);
-	return result;
+	PMH_ASSERT(size > 0);
+	return open_and_map(f, path, size, force_pmem, error);
 }
 
-/* Open and map an existing file that is at least a header long. */
 PmhResult
 pm_open(PmFile *f, const char *path, bool force_pmem, PmhError *error)
 {
-	PmhResult	result = begin_file(f, path, error);
-	int			fd;
-
-	if (result != PMH_OK)
-		return result;
-	fd = pmh_descriptor_open(path, O_RDWR);
-	if (fd >= 0)
-		return complete_file(f, fd, force_pmem, error);
-	result = pm_error(error, errno, "opening the file");
-	pm_close(f);
-	return result;
+	return open_and_map(f, path, 0, force_pmem, error);
 }
 
 void
@@ -396,86 +274,37 @@ pm_is_resident(const PmFile *f, const void *address)
  *	  the page that the file ended in, pagecache_isize_extended(), until late in 2024).
  *	- The first store to a page takes space for all of it.  If part of it is a hole and
  *	  the file system is full, that is SIGBUS: a sound file is posted as lost.
- * With pages of 4 KiB all that the engine asks for is whole pages.  (A new index file is
- * completed before anything is stored to it; a journal has any length, and keeps it.)
+ * With pages of 4 KiB all that the engine asks for is whole pages.  A file that was used with
+ * smaller ones is not recovered.
  */
-
-/*
- * Allocation has failed.  Some file systems keep what they have allocated so far (ext4
- * does), and the file may end within a page by now.  No process has mapped what is past
- * the length before, so the part of a page can be cut off.
- */
-static PmhResult
-end_with_page(int fd, uint64_t before, PmhError *error)
-{
-	struct statx st;
-	PmhResult	result = look_at(fd, "", &st, error);
-	uint64_t	whole;
-
-	if (result != PMH_OK || pmh_whole_pages(st.stx_size) == st.stx_size)
-		return result;
-	whole = page_start(st.stx_size);
-	if (whole >= before && ftruncate(fd, (off_t) whole) != 0)
-		return pm_error(error, errno, "cutting the file");
-	return PMH_OK;
-}
-
-/* Allocate [from, to) of the file at fd, which is as long as *st tells. */
-static PmhResult
-extend(PmFile *f, int fd, const struct statx *st, size_t from, size_t to,
-	   PmhError *error)
-{
-	PmhResult	result;
-	int			err;
-
-	/*
-	 * What is missing of a truncated file would come back as zeroes, and no
-	 * one would notice.
-	 */
-	if (st->stx_size < from)
-		pmh_map_note_lost(f, st->stx_size);
-	if (pm_is_lost(f))
-		return pmh_fill_lost(error, f);
-
-	err = pm_allocate(fd, page_start(from), pmh_whole_pages(to));
-	if (err != 0)
-	{
-		result = end_with_page(fd, st->stx_size, error);
-		return result != PMH_OK ? result :
-			pm_error(error, err, "allocating more space for the file");
-	}
-
-	/*
-	 * The caller is going to store the new size in the file, which may be
-	 * durable before the file system's own idea of it is.
-	 */
-	if (f->is_pmem && fsync(fd) != 0)
-		return pm_error(error, errno, "fsync");
-	return PMH_OK;
-}
 
 PmhResult
 pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 {
 	struct statx st;
 	int			fd;
+	int			err;
 	PmhResult	result;
 
-	PMH_ASSERT(from <= to);
+	PMH_ASSERT(from < to);
 	result = open_again(f, &fd, &st, error);
 	if (result != PMH_OK)
 		return result;
-	result = extend(f, fd, &st, from, to, error);
+	/* What is missing of a truncated file would come back as zeroes, unnoticed. */
+	if (st.stx_size < from)
+		pmh_map_note_lost(f, st.stx_size);
+	if (pm_is_lost(f))
+		result = pmh_fill_lost(error, f);
+	else if ((err = pm_allocate(fd, page_start(from), pmh_whole_pages(to))) != 0)
+		result = pmh_fill_call_error(error, err, "allocating more space for the file");
+	/*
+	 * The caller is going to store the new size in the file, which may be durable before
+	 * the file system's own idea of it is.
+	 */
+	else if (f->is_pmem && fsync(fd) != 0)
+		result = pmh_fill_call_error(error, errno, "fsync");
 	close_again(f, fd);
 	return result;
-}
-
-PmhResult
-pm_complete(PmFile *f, size_t size, PmhError *error)
-{
-	if (pmh_whole_pages(size) == size)
-		return PMH_OK;
-	return pm_extend(f, size, size, error);
 }
 
 /* fallocate in this mode, begun again when a signal interrupts it; 0 or an errno. */
@@ -528,7 +357,7 @@ pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
 	if (!holes_take_space(fd, from, to))
 		err = change_range(fd, FALLOC_FL_PUNCH_HOLE, from, to);
 	if (err != 0 && err != EOPNOTSUPP && err != ENOSYS)
-		result = pm_error(error, err, "giving space back to the file system");
+		result = pmh_fill_call_error(error, err, "giving space back to the file system");
 	close_again(f, fd);
 	return result;
 }
@@ -541,7 +370,7 @@ pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 	if (pm_is_lost(f))
 		return pmh_fill_lost(error, f);
 	if (size > f->addresses && (err = pmh_map_further(f, size)) != 0)
-		return pm_error(error, err, "mapping more of the file");
+		return pmh_fill_call_error(error, err, "mapping more of the file");
 	PMH_ASSERT(f->bound <= f->addresses);
 	if (size > f->bound)
 		f->bound = size;
@@ -583,7 +412,7 @@ write_through(const PmFile *f, size_t at, const char *src, size_t len)
 	size_t		done = 0;
 
 	PMH_ASSERT(f->fd >= 0 && !f->persist);
-	if (look_at(f->fd, "", &st, &error) != PMH_OK || st.stx_size < at + len)
+	if (look_at(f->fd, &st, &error) != PMH_OK || st.stx_size < at + len)
 		return 0;
 	while (done < len)
 	{

@@ -18,11 +18,8 @@
  * A pointer into the mapping is good until the handle rests or is closed.  Nothing past
  * 'bound' may be touched.  See map.c, and src/README, "Mapping".
  *
- * A page that can't be read or written any more (SIGBUS: the file was
- * truncated, or its medium is damaged) is replaced by zeroes of this process,
- * 'lost' is set, and whatever was under way goes on with these.  See
- * src/README, "Faults of the medium", and map.c.  An implementation for tests
- * may do without: then lost stays 0.
+ * When a page can't be read or written any more (SIGBUS; map.c), 'lost' is set.  An
+ * implementation for tests may do without: then lost stays 0.
  *
  * No descriptor is kept, but for a bulk load (pm_hold).  What needs one opens
  * the file by its path again, and sees that it is the file which is mapped:
@@ -71,8 +68,8 @@ typedef struct PmFile
 	int			fd;				/* of a bulk load; else -1 */
 	char	   *base;			/* where the file is mapped just now */
 	size_t		bound;			/* bytes of it that may be touched: the file has them */
-	bool		is_pmem;		/* libpmem's word, and the kernel's; on x86-64 only */
-	bool		persist;		/* flush and fence for real ... */
+	bool		is_pmem;		/* persistent memory: the kernel's word; on x86-64 only */
+	bool		persist;		/* flush and fence for real (tests: any file) ... */
 	PmWriteBack write_back;		/* ... and how lines are flushed */
 	uint64_t	lost;			/* 0, or 1 + where a page was lost (offset) */
 	uint64_t   *lost_board;		/* where to post this, or NULL: see lock.h ... */
@@ -108,17 +105,10 @@ extern bool pm_is_resident(const PmFile *f, const void *address);
 /*
  * posix_fallocate [from, to), all pages that it is in: at the end of the file, which
  * becomes longer, or where it has been punched.  Never leaves a hole: PMH_ERR_LOST if the
- * file is shorter than 'from' tells.  On failure the file has become longer by whole pages,
- * or not at all.  What it does is durable if the file is persistent memory.
+ * file is shorter than 'from' tells.  On failure the file may have become longer by some
+ * of it.  What it does is durable if the file is persistent memory.
  */
 extern PmhResult pm_extend(PmFile *f, size_t from, size_t to, PmhError *error);
-
-/*
- * Let a file whose first 'size' bytes are in use have all of the page that they end in:
- * it may have been used on a machine with smaller pages.  Before anything is stored to
- * it in this run, by any process.  PMH_OK, or as pm_extend.
- */
-extern PmhResult pm_complete(PmFile *f, size_t size, PmhError *error);
 
 /*
  * Give the space of the whole pages (there may be none) of [from, to) back to the file
@@ -135,9 +125,6 @@ extern PmhResult pm_punch(PmFile *f, size_t from, size_t to, PmhError *error);
  * PMH_ERR_NO_MEMORY.
  */
 extern PmhResult pm_raise_bound(PmFile *f, size_t size, PmhError *error);
-
-/* The length of the file in bytes.  PMH_OK, PMH_ERR_NO_FILE, PMH_ERR_IO ... */
-extern PmhResult pm_size(const PmFile *f, uint64_t *size, PmhError *error);
 
 /*
  * Keep a descriptor, for many calls of pm_copy_to_space, and give it back.  If
@@ -180,9 +167,9 @@ pm_fence(const PmFile *f)
 	if (f->persist)
 		__asm__ __volatile__("sfence" : : : "memory");
 }
-#else
-extern void pm_flush(const PmFile *f, const void *addr, size_t len);
-extern void pm_fence(const PmFile *f);
+#else							/* where no file is persistent memory */
+#define pm_flush(f, addr, len)	((void) (f), (void) (addr), (void) (len))
+#define pm_fence(f)				((void) (f))
 #endif
 
 #ifndef PMH_RECORD
@@ -296,21 +283,6 @@ pm_is_lost(const PmFile *f)
 	return __atomic_load_n(&f->lost, __ATOMIC_RELAXED) != 0;
 }
 
-/* ---- file_life.c: file descriptors, announced to the caller of the engine ---- */
-
-/* The result code for a system call that has failed with this errno. */
-extern PmhResult pmh_result_of_errno(int err);
-
-/*
- * Open a file (O_CLOEXEC, mode 0600), and close it, telling the caller of the
- * engine before and after; -1 with errno set.  The two first are for what opens
- * a descriptor of its own and closes it again.
- */
-extern bool pmh_descriptor_begin(void);
-extern void pmh_descriptor_end(void);
-extern int	pmh_descriptor_open(const char *path, int flags);
-extern void pmh_descriptor_close(int fd);
-
 /* ---- map.c: where files are mapped, for pm.c ---- */
 
 /*
@@ -330,10 +302,7 @@ extern int	pmh_map(PmFile *f, int fd, size_t size, bool *synchronous);
  */
 extern int	pmh_map_further(PmFile *f, size_t size);
 
-/*
- * So many bytes, rounded up to whole pages.  Only once a file has been mapped: before
- * that this process has not asked for the size of a page.
- */
+/* So many bytes, rounded up to whole pages. */
 extern size_t pmh_whole_pages(size_t size);
 
 /* Unmap everything, and take *f off the list. */

@@ -14,24 +14,6 @@
 
 /* ---- the directory ---- */
 
-/*
- * A walk along the directory is at i: the range of the segment that is named there begins at
- * *first, and the next one at the value returned.
- *
- * A crash may leave elements of what a segment was replaced by, or of what replaced it, beside
- * its own (pmh_directory_publish).  All elements of a range get what the first one is that the
- * walk comes by.  If that is a half, the walk comes by the other half next: either it is
- * named there, too, or the whole is, and then the range of this begins before i.
- */
-static uint64_t
-range_end(uint64_t elem, uint32_t depth, uint64_t i, uint64_t *first)
-{
-	uint64_t	span = UINT64_C(1) << (depth - pmh_elem_depth(elem));
-
-	*first = i & ~(span - 1);
-	return *first + span;
-}
-
 static PmhResult
 fail_element(PmhTable *t, uint64_t i)
 {
@@ -41,16 +23,21 @@ fail_element(PmhTable *t, uint64_t i)
 }
 
 /*
- * Check the directory before anything is stored: if the element that others are to have were
- * damaged, so would be these.
+ * Let all elements of a range say the same.  Before anything is stored all are checked (not
+ * 'store'): if the element that others are to have were damaged, so would be these.
+ *
+ * A crash may leave elements of what a segment was replaced by, or of what replaced it, beside
+ * its own (pmh_directory_publish).  All elements of a range get what the first one is that the
+ * walk comes by.  If that is a half, the walk comes by the other half next: either it is
+ * named there, too, or the whole is, and then the range of this begins before i.
  */
 static PmhResult
-check_directory(PmhTable *t)
+stride_directory(PmhTable *t, bool store)
 {
-	const PmhLive *live = pmh_live(t);
+	uint64_t	dirword = pmh_live(t)->dirword;
 	uint64_t	blocks = pmh_blocks(t);
-	uint32_t	depth = pmh_dirword_depth(live->dirword);
-	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
+	uint32_t	depth = pmh_dirword_depth(dirword);
+	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(dirword));
 	uint64_t	size = pmh_directory_elements(depth);
 	uint64_t	end;
 
@@ -58,11 +45,15 @@ check_directory(PmhTable *t)
 	{
 		uint64_t	elem = dir[i];
 		uint32_t	local = pmh_elem_depth(elem);
+		uint64_t	span;
 		uint64_t	first;
+		bool		changed = false;
 
 		if (local > depth)
 			return fail_element(t, i);
-		end = range_end(elem, depth, i, &first);
+		span = UINT64_C(1) << (depth - local);
+		first = i & ~(span - 1);
+		end = first + span;
 		if (!pmh_elem_sane(elem, first, depth, blocks))
 			return fail_element(t, i);
 		for (uint64_t j = first; j < end; j++)
@@ -70,40 +61,16 @@ check_directory(PmhTable *t)
 			if (!pmh_elem_whole(dir[j]) || pmh_elem_depth(dir[j]) + 1 < local ||
 				pmh_elem_depth(dir[j]) > local + 1)
 				return fail_element(t, j);
-		}
-	}
-	return PMH_OK;
-}
-
-/* Let all elements of a range say the same.  The directory has been checked. */
-static void
-stride_directory(PmhTable *t)
-{
-	const PmhLive *live = pmh_live(t);
-	uint32_t	depth = pmh_dirword_depth(live->dirword);
-	uint64_t   *dir = pmh_at(t, pmh_dirword_offset(live->dirword));
-	uint64_t	size = pmh_directory_elements(depth);
-	uint64_t	end;
-
-	for (uint64_t i = 0; i < size; i = end)
-	{
-		uint64_t	elem = dir[i];
-		uint64_t	first;
-		bool		changed = false;
-
-		end = range_end(elem, depth, i, &first);
-		for (uint64_t j = first; j < end; j++)
-		{
-			if (dir[j] != elem)
-			{
-				pm_store64(&dir[j], elem);
-				changed = true;
-			}
+			if (!store || dir[j] == elem)
+				continue;
+			pm_store64(&dir[j], elem);
+			changed = true;
 		}
 		if (changed)
-			pm_flush(&t->file, &dir[first], (end - first) * sizeof(uint64_t));
+			pm_flush(&t->file, &dir[first], span * sizeof(uint64_t));
 	}
 	pm_fence(&t->file);
+	return PMH_OK;
 }
 
 /* ---- the space map ---- */
@@ -235,18 +202,19 @@ rebuild_run(PmhTable *t)
 PmhResult
 pmh_recover(PmhTable *t)
 {
-	uint64_t	size = pmh_blocks(t) << PMH_BLOCK_SHIFT;
-	PmhResult	result = pm_complete(&t->file, size, &t->error);
+	PmhResult	result;
 
-	/* (Nothing has been stored yet, in this run: see pm.c, "its length".) */
-	if (result != PMH_OK)
-		return result;
+	/* Nobody can have made it longer since we mapped it.  Pages: see pm.c, "its length". */
+	if (pmh_whole_pages(pmh_blocks(t) << PMH_BLOCK_SHIFT) > t->file.bound)
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						"The file is shorter than its header says, or was used with smaller "
+						"pages of memory.");
 	pm_store64(&pmh_run(t)->instance, 0);
-	result = check_directory(t);
-	if (result != PMH_OK)
-		return result;
-	stride_directory(t);
-	result = rebuild_run(t);
+	result = stride_directory(t, false);
+	if (result == PMH_OK)
+		result = stride_directory(t, true);
+	if (result == PMH_OK)
+		result = rebuild_run(t);
 	if (result == PMH_OK)
 		pm_store64(&pmh_run(t)->instance, t->instance);
 	return result;

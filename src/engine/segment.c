@@ -95,27 +95,6 @@ is_pending(const PmhPending *pending, const PmhBucket *b)
 
 /* ---- compaction ---- */
 
-/* Quick and mostly right: do three entries of the bucket share a fingerprint? */
-static bool
-may_have_group(const PmhBucket *b)
-{
-	uint64_t	once[4] = {0};
-	uint64_t	twice[4] = {0};
-
-	for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
-	{
-		uint8_t		fp =
-			pm_load((const uint8_t *) (b->bytes + PMH_SLOT_FINGERPRINT + slot));
-		uint64_t	bit = UINT64_C(1) << (fp & 63);
-
-		if ((twice[fp >> 6] & bit) != 0)
-			return true;
-		twice[fp >> 6] |= once[fp >> 6] & bit;
-		once[fp >> 6] |= bit;
-	}
-	return false;
-}
-
 /*
  * The largest group of plain entries of one hash that may become a list, as a
  * mask; 0 if none has PMH_COMPACT_MIN.
@@ -179,8 +158,6 @@ compact_full(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 		*inserted = result == PMH_OK;
 		return result;
 	}
-	if (!may_have_group(b))
-		return PMH_NOT_FOUND;
 	mask = largest_group(t, place, bucket, &hash);
 	if (mask == 0)
 		return PMH_NOT_FOUND;

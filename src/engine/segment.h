@@ -270,6 +270,17 @@ typedef struct PmhBuild
 	PmhItem		kept[PMH_MAX_BUCKETS * PMH_SLOTS];
 } PmhBuild;
 
+/*
+ * What segments are built in, 130 KB, for whichever handle: no operation calls another one.
+ * All of a bucket goes to the file, also what its free slots have.  (Tests have threads.)
+ */
+#ifdef PMH_THREADS
+#define PMH_PER_THREAD	_Thread_local
+#else
+#define PMH_PER_THREAD
+#endif
+extern PMH_PER_THREAD PmhBuild pmh_workspace[2];
+
 /* The slot that the next entry of a bucket takes. */
 static inline uint32_t
 pmh_build_slot(PmhBuild *build, uint32_t bucket)
@@ -372,7 +383,7 @@ extern PmhResult pmh_segment_reduce(PmhTable *t, const PmhPlace *place,
 									uint32_t percent);
 
 /*
- * Publish t->build[0 .. n - 1] instead of one locked segment or (right not NULL) of two
+ * Publish pmh_workspace[0 .. n - 1] instead of one locked segment or (right not NULL) of two
  * buddies.  PMH_OK: the places are void; PMH_NEED (nothing done).
  */
 extern PmhResult pmh_segment_replace(PmhTable *t, const PmhPlace *left,

@@ -7,51 +7,13 @@
  * buckets, and what is left then to the stash.  So a segment starts with the simplest
  * strategy that holds it, and with the fewest entries away from home.
  *
- * The memory for it, some 130 KB, is not part of a handle: a process may have thousands of
- * these, and builds seldom.  An operation borrows it and gives it back for the next one, of
- * whichever handle.
- *
  *-------------------------------------------------------------------------
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "segment.h"
 
-/* ---- memory ---- */
-
-/* What is free just now, or NULL. */
-static PmhBuild *spare;
-
-PmhResult
-pmh_workspace_take(PmhTable *t)
-{
-	if (t->build != NULL)
-		return PMH_OK;
-	t->build = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQ_REL);
-	if (t->build != NULL)
-		return PMH_OK;
-	t->build = aligned_alloc(PMH_LINE, 2 * sizeof(PmhBuild));
-	if (t->build == NULL)
-		return pmh_fail(t, PMH_ERR_NO_MEMORY, ENOMEM, 0,
-						"There is no memory to build a segment in.");
-	/* All of a bucket goes to the file, also what its free slots have. */
-	for (unsigned i = 0; i < 2; i++)
-		memset(t->build[i].bucket, 0, sizeof(t->build[i].bucket));
-	return PMH_OK;
-}
-
-void
-pmh_workspace_give_back(PmhTable *t)
-{
-	if (t->build == NULL)
-		return;
-	free(__atomic_exchange_n(&spare, t->build, __ATOMIC_ACQ_REL));
-	t->build = NULL;
-}
-
-/* ---- building ---- */
+PMH_PER_THREAD PmhBuild pmh_workspace[2];
 
 /* From line 0, or from the one after it on. */
 static const uint8_t slot_order[] = {

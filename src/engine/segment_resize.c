@@ -17,18 +17,10 @@
 
 /* ---- larger segments ---- */
 
-/* How entries are dealt out. */
-typedef enum Deal
-{
-	BY_SLOTS,					/* there are no lists: slots are copied as they are */
-	BY_ENTRIES,
-	UNCHANGED					/* each to the bucket number that it has now */
-} Deal;
-
 /* One entry that takes more than a copy of its slot, in bucket i. */
 static void __attribute__((noinline))
 deal_entry(PmhTable *t, const PmhPlace *place, uint32_t i, unsigned slot, PmhBuild *build,
-		   Deal how)
+		   bool lists)
 {
 	const PmhBucket *b = pmh_bucket(t, place, i);
 	uint64_t	word = pmh_slot_load_word(b, slot);
@@ -36,40 +28,34 @@ deal_entry(PmhTable *t, const PmhPlace *place, uint32_t i, unsigned slot, PmhBui
 	uint64_t	payload = word & (PMH_WORD_PAYLOAD | PMH_WORD_POINTER);
 	PmhListPath path;
 
-	if (how == UNCHANGED)
-		pmh_build_write(&build->bucket[i], pmh_build_slot(build, i), hash, payload);
 	/* Its own bucket has no pointer of this hash: it is not shadowed. */
-	else if (how == BY_ENTRIES && !pmh_word_is_pointer(word) &&
-			 pmh_segment_find_list(t, place, hash, &path))
+	if (lists && !pmh_word_is_pointer(word) &&
+		pmh_segment_find_list(t, place, hash, &path))
 		pmh_build_keep(build, hash, payload | PMH_ITEM_BESIDE_LIST);
 	else
 		pmh_build_add(build, hash, payload);
 }
 
 /*
- * Deal the live entries of a segment out to t->build[0], or (split = 1) to both.  An insert
- * waits for it: so it is compiled for either, and written for few instructions.
+ * Deal the live entries of a segment out to pmh_workspace[0], or (split = 1) to both; if there
+ * are no lists, slots are copied as they are.  An insert waits for it: so it is compiled for
+ * either, and written for few instructions.
  */
 static inline void __attribute__((always_inline))
-deal_out(PmhTable *t, const PmhPlace *place, const unsigned split, Deal how)
+deal_out(PmhTable *t, const PmhPlace *place, const unsigned split)
 {
-	PmhBuild   *const build[] = {&t->build[0], &t->build[split]};
+	PmhBuild   *const build[] = {&pmh_workspace[0], &pmh_workspace[split]};
 	const uint32_t shift = 63 - 24 - pmh_elem_depth(place->elem);	/* hash bits from 24 on */
+	bool		lists = false;
 
 	PMH_ASSERT(split <= 1 && pmh_is_locked(&place->stripe->lock));
-	for (uint32_t i = 0; i < place->buckets && how == BY_SLOTS; i++)
-	{
-		if ((pmh_bucket_state(pmh_bucket(t, place, i)) & PMH_STATE_POINTERS) != 0)
-			how = BY_ENTRIES;
-	}
+	for (uint32_t i = 0; i < place->buckets; i++)
+		lists |= (pmh_bucket_state(pmh_bucket(t, place, i)) & PMH_STATE_POINTERS) != 0;
 	for (uint32_t i = 0; i < place->buckets; i++)
 	{
 		const PmhBucket *b = pmh_bucket(t, place, i);
 		const uint32_t live = pmh_bucket_live(b);
 
-		for (unsigned half = 0; how == UNCHANGED && half <= split; half++)
-			*pmh_bucket_state_at(&build[half]->bucket[i]) |=
-				pmh_bucket_state(b) & (PMH_STATE_STASHED | PMH_STATE_ELSEWHERE);
 #pragma GCC unroll 18
 		for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
 		{
@@ -83,10 +69,10 @@ deal_out(PmhTable *t, const PmhPlace *place, const unsigned split, Deal how)
 				to = build[pmh_slot_load_high(b, slot) >> shift & 1];
 			word = pmh_slot_load_word(b, slot);
 			home = pmh_home_bucket(pmh_word_hash(word), to->hashing);
-			if (likely(how == BY_SLOTS && to->fill[home] < PMH_SLOTS))
+			if (likely(!lists && to->fill[home] < PMH_SLOTS))
 				pmh_build_copy(&to->bucket[home], pmh_build_slot(to, home), word, b, slot);
 			else
-				deal_entry(t, place, i, slot, to, how);
+				deal_entry(t, place, i, slot, to, lists);
 		}
 	}
 }
@@ -99,18 +85,14 @@ static bool
 build_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 		  uint32_t size)
 {
-	pmh_build_begin(t, &t->build[0], size);
+	pmh_build_begin(t, &pmh_workspace[0], size);
 	for (const PmhPlace *place = left; place != NULL; place = place == left ? right : NULL)
-		deal_out(t, place, 0, BY_SLOTS);
-	return pmh_build_complete(&t->build[0], 100);
+		deal_out(t, place, 0);
+	return pmh_build_complete(&pmh_workspace[0], 100);
 }
 
-/*
- * Build the two halves, each of the smallest size that leaves it some room.  If there is none,
- * both of the present size, with each entry in its bucket number and under the same strategy:
- * for hashes that no other arrangement holds.
- */
-static void
+/* Build the two halves, each of the smallest size that leaves it some room, or the largest. */
+static bool
 build_halves(PmhTable *t, const PmhPlace *place)
 {
 	uint32_t	size[2] = {PMH_UNITS_PER_BLOCK, PMH_UNITS_PER_BLOCK};
@@ -120,26 +102,18 @@ build_halves(PmhTable *t, const PmhPlace *place)
 	{
 		fits = true;
 		for (unsigned half = 0; half < 2; half++)
-			pmh_build_begin(t, &t->build[half], size[half]);
-		deal_out(t, place, 1, BY_SLOTS);
+			pmh_build_begin(t, &pmh_workspace[half], size[half]);
+		deal_out(t, place, 1);
 		for (unsigned half = 0; half < 2; half++)
 		{
-			if (pmh_build_complete(&t->build[half], SPLIT_LOAD_PERCENT))
+			if (pmh_build_complete(&pmh_workspace[half],
+								   size[half] < PMH_MAX_SIZE ? SPLIT_LOAD_PERCENT : 100))
 				continue;
 			size[half]++;
 			fits = false;
 		}
 	}
-	if (fits)
-		return;
-	for (unsigned half = 0; half < 2; half++)
-	{
-		pmh_build_begin(t, &t->build[half], pmh_elem_size(place->elem));
-		t->build[half].strategy = pmh_elem_strategy(place->elem);
-	}
-	deal_out(t, place, 1, UNCHANGED);
-	for (unsigned half = 0; half < 2; half++)
-		(void) pmh_build_complete(&t->build[half], 100);
+	return fits;
 }
 
 /*
@@ -234,12 +208,12 @@ pmh_segment_replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, un
 	unsigned	stored = 0;
 	PmhResult	result = PMH_OK;
 
-	PMH_ASSERT((n == 1 || (n == 2 && right == NULL)) && t->build != NULL);
+	PMH_ASSERT((n == 1 || (n == 2 && right == NULL)));
 	PMH_ASSERT(pmh_is_locked(&left->stripe->lock));
 	PMH_ASSERT(right == NULL || pmh_elem_depth(right->elem) == pmh_elem_depth(left->elem));
 	while (stored < n && result == PMH_OK)
 	{
-		result = store_built(t, &t->build[stored], depth, &elem[stored]);
+		result = store_built(t, &pmh_workspace[stored], depth, &elem[stored]);
 		if (result == PMH_OK)
 			result = lock_stored(t, elem[stored++], held, &nheld);
 	}
@@ -298,28 +272,18 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 	PmhResult	result;
 
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	if (t->build == NULL)
-	{
-		t->need.workspace = true;
-		return PMH_NEED;
-	}
 	for (unsigned i = 0; i < 3 && size <= PMH_UNITS_PER_BLOCK && !grown; i++)
 		grown = sizes[i] > size && build_one(t, place, NULL, sizes[i]);
-	if (!grown && depth == PMH_MAX_DEPTH)
-	{
-		grown = size < PMH_MAX_SIZE && build_one(t, place, NULL, PMH_MAX_SIZE);
-		if (!grown)
-			return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, place->main,
-							"A segment of the greatest depth is full.");
-	}
+	/* (Hashes that crowd; those of a random permutation do not.) */
+	if (!grown && (depth == PMH_MAX_DEPTH || !build_halves(t, place)))
+		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, place->main,
+						"A segment is full that cannot be split.");
 	if (!grown && depth == pmh_dirword_depth(place->dirword))
 	{
 		t->need.doubling = true;
 		t->need.doubling_depth = depth;
 		return PMH_NEED;
 	}
-	if (!grown)
-		build_halves(t, place);
 	result = pmh_segment_replace(t, place, NULL, grown ? 1 : 2);
 	return result == PMH_OK ? PMH_RETRY : result;
 }
@@ -327,47 +291,36 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 /* ---- smaller segments ---- */
 
 /*
- * Build a segment of one or two in which they take no more than 'percent' of
- * the slots, with as few units as possible: 'size' or more, fewer than 'below'.
- * False: there is none.
- */
-static bool
-build_smallest(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
-			   uint32_t percent, uint32_t size, uint32_t below)
-{
-	uint64_t	n = count_live(t, left);
-
-	if (right != NULL)
-		n += count_live(t, right);
-	for (; size < below; size++)
-	{
-		if (n * 100 <= (uint64_t) pmh_build_slots(size) * percent &&
-			build_one(t, left, right, size))
-			return true;
-	}
-	return false;
-}
-
-/*
- * One or two segments become a smaller one, with a main part.  Where the file is full, and
- * the disk, too, there may be no block for that to begin with; a few units do for the
- * first ones then.  (Many such would leave many blocks half in use.)
+ * One or two segments become one with a main part, in which entries take no more than
+ * 'percent' of the slots, of as few units as possible, and fewer than 'below'.  Where the
+ * file is full, and the disk, too, there may be no block for that to begin with; a few units
+ * do for the first ones then.  (Many such would leave many blocks half in use.)
  */
 static PmhResult
 make_smaller(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 			 uint32_t percent, uint32_t below)
 {
-	PmhResult	result;
+	uint64_t	n = count_live(t, left);
+	uint32_t	size = PMH_UNITS_PER_BLOCK;
+	PmhResult	result = PMH_NOT_FOUND;
 
-	PMH_ASSERT(t->build != NULL && percent > 0);
-	if (!build_smallest(t, left, right, percent, PMH_UNITS_PER_BLOCK, below))
-		return PMH_NOT_FOUND;
-	result = pmh_segment_replace(t, left, right, 1);
-	if (result != PMH_NEED || t->need.lock != NULL ||
-		!build_smallest(t, left, right, percent, 1, PMH_UNITS_PER_BLOCK))
-		return result;
-	t->need.blocks = 0;
-	return pmh_segment_replace(t, left, right, 1);
+	PMH_ASSERT(percent > 0 && pmh_is_locked(&left->stripe->lock));
+	if (right != NULL)
+		n += count_live(t, right);
+	for (;;)
+	{
+		while (size < below && (n * 100 > (uint64_t) pmh_build_slots(size) * percent ||
+								!build_one(t, left, right, size)))
+			size++;
+		if (size >= below)
+			return result;
+		t->need.blocks = 0;
+		result = pmh_segment_replace(t, left, right, 1);
+		if (result != PMH_NEED || t->need.lock != NULL || below == PMH_UNITS_PER_BLOCK)
+			return result;
+		size = 1;
+		below = PMH_UNITS_PER_BLOCK;
+	}
 }
 
 PmhResult

@@ -166,13 +166,12 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 	uint64_t	start;
 	uint32_t	depth;
 	bool		merged = false;
-	PmhResult	result = pmh_workspace_take(t);
+	PmhResult	result;
 
 	PMH_ASSERT(p->phase == MERGING && !p->walk.at.through);
 	start = pmh_touch_segment(t, p->walk.at.next);
 	(void) pmh_touch_segment(t, start); /* its buddy */
-	if (result == PMH_OK)
-		result = pmh_segment_lock(t, p->walk.at.next, &place);
+	result = pmh_segment_lock(t, p->walk.at.next, &place);
 	if (result != PMH_OK)
 		return result;
 	depth = pmh_elem_depth(place.elem);
@@ -188,7 +187,7 @@ merge_step(PmhTable *t, struct PmhShrinkPrivate *p)
 
 	if (result == PMH_NEED)
 	{
-		if (p->no_space)		/* the kernel has said so: only map, and take memory */
+		if (p->no_space)		/* the kernel has said so: only map */
 			t->need.blocks = 0;
 		result = provide(t, p);
 		if (result != PMH_OK || !p->no_space)
@@ -476,7 +475,6 @@ pmh_shrink_step(PmhTable *table, PmhShrink *shrink)
 		p->bytes_seen += SEGMENT_STEP_BYTES;
 	}
 	shrink->bytes_seen = p->bytes_seen;
-	shrink->steps++;
 	shrink->bytes_after = file_bytes(table);
 	return pmh_conclude(table, result);
 }

@@ -84,36 +84,27 @@ typedef struct PmhEnv
 	uint64_t	shut_begun;
 } PmhEnv;
 
-/* ---- file descriptors (file_life.c) ---- */
-
 /*
+ * ---- file descriptors ----
+ *
  * A handle keeps no file descriptor.  Each function here that needs one opens
  * the file (by the path that pmh_open was given, so that must stay valid: mind
  * relative ones), and has closed it when it returns; it never has two at a time.
  * The one exception is a bulk load: from pmh_bulk_begin until pmh_bulk_finish,
  * pmh_bulk_abandon or pmh_close one descriptor may be held.  Which functions
  * need one: all that take a path; and any other that writes, if the
- * file gets more space or gives some back.  Look-ups, cursors and sweeps
- * that only read need none, not even to map what others have added.
+ * file gets more space or gives some back.
  *
  * A file that was unlinked or replaced while a handle is open on it can be read
  * for as long as the handle lives, and be written until it has to grow; then
  * there is PMH_ERR_NO_FILE.  PMH_ERR_NO_DESCRIPTOR leaves the table as it was.
- *
- * The callbacks, for the whole process and optional (NULL), are for callers that
- * count descriptors: reserve() comes before one is opened, and may close others
- * to make room; false stands for EMFILE.  release() comes after it was closed,
- * or could not be opened.  Neither may call the engine, longjmp, or wait for
- * a process that may be in the engine: the grow lock of a file can be held.
  */
-extern void pmh_set_descriptor_callbacks(bool (*reserve) (void),
-										 void (*release) (void));
 
 /* ---- memory (memory.c) ---- */
 
 /*
  * Bytes of memory that pages of files could take without others having to be swapped
- * out: the system's, or what a cgroup of this process leaves.  0: nobody knows.  root:
+ * out, within the limits of the cgroups of this process.  0: nobody knows.  root:
  * "", or a directory with the files of a test.
  */
 extern uint64_t pmh_available_memory(const char *root);
@@ -165,11 +156,10 @@ extern PmhResult pmh_create(const char *path, const void *identity,
 
 /*
  * Open an existing file, running recovery first if this is the first open
- * under env->instance (other openers wait meanwhile).  recovered, if not
- * NULL, tells whether this call did it.
+ * under env->instance (other openers wait meanwhile).
  */
-extern PmhResult pmh_open(const char *path, const PmhEnv *env,
-						  PmhTable **table, bool *recovered, PmhError *error);
+extern PmhResult pmh_open(const char *path, const PmhEnv *env, PmhTable **table,
+						  PmhError *error);
 
 /* Unmap and free the handle.  Does not sync. */
 extern void pmh_close(PmhTable *table);
@@ -205,14 +195,6 @@ extern const void *pmh_identity(const PmhTable *table);
 /* The path that the file was made or opened by; as long as the handle. */
 extern const char *pmh_path(const PmhTable *table);
 
-/*
- * Read only the format header of path, mapping nothing: verifies magic,
- * version and CRC and copies the identity out, and unless it is NULL the caller's note:
- * uint64_t note[PMH_NOTE_WORDS].  Touches no lock.
- */
-extern PmhResult pmh_read_note(const char *path, void *identity, uint64_t *note,
-							   PmhError *error);
-
 /* Write words of the note of the file at path.  False with errno.  Flushes nothing. */
 extern bool pmh_write_note(const char *path, int first, const uint64_t *words, int n);
 
@@ -220,15 +202,22 @@ extern bool pmh_write_note(const char *path, int first, const uint64_t *words, i
 extern PmhResult pmh_store_note(PmhTable *table, int word, uint64_t value);
 
 /*
- * Look at a file without mapping it: the header as pmh_read_note, and
- * whether the file is as long as it says and its directory within.  For a caller
- * that wants to know whether a file that others may be using is still there.
- * *instance: the run (env->instance) that has opened it last; if it is the present
- * one, pmh_open has found it sound and recovered it.  *inode: of that file.
- * Touches no lock.  Results as pmh_open.
+ * What the header of a file tells, without its being mapped.  instance: the run that has
+ * opened it last; if it is the present one, pmh_open has found it sound and recovered it.
  */
-extern PmhResult pmh_examine(const char *path, void *identity,
-							 uint64_t *instance, PmhInode *inode, PmhError *error);
+typedef struct PmhHead
+{
+	uint64_t	identity[PMH_IDENTITY_SIZE / sizeof(uint64_t)];
+	uint64_t	note[PMH_NOTE_WORDS];
+	uint64_t	instance;
+	PmhInode	inode;
+} PmhHead;
+
+/*
+ * Read it: magic, version and checksum are right, the file is as long as it says, and its
+ * directory within.  Others may be using the file.  Touches no lock.  Results as pmh_open.
+ */
+extern PmhResult pmh_examine(const char *path, PmhHead *head, PmhError *error);
 
 /* True if the mapping is persistent memory by libpmem's word (not forced). */
 extern bool pmh_is_pmem(const PmhTable *table);
@@ -441,7 +430,6 @@ typedef struct PmhShrink
 {
 	uint64_t	bytes_before;	/* of the file that have space */
 	uint64_t	bytes_after;
-	uint64_t	steps;
 	uint64_t	bytes_seen;		/* that the steps have looked at, about: what they cost */
 	struct PmhShrinkPrivate *priv;
 } PmhShrink;
@@ -503,8 +491,6 @@ typedef struct PmhStats
 	uint64_t	doublings;
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
-	uint64_t	merges;
-	bool		value_space_known;	/* false: a crash left it to be swept */
 } PmhStats;
 
 /* Exact figures by walking everything.  Blocks no process. */
@@ -517,23 +503,18 @@ extern PmhResult pmh_stats(PmhTable *table, PmhStats *stats);
 extern bool pmh_value_space_is_known(const PmhTable *table);
 
 /*
- * Cheap estimates from a sample of segments: entries, and the size of the
- * file in bytes.  For VACUUM, and for scans by several arrays.
+ * A cheap estimate of the entries, from a sample of segments.  For VACUUM, and for scans by
+ * several arrays.
  */
-extern PmhResult pmh_estimate(PmhTable *table, uint64_t *entries,
-							  uint64_t *file_bytes);
+extern PmhResult pmh_estimate(PmhTable *table, uint64_t *entries);
 
 /*
- * Check the structure: header, directory, every bucket, every list, the free
- * map against what is reachable.  report() gets one complete sentence per
- * finding; the result is PMH_ERR_CORRUPT if there was any.  Needs no writer
- * at work for the free map part (exclusive), else passes that over.  stop(arg), unless
- * that is NULL, is called before each segment; if it says so the result is PMH_DONE.
+ * Check the structure: header, directory, every bucket, every list.  report() gets one
+ * complete sentence per finding; the result is PMH_ERR_CORRUPT if there was any.  Writers
+ * may be at work.
  */
 typedef void (*PmhReport) (void *arg, uint64_t offset, const char *finding);
-typedef bool (*PmhStop) (void *arg);
-extern PmhResult pmh_check(PmhTable *table, bool exclusive, PmhReport report, PmhStop stop,
-						   void *arg);
+extern PmhResult pmh_check(PmhTable *table, PmhReport report, void *arg);
 
 /*
  * All values of hash as pmh_lookup gives them, but in no order, piece by piece, with no

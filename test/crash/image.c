@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../lib/check_alone.h"
 #include "crash.h"
 #include "error.h"
 #include "handle.h"
@@ -90,7 +91,7 @@ static const char *
 check_structure(Image *im)
 {
 	bool		any = false;
-	PmhResult	result = pmh_check(im->table, true, keep_finding, NULL, &any);
+	PmhResult	result = check_alone(im->table, keep_finding, &any);
 
 	if (any)
 		return wrong;
@@ -503,7 +504,6 @@ recover(Image *im)
 	PmhEnv		env;
 	PmhError	error;
 	PmhResult	result;
-	bool		recovered = false;
 
 	crash.instance++;
 	env = crash_env(im->level);
@@ -514,13 +514,11 @@ recover(Image *im)
 		if (bad != NULL)
 			return bad;
 	}
-	result = pmh_open(TABLE_NAME, &env, &im->table, &recovered, &error);
+	result = pmh_open(TABLE_NAME, &env, &im->table, &error);
 	if (result == PMH_ERR_FORMAT && crash.creating)
 		return NULL;
 	if (result != PMH_OK)
 		return say("pmh_open: %s", error.detail);
-	if (!recovered && crash.before_open == NULL)
-		return say("pmh_open did not recover");
 	return NULL;
 }
 

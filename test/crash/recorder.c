@@ -951,15 +951,6 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 	return PMH_OK;
 }
 
-PmhResult
-pm_complete(PmFile *f, size_t size, PmhError *error)
-{
-	(void) f;
-	(void) size;
-	(void) error;
-	return PMH_OK;
-}
-
 /*
  * What is in a block without space may be anything: we leave it as it is, so that an image
  * shows what still relies on it.  A crash does not bring the space back.
@@ -978,15 +969,6 @@ pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 	(void) error;
 	if (size > f->bound)
 		f->bound = size;
-	return PMH_OK;
-}
-
-PmhResult
-pm_size(const PmFile *f, uint64_t *size, PmhError *error)
-{
-	(void) f;
-	(void) error;
-	*size = FILE_BYTES;
 	return PMH_OK;
 }
 

@@ -35,7 +35,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <libpmem.h>
 #include <linux/magic.h>
 #include <setjmp.h>
 #include <sys/file.h>
@@ -75,7 +74,7 @@
 #define CALLS(X) \
 	X(open) X(pread) X(pwrite) X(fsync) X(syncfs) \
 	X(unlink) X(posix_fallocate) X(fcntl) X(stat) X(fstat) X(fstatfs) X(uname) X(statx) \
-	X(access) X(opendir) X(readdir) X(flock) X(pmem_map_file)
+	X(access) X(opendir) X(readdir) X(flock)
 
 #define NUMBER_OF(name) CALL_##name,
 #define NAME_OF(name) #name,
@@ -320,7 +319,6 @@ WRAP(int, access, -1, (const char *p, int mode), (p, mode))
 WRAP(DIR *, opendir, NULL, (const char *p), (p))
 WRAP(struct dirent *, readdir, NULL, (DIR *d), (d))
 WRAP(int, flock, -1, (int fd, int operation), (fd, operation))
-WRAP(void *, pmem_map_file, NULL, (const char *p, size_t n, int f, mode_t m, size_t *l, int *is), (p, n, f, m, l, is))
 
 /* ---- what stands in for the server ---- */
 
@@ -897,16 +895,17 @@ open_index(void)
 	PmhashIdentity id;
 	PmhEnv		env = pmhash_engine_env();
 	PmhTable   *table;
-	uint64_t	instance;
-	PmhInode	inode;
+	PmhHead		head;
 	PmhError	error;
 
 	index_path(path);
 	if (world->stub_lsn != 0 || !pmhash_shared->usable ||
-		pmh_examine(path, &id, &instance, &inode, &error) != PMH_OK ||
-		id.dax_era != pmhash_shared->control.dax_era ||
+		pmh_examine(path, &head, &error) != PMH_OK)
+		return NULL;
+	memcpy(&id, head.identity, sizeof(id));
+	if (id.dax_era != pmhash_shared->control.dax_era ||
 		id.cache_era != pmhash_shared->control.cache_era ||
-		pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
+		pmh_open(path, &env, &table, &error) != PMH_OK)
 		return NULL;
 	return table;
 }

@@ -94,7 +94,6 @@ static void
 check_structure(PmhTable *t, const Model *m)
 {
 	uint64_t	guess;
-	uint64_t	bytes;
 	PmhStats	s;
 
 	CHECK_SOUND(t);
@@ -109,9 +108,8 @@ check_structure(PmhTable *t, const Model *m)
 	CHECK(s.list_bytes <= s.value_bytes && s.value_bytes <= s.used_bytes);
 	CHECK(s.used_bytes <= s.file_bytes);
 	CHECK(s.used_bytes >= s.slots / PMH_SLOTS * PMH_BUCKET_SIZE + s.value_bytes);
-	REQUIRE(pmh_estimate(t, &guess, &bytes) == PMH_OK);
+	REQUIRE(pmh_estimate(t, &guess) == PMH_OK);
 	CHECK(guess >= s.entries - s.entries / 5 && guess <= s.entries + s.entries / 5);
-	CHECK(bytes == s.file_bytes);
 }
 
 static void
@@ -122,7 +120,6 @@ run(const char *path, bool flushed, uint64_t keys)
 	PmhTable   *t = fixture_create_in(path, &env);
 	Model		m = {keys, calloc(keys, sizeof(uint64_t)), 0};
 	uint64_t	seed = 12345;
-	bool		recovered;
 
 	for (uint64_t i = 0; i < 3 * keys; i++)
 		step(t, &m, &seed, 85);
@@ -131,8 +128,7 @@ run(const char *path, bool flushed, uint64_t keys)
 
 	/* Another handle of the same run: no recovery. */
 	pmh_close(t);
-	REQUIRE(pmh_open(path, &env, &t, &recovered, &error) == PMH_OK);
-	CHECK(!recovered);
+	REQUIRE(pmh_open(path, &env, &t, &error) == PMH_OK);
 	for (uint64_t i = 0; i < keys; i++)
 		step(t, &m, &seed, 40);
 	check_all(t, &m);

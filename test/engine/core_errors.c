@@ -57,7 +57,7 @@ try_open(uint64_t instance, PmhError *error)
 {
 	PmhEnv		env = fixture_env(instance);
 	PmhTable   *t = (PmhTable *) &env;
-	PmhResult	result = pmh_open(path, &env, &t, NULL, error);
+	PmhResult	result = pmh_open(path, &env, &t, error);
 
 	if (result == PMH_OK)
 		pmh_close(t);
@@ -77,11 +77,11 @@ test_create(void)
 	PmhTable   *t;
 	PmhError	error;
 	struct stat st;
-	char		identity[PMH_IDENTITY_SIZE];
+	PmhHead		head;
 
 	unlink(path);
 	CHECK(try_open(1, &error) == PMH_ERR_NO_FILE);
-	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_ERR_NO_FILE);
+	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_NO_FILE);
 	CHECK(pmh_create("/nonexistent/dir/file", NULL, &env, &t, &error) == PMH_ERR_NO_FILE);
 	CHECK(error.sys_errno == ENOENT);
 
@@ -89,8 +89,8 @@ test_create(void)
 	REQUIRE(stat(path, &st) == 0);
 	CHECK((st.st_mode & 0777) == 0600);
 	CHECK(st.st_size < 1024 * 1024);
-	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_OK);
-	CHECK(strcmp(identity, "an identity") == 0);
+	CHECK(pmh_examine(path, &head, &error) == PMH_OK);
+	CHECK(strcmp((char *) head.identity, "an identity") == 0);
 	CHECK(pmh_create(path, NULL, &env, &t, &error) == PMH_ERR_EXISTS);
 	CHECK(error.sys_errno == EEXIST);
 	CHECK(fixture_file_size(path) == (uint64_t) st.st_size);
@@ -102,23 +102,22 @@ static void
 test_note(void)
 {
 	const uint64_t words[2] = {11, 12};
-	uint64_t	note[PMH_NOTE_WORDS];
 	PmhEnv		env = fixture_env(1);
 	PmhTable   *t;
 	PmhError	error;
-	char		identity[PMH_IDENTITY_SIZE];
+	PmhHead		head;
 
 	make_file(10);
-	CHECK(pmh_read_note(path, identity, note, &error) == PMH_OK);
+	CHECK(pmh_examine(path, &head, &error) == PMH_OK);
 	for (int i = 0; i < PMH_NOTE_WORDS; i++)
-		CHECK(note[i] == 0);
-	REQUIRE(pmh_open(path, &env, &t, NULL, &error) == PMH_OK);
+		CHECK(head.note[i] == 0);
+	REQUIRE(pmh_open(path, &env, &t, &error) == PMH_OK);
 	CHECK(pmh_write_note(path, PMH_NOTE_WORDS - 2, words, 2));
 	CHECK(pmh_store_note(t, 0, 7) == PMH_OK);
-	CHECK(pmh_read_note(path, identity, note, &error) == PMH_OK);
-	CHECK(note[0] == 7 && note[1] == 0 && note[PMH_NOTE_WORDS - 1] == 12 &&
-		  note[PMH_NOTE_WORDS - 2] == 11);
-	CHECK(strcmp(identity, "an identity") == 0);
+	CHECK(pmh_examine(path, &head, &error) == PMH_OK);
+	CHECK(head.note[0] == 7 && head.note[1] == 0 && head.note[PMH_NOTE_WORDS - 1] == 12 &&
+		  head.note[PMH_NOTE_WORDS - 2] == 11);
+	CHECK(strcmp((char *) head.identity, "an identity") == 0);
 	pmh_close(t);
 	CHECK(try_open(1, &error) == PMH_OK);
 	CHECK(!pmh_write_note("/nonexistent/dir/file", 0, words, 1) && errno == ENOENT);
@@ -128,24 +127,25 @@ static void
 test_header(void)
 {
 	PmhError	error;
-	char		identity[PMH_IDENTITY_SIZE];
+	PmhHead		head;
 	uint32_t	version = 99;
 	uint64_t	zero = 0;
 
+	CHECK(pmh_crc32c("123456789", 9) == UINT32_C(0xe3069283));
 	make_file(10);
 	REQUIRE(truncate(path, 100) == 0);
 	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
-	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_ERR_FORMAT);
+	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_FORMAT);
 
 	make_file(10);
 	patch(offsetof(PmhFormat, version), &version, sizeof(version));
 	CHECK(try_open(1, &error) == PMH_ERR_VERSION);
-	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_ERR_VERSION);
+	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_VERSION);
 
 	make_file(10);
 	patch(offsetof(PmhFormat, identity), "x", 1);
 	CHECK(try_open(1, &error) == PMH_ERR_CORRUPT);
-	CHECK(pmh_read_note(path, identity, NULL, &error) == PMH_ERR_CORRUPT);
+	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_CORRUPT);
 
 	/* As a crash in the middle of pmh_create leaves it. */
 	make_file(10);
@@ -155,7 +155,7 @@ test_header(void)
 	/* Cut off: an error, not SIGBUS. */
 	make_file(20000);
 	REQUIRE(truncate(path, (off_t) fixture_file_size(path) / 2) == 0);
-	CHECK(try_open(1, &error) == PMH_ERR_CORRUPT);
+	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_CORRUPT);
 	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
 }
 

@@ -55,43 +55,16 @@ fails(void)
 WRAP(void *, malloc, (size_t n), (n), NULL, ENOMEM)
 WRAP(void *, calloc, (size_t n, size_t m), (n, m), NULL, ENOMEM)
 WRAP(void *, realloc, (void *p, size_t n), (p, n), NULL, ENOMEM)
-WRAP(void *, aligned_alloc, (size_t a, size_t n), (a, n), NULL, ENOMEM)
 WRAP(int, open, (const char *p, int f, mode_t m), (p, f, m), -1, EMFILE)
 WRAP(int, statx, (int fd, const char *p, int f, unsigned m, struct statx *s), (fd, p, f, m, s), -1, EIO)
 WRAP(int, fstat, (int fd, struct stat *s), (fd, s), -1, EIO)
 WRAP(int, posix_fallocate, (int fd, off_t o, off_t n), (fd, o, n), ENOSPC, 0)
 WRAP(int, fallocate, (int fd, int m, off_t o, off_t n), (fd, m, o, n), -1, EIO)
-WRAP(int, ftruncate, (int fd, off_t n), (fd, n), -1, EIO)
 WRAP(int, fsync, (int fd), (fd), -1, EIO)
 WRAP(ssize_t, pread, (int fd, void *b, size_t n, off_t o), (fd, b, n, o), -1, EIO)
 WRAP(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o), -1, ENOSPC)
 WRAP(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o), (a, n, p, f, fd, o), MAP_FAILED, ENOMEM)
 WRAP(void *, mremap, (void *a, size_t n, size_t m, int f, void *to), (a, n, m, f, to), MAP_FAILED, ENOMEM)
-WRAP(void *, pmem_map_file, (const char *p, size_t n, int f, mode_t m, size_t *l, int *i), (p, n, f, m, l, i), NULL, EIO)
-
-/* ---- descriptors ---- */
-
-static int	descriptors;		/* that the engine has */
-
-/* One at a time; and there is none at all if it is this call's turn. */
-static bool
-reserve_descriptor(void)
-{
-	CHECK(descriptors == 0);
-	if (fails())
-	{
-		failed_call = "reserve_descriptor";
-		return false;
-	}
-	descriptors++;
-	return true;
-}
-
-static void
-release_descriptor(void)
-{
-	CHECK(--descriptors == 0);
-}
 
 /* ---- a table and what must be in it ---- */
 
@@ -162,7 +135,7 @@ check_table(void)
 	bool		ok = check_entries();
 
 	pmh_close(table);
-	REQUIRE(pmh_open(path, &env, &table, NULL, &error) == PMH_OK);
+	REQUIRE(pmh_open(path, &env, &table, &error) == PMH_OK);
 	ok &= check_entries();
 	pmh_close(table);
 	return ok;
@@ -238,7 +211,7 @@ follow(void)
 	PmhResult	result;
 
 	armed = false;
-	REQUIRE(pmh_open(path, &env, &other, NULL, &error) == PMH_OK);
+	REQUIRE(pmh_open(path, &env, &other, &error) == PMH_OK);
 	REQUIRE(grow() == PMH_OK);
 	armed = true;
 	result = PMH_OK;
@@ -356,12 +329,12 @@ reopen(uint64_t as)
 	armed = false;
 	pmh_close(table);
 	armed = true;
-	result = pmh_open(path, &env, &table, NULL, &error);
+	result = pmh_open(path, &env, &table, &error);
 	armed = false;
 	if (result != PMH_OK)
 	{
 		CHECK(table == NULL && error.code == result && error.detail[0] != '\0');
-		REQUIRE(pmh_open(path, &env, &table, NULL, &error) == PMH_OK);
+		REQUIRE(pmh_open(path, &env, &table, &error) == PMH_OK);
 	}
 	return result;
 }
@@ -446,16 +419,15 @@ stats(void)
 {
 	PmhStats	s;
 	uint64_t	entries;
-	uint64_t	bytes;
 	PmhResult	result = pmh_stats(table, &s);
 
-	return result == PMH_OK ? pmh_estimate(table, &entries, &bytes) : result;
+	return result == PMH_OK ? pmh_estimate(table, &entries) : result;
 }
 
 static PmhResult
 check(void)
 {
-	return pmh_check(table, true, fixture_report, NULL, NULL);
+	return pmh_check(table, fixture_report, NULL);
 }
 
 /* Without a fault it succeeds; with one at each call in turn as said above. */
@@ -477,8 +449,6 @@ test_operation(const char *name, PmhResult (*operation) (void))
 		if (!CHECK(result == PMH_OK || (fired > 0 && is_failure(result))))
 			fprintf(stderr, "%s, call %ld: result %d\n", name, fail_at, (int) result);
 		failures += result != PMH_OK;
-		if (!CHECK(descriptors == 0))
-			fprintf(stderr, "%s, call %ld: %d descriptors\n", name, fail_at, descriptors);
 		if (!check_table())
 			fprintf(stderr, "%s, call %ld of %ld: %s\n", name, fail_at, calls, failed_call);
 		if (fired == 0)
@@ -492,7 +462,6 @@ int
 main(void)
 {
 	path = fixture_path("core_faults");
-	pmh_set_descriptor_callbacks(reserve_descriptor, release_descriptor);
 	TEST(test_operation("create", create));
 	TEST(test_operation("open", open_again));
 	TEST(test_operation("recover", recover));

@@ -98,13 +98,11 @@ make_files(void)
 static PmhResult
 examine(void)
 {
-	char		identity[PMH_IDENTITY_SIZE];
-	uint64_t	run;
-	PmhInode	inode;
+	PmhHead		head;
 	PmhError	error;
 
 	reads = 0;
-	return pmh_examine(path, identity, &run, &inode, &error);
+	return pmh_examine(path, &head, &error);
 }
 
 static void

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../lib/check_alone.h"
 #include "lock.h"
 #include "table.h"
 
@@ -100,7 +101,7 @@ fixture_open_in(const char *path, const PmhEnv *env)
 	PmhTable   *t;
 	PmhError	error;
 
-	if (pmh_open(path, env, &t, NULL, &error) != PMH_OK)
+	if (pmh_open(path, env, &t, &error) != PMH_OK)
 	{
 		fprintf(stderr, "cannot open %s: %s\n", path, error.detail);
 		exit(1);
@@ -121,11 +122,10 @@ static inline PmhTable *
 fixture_recover(const char *path, PmhTable *t, PmhEnv *env)
 {
 	PmhError	error;
-	bool		recovered;
 
 	pmh_close(t);
 	env->instance++;
-	if (pmh_open(path, env, &t, &recovered, &error) != PMH_OK || !recovered)
+	if (pmh_open(path, env, &t, &error) != PMH_OK)
 	{
 		fprintf(stderr, "cannot recover %s: %s\n", path, error.detail);
 		exit(1);
@@ -333,7 +333,7 @@ fixture_report(void *arg, uint64_t offset, const char *finding)
 
 /* Is all of it sound?  Nobody else is at work. */
 #define CHECK_SOUND(t) \
-	CHECK(pmh_check(t, true, fixture_report, NULL, NULL) == PMH_OK)
+	CHECK(check_alone(t, fixture_report, NULL) == PMH_OK)
 
 #define CLOSE_SOUND(t) \
 	do { \
@@ -345,7 +345,7 @@ fixture_report(void *arg, uint64_t offset, const char *finding)
 static inline PmhResult
 fixture_check(PmhTable *t)
 {
-	return pmh_check(t, false, fixture_report, NULL, NULL);
+	return pmh_check(t, fixture_report, NULL);
 }
 
 /* Begin a shrink, and leave it at that. */

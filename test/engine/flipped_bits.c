@@ -150,7 +150,7 @@ is_refused(uint64_t instance)
 	PmhError	error;
 
 	(void) pmh_locks_init(env.locks, FIXTURE_STRIPES);
-	if (pmh_open(path, &env, &t, NULL, &error) == PMH_ERR_CORRUPT)
+	if (pmh_open(path, &env, &t, &error) == PMH_ERR_CORRUPT)
 		return true;
 	if (t != NULL)
 	{
@@ -277,7 +277,7 @@ test_dirword(void)
 
 		(void) pmh_locks_init(env.locks, FIXTURE_STRIPES);
 		write_file(PMH_LIVE_OFFSET, live()->dirword ^ UINT64_C(1) << bit);
-		result = pmh_open(path, &env, &t, NULL, &error);
+		result = pmh_open(path, &env, &t, &error);
 		if (!CHECK(result == (bit < PMH_DIRWORD_BITS ? PMH_ERR_CORRUPT : PMH_OK)))
 			fprintf(stderr, "bit %u of the directory word: %d\n", bit, (int) result);
 		if (result != PMH_OK)

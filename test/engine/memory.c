@@ -59,9 +59,7 @@ test_no_limits(void)
 	begin(500 * MIB, "3:cpu:/a\n2:memory:/\n0::/\n");
 	CHECK(pmh_available_memory(root) == 500 * MIB);
 	make("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-	make("sys/fs/cgroup/memory/memory.usage_in_bytes", "%llu\n", 400 * MIB);
 	make("sys/fs/cgroup/memory.max", "max\n");
-	make("sys/fs/cgroup/memory.current", "%llu\n", 400 * MIB);
 	CHECK(pmh_available_memory(root) == 500 * MIB);
 	begin(0, "");
 	CHECK(pmh_available_memory(root) == 0);
@@ -69,20 +67,15 @@ test_no_limits(void)
 	CHECK(pmh_available_memory(root) == 0);
 }
 
-/* Pages of files make room; the group above has the lower limit in the end. */
+/* The group above has the lower limit in the end. */
 static void
 test_version_1(void)
 {
 	begin(500 * MIB, "9:name=systemd:/x\n2:memory:/a/b\n0::/\n");
 	make("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "%llu\n", 300 * MIB);
-	make("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "%llu\n", 280 * MIB);
-	CHECK(pmh_available_memory(root) == 20 * MIB);
-	make("sys/fs/cgroup/memory/a/b/memory.stat", "cache %llu\nactive_file 7\ntotal_inactive_file %llu\n"
-		 "total_active_file %llu\n", 200 * MIB, 100 * MIB, 50 * MIB);
-	CHECK(pmh_available_memory(root) == 170 * MIB);
-	make("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "%llu\n", 350 * MIB);
-	make("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "%llu\n", 349 * MIB);
-	CHECK(pmh_available_memory(root) == 1 * MIB);
+	CHECK(pmh_available_memory(root) == 300 * MIB);
+	make("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "%llu\n", 250 * MIB);
+	CHECK(pmh_available_memory(root) == 250 * MIB);
 }
 
 static void
@@ -90,12 +83,9 @@ test_version_2(void)
 {
 	begin(500 * MIB, "0::/a\n");
 	make("sys/fs/cgroup/a/memory.max", "%llu\n", 300 * MIB);
-	make("sys/fs/cgroup/a/memory.current", "%llu\n", 290 * MIB);
-	make("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file %llu\nactive_file %llu\n",
-		 100 * MIB, 50 * MIB);
-	CHECK(pmh_available_memory(root) == 160 * MIB);
-	make("sys/fs/cgroup/a/memory.max", "%llu\n", 100 * MIB);
-	CHECK(pmh_available_memory(root) == 0);
+	CHECK(pmh_available_memory(root) == 300 * MIB);
+	make("sys/fs/cgroup/memory.max", "%llu\n", 100 * MIB);
+	CHECK(pmh_available_memory(root) == 100 * MIB);
 }
 
 /* The path is the host's, what is mounted the container's. */
@@ -104,8 +94,7 @@ test_container(void)
 {
 	begin(500 * MIB, "0::/docker/123456\n");
 	make("sys/fs/cgroup/memory.max", "%llu\n", 64 * MIB);
-	make("sys/fs/cgroup/memory.current", "%llu\n", 14 * MIB);
-	CHECK(pmh_available_memory(root) == 50 * MIB);
+	CHECK(pmh_available_memory(root) == 64 * MIB);
 }
 
 int

@@ -23,10 +23,9 @@ move_segment(PmhTable *t, uint64_t hash)
 {
 	PmhResult	result;
 
-	REQUIRE(pmh_workspace_take(t) == PMH_OK);
 	do
 	{
-		PmhBuild   *build = &t->build[0];
+		PmhBuild   *build = &pmh_workspace[0];
 		PmhPlace	place;
 
 		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
@@ -38,7 +37,6 @@ move_segment(PmhTable *t, uint64_t hash)
 		pmh_segment_unlock(&place);
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	REQUIRE(result == PMH_OK);
-	pmh_workspace_give_back(t);
 }
 
 #endif							/* PMH_MOVED_H */

@@ -172,15 +172,6 @@ pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 }
 
 PmhResult
-pm_complete(PmFile *f, size_t size, PmhError *error)
-{
-	(void) f;
-	(void) size;
-	(void) error;
-	return PMH_OK;
-}
-
-PmhResult
 pm_punch(PmFile *f, size_t from, size_t to, PmhError *error)
 {
 	if (fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -199,17 +190,6 @@ pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 	return PMH_OK;
 }
 
-PmhResult
-pm_size(const PmFile *f, uint64_t *size, PmhError *error)
-{
-	struct stat st;
-
-	if (fstat(f->fd, &st) != 0)
-		return fail(error, errno);
-	*size = (uint64_t) st.st_size;
-	return PMH_OK;
-}
-
 void
 pm_hold(PmFile *f)
 {
@@ -221,22 +201,6 @@ pm_let_go(PmFile *f)
 {
 	(void) f;
 }
-
-#ifndef __x86_64__
-void
-pm_flush(const PmFile *f, const void *addr, size_t len)
-{
-	(void) f;
-	(void) addr;
-	(void) len;
-}
-
-void
-pm_fence(const PmFile *f)
-{
-	(void) f;
-}
-#endif
 
 /* Readers of space that is used again race with this: word by word. */
 void

@@ -171,7 +171,7 @@ pattern_recovery_not_idempotent(void)
 	pmh_close(t);
 	env = fixture_env(++instance);
 	for (unsigned i = 0; i < 3; i++)
-		CHECK(pmh_open(path, &env, &t, NULL, &error) == PMH_ERR_CORRUPT);
+		CHECK(pmh_open(path, &env, &t, &error) == PMH_ERR_CORRUPT);
 	CHECK(fixture_no_lock_held());
 
 	/* Put right, it is recovered under the same instance. */

@@ -356,11 +356,10 @@ do_figures(PmhTable *t)
 {
 	PmhStats	stats;
 	uint64_t	entries;
-	uint64_t	bytes;
 
 	CHECK(pmh_stats(t, &stats) == PMH_OK);
-	CHECK(pmh_estimate(t, &entries, &bytes) == PMH_OK);
-	CHECK(pmh_check(t, false, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK(pmh_estimate(t, &entries) == PMH_OK);
+	CHECK(pmh_check(t, fixture_report, NULL) == PMH_OK);
 }
 
 static void
@@ -428,7 +427,7 @@ end_file(void)
 		for (uint64_t key = 0; key < next_key; key++)
 			expect_key(handle[i], key);
 	}
-	CHECK(pmh_check(handle[0], true, fixture_report, NULL, NULL) == PMH_OK);
+	CHECK(check_alone(handle[0], fixture_report, NULL) == PMH_OK);
 	for (unsigned i = 0; i < HANDLES; i++)
 		pmh_close(handle[i]);
 	unlink(path);

@@ -194,6 +194,7 @@ static void
 shrink(PmhTable *t, uint64_t hash)
 {
 	uint64_t	most = 0;
+	uint64_t	steps = 0;
 	PmhShrink	shrink;
 	PmhResult	result;
 
@@ -205,7 +206,7 @@ shrink(PmhTable *t, uint64_t hash)
 		if (stop_watching() > most)
 			most = longest;
 		/* What it has come to changes: it has to look for it. */
-		(void) pmh_delete(t, hash, 8 * shrink.steps);
+		(void) pmh_delete(t, hash, 8 * ++steps);
 	} while (result == PMH_OK);
 	REQUIRE(result == PMH_DONE);
 	longest = most;

@@ -97,7 +97,7 @@ start_reader(const char *point, uint64_t hash, size_t least, size_t most,
 		bool		right;
 
 		(void) alarm(PATIENCE);
-		if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
+		if (pmh_open(path, &env, &t, &error) != PMH_OK)
 			_exit(2);
 		/* The first look-up finds the directory out; the next ones know it. */
 		if (pmh_lookup(t, hash, &values) != PMH_OK)
@@ -277,7 +277,7 @@ check_all(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	(void) hash;
 	(void) value;
-	return pmh_check(t, false, fixture_report, NULL, NULL);
+	return pmh_check(t, fixture_report, NULL);
 }
 
 /* One pair, as many are deleted: in a walk along the list. */
@@ -310,7 +310,7 @@ start_change(Change change, const char *point, uint64_t n, uint64_t hash,
 		PmhTable   *t;
 
 		(void) alarm(PATIENCE);
-		if (pmh_open(path, &env, &t, NULL, &error) != PMH_OK)
+		if (pmh_open(path, &env, &t, &error) != PMH_OK)
 			_exit(2);
 		stop_at = point;
 		stop_countdown = n;

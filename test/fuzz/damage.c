@@ -292,20 +292,14 @@ static void
 wrong_header(Damage *d, uint64_t *seed)
 {
 	PmhFormat	format;
-	uint32_t   *fields[] = {&format.version, &format.segment_buckets,
-	&format.bucket_size, &format.slots, &format.stash_buckets};
-	uint32_t   *field = fields[below(seed, 5)];
 
 	memcpy(&format, d->bytes, sizeof(format));
-	if (below(seed, 3) == 0)
-		format.segment_buckets = UINT32_C(64) << below(seed, 6);
-	else if (below(seed, 6) == 0)
+	if (below(seed, 2) == 0)
 		format.file_id = fixture_random(seed);
 	else
-		*field = (uint32_t) interesting(d, seed, *field);
+		format.version = (uint32_t) interesting(d, seed, format.version);
 	format.crc = format_crc(format);
-	say(d, " header with %u, %u, %u, %u, %u;", format.version, format.segment_buckets,
-		format.bucket_size, format.slots, format.stash_buckets);
+	say(d, " header with version %u;", format.version);
 	overwrite(d, 0, &format, sizeof(format));
 }
 

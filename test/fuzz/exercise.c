@@ -84,13 +84,13 @@ note_finding(void *arg, uint64_t offset, const char *finding)
 static void
 check(PmhTable *t, Seen *seen)
 {
-	for (int exclusive = 0; exclusive < 2; exclusive++)
+	for (int alone = 0; alone < 2; alone++)
 	{
 		PmhResult	result;
 		uint64_t	before = seen->findings;
 
-		step(exclusive ? "check, alone" : "check");
-		result = pmh_check(t, exclusive, note_finding, NULL, seen);
+		step(alone ? "check, alone" : "check");
+		result = alone ? check_alone(t, note_finding, seen) : pmh_check(t, note_finding, seen);
 		if (result == PMH_ERR_CORRUPT && seen->findings == before)
 			seen->findings++;
 		else if (result != PMH_OK && result != PMH_ERR_CORRUPT)
@@ -326,7 +326,6 @@ tell_figures(PmhTable *t, size_t n, Seen *seen)
 {
 	PmhStats	stats;
 	uint64_t	entries;
-	uint64_t	bytes;
 
 	step("statistics");
 	if (succeeded(t, pmh_stats(t, &stats), seen) && stats.entries != n)
@@ -336,7 +335,7 @@ tell_figures(PmhTable *t, size_t n, Seen *seen)
 				  (unsigned long long) stats.entries, n);
 	}
 	step("estimate");
-	(void) succeeded(t, pmh_estimate(t, &entries, &bytes), seen);
+	(void) succeeded(t, pmh_estimate(t, &entries), seen);
 }
 
 static void

@@ -148,7 +148,7 @@ open_file(const Case *c, uint64_t instance, PmhTable **t, Seen *seen)
 	PmhResult	result;
 
 	*exercise_step = "open";
-	result = pmh_open(path, &env, t, NULL, &error);
+	result = pmh_open(path, &env, t, &error);
 	if (result != PMH_OK)
 	{
 		seen->errors++;
@@ -163,12 +163,12 @@ open_file(const Case *c, uint64_t instance, PmhTable **t, Seen *seen)
 static bool
 is_foreign(const Case *c)
 {
-	uint8_t		identity[PMH_IDENTITY_SIZE];
+	PmhHead		head;
 	PmhError	error;
 
 	*exercise_step = "identity";
-	return pmh_read_note(path, identity, NULL, &error) == PMH_OK &&
-		memcmp(identity, c->image->identity, sizeof(identity)) != 0;
+	return pmh_examine(path, &head, &error) == PMH_OK &&
+		memcmp(head.identity, c->image->identity, sizeof(head.identity)) != 0;
 }
 
 static void

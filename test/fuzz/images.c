@@ -412,7 +412,7 @@ build_image(const char *path, const Kind *kind, Image *image)
 	if (pmh_create(path, image->identity, &env, &t, &error) != PMH_OK)
 		give_up(error.detail);
 	kind->fill(t, image);
-	must(t, pmh_check(t, true, fixture_report, NULL, NULL));
+	must(t, check_alone(t, fixture_report, NULL));
 	image->block_size = (uint32_t) PMH_BLOCK_SIZE;
 	image->use = calloc((pmh_blocks(t) << PMH_BLOCK_SHIFT) / PMH_LINE, 1);
 	if (image->use == NULL)

@@ -1,7 +1,7 @@
 /*
  * map_sync.c: preloaded into a server, mmap grants MAP_SYNC for every file, and
- * statx says that it may, as with a file system with dax; with PMEM_IS_PMEM_FORCE=1
- * index files are then of class dax.  Nothing is any more durable for it: for tests of decisions,
+ * statx says that it may, as with a file system with dax.  Index
+ * files are then of class dax.  Nothing is any more durable for it: for tests of decisions,
  * not of power cuts (those are test/dax).
  */
 #define _GNU_SOURCE

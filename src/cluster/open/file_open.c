@@ -39,19 +39,19 @@ static bool
 check_identity(const PmhashStub *stub, bool *recovered, PmhashTrouble *trouble)
 {
 	PmhashIdentity id;
-	PmhInode	inode;
-	uint64_t	instance;
+	PmhHead		head;
 	PmhResult	result;
 
 	Assert(trouble->path[0] != '\0');
-	result = pmh_examine(trouble->path, &id, &instance, &inode, &trouble->error);
+	result = pmh_examine(trouble->path, &head, &trouble->error);
 	if (recovered != NULL)
-		*recovered = result == PMH_OK && instance == pmhash_shared->instance;
+		*recovered = result == PMH_OK && head.instance == pmhash_shared->instance;
 	if (result != PMH_OK)
 	{
 		trouble->reason = pmhash_reason_of(&trouble->error);
 		return false;
 	}
+	memcpy(&id, head.identity, sizeof(id));
 	trouble->reason = pmhash_identity_doubt(&id, true);
 	if (trouble->reason == PMHASH_REASON_NONE && id.database != MyDatabaseId)
 		trouble->reason = PMHASH_REASON_OTHER_DATABASE;
@@ -83,7 +83,7 @@ map_file(PmhashTrouble *trouble, PmhTable **table)
 		return result;
 	}
 	do
-		result = pmh_open(trouble->path, &env, table, NULL, &trouble->error);
+		result = pmh_open(trouble->path, &env, table, &trouble->error);
 	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_unmap(0));
 	return result;
 }

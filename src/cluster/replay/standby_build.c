@@ -791,7 +791,7 @@ sweep_file(uint64 file_id, uint64 life)
 	bool		known;
 
 	pmhash_file_path(path, MyDatabaseId, file_id);
-	if (pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
+	if (pmh_open(path, &env, &table, &error) != PMH_OK)
 		return false;
 	known = pmh_value_space_is_known(table);
 	if (!known)

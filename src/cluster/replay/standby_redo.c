@@ -127,12 +127,12 @@ open_table(const PmhashStandbyRow *row, char *reason)
 		return *table;
 	env = pmhash_engine_env();
 	pmhash_file_path(path, row->database, row->file_id);
-	result = pmh_open(path, &env, table, NULL, &error);
+	result = pmh_open(path, &env, table, &error);
 	if (result == PMH_ERR_NO_MEMORY)
 	{
 		/* address space is wanting: files take 16 times their size */
 		unmap_all();
-		result = pmh_open(path, &env, table, NULL, &error);
+		result = pmh_open(path, &env, table, &error);
 	}
 	if (result != PMH_OK)
 		pmhash_fail(reason, "could not open file \"%s\": %s", path,

@@ -80,24 +80,6 @@ pmhash_is_interrupted(void)
 		(QueryCancelPending && QueryCancelHoldoffCount == 0);
 }
 
-/*
- * One descriptor for a moment: not AcquireExternalFD, which refuses it where many
- * are used for long, but make room and count it.  Reports nothing but what closing
- * a file may (fd.c, LruDelete: LOG, or PANIC for a file that was not written).
- */
-static bool
-reserve_descriptor(void)
-{
-	ReserveExternalFD();
-	return true;
-}
-
-static void
-release_descriptor(void)
-{
-	ReleaseExternalFD();
-}
-
 /* For this process and its children. */
 static void
 engine_hooks_init(void)
@@ -105,7 +87,6 @@ engine_hooks_init(void)
 	const PmhWaitHooks hooks = {wait_begin, wait_end, pmhash_is_interrupted};
 
 	pmh_set_wait_hooks(&hooks);
-	pmh_set_descriptor_callbacks(reserve_descriptor, release_descriptor);
 }
 
 void

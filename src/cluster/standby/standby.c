@@ -539,11 +539,15 @@ find_file(const char *path, Oid database, uint64 file_id, void *arg)
 	const Found *found = arg;
 	PmhashIdentity id;
 	PmhashStandbyRow *row;
+	PmhHead		head;
 	PmhError	error;
 	Note		note;
 
-	if (file_id == 0 || pmh_read_note(path, &id, (uint64 *) &note, &error) != PMH_OK ||
-		id.file_id != file_id || id.database != database)
+	if (file_id == 0 || pmh_examine(path, &head, &error) != PMH_OK)
+		return true;
+	memcpy(&id, head.identity, sizeof(id));
+	memcpy(&note, head.note, sizeof(note));
+	if (id.file_id != file_id || id.database != database)
 		return true;
 	if (found->how == PMHASH_STANDBY_DEMOTED)
 	{

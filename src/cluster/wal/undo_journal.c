@@ -547,7 +547,7 @@ undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 
 	for (size_t i = 0; i < n; i++)
 		entries[i] = (PmhEntry) {records[i].hash, records[i].value};
-	result = pmh_open(path, &env, &table, NULL, &error);
+	result = pmh_open(path, &env, &table, &error);
 	if (result == PMH_OK)
 	{
 		/* together: a key's list may be long, and is walked once then */

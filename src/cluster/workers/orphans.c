@@ -92,17 +92,20 @@ maker_is_alive(ListedFile *file)
 {
 	char		path[MAXPGPATH];
 	PmhashIdentity id;
+	PmhHead		head;
 	PmhError	error;
 	PmhResult	result;
 
 	pmhash_file_path(path, MyDatabaseId, file->file_id);
-	result = pmh_read_note(path, &id, NULL, &error);
-	file->made_for = result == PMH_OK ? id.index_oid : InvalidOid;
+	result = pmh_examine(path, &head, &error);
+	file->made_for = InvalidOid;
 	if (result == PMH_ERR_FORMAT || result == PMH_ERR_VERSION ||
 		result == PMH_ERR_CORRUPT)
 		return false;
 	if (result != PMH_OK)
 		return true;
+	memcpy(&id, head.identity, sizeof(id));
+	file->made_for = id.index_oid;
 	if (id.flags & PMHASH_IDENTITY_TEMP)
 		return id.instance == pmhash_shared->instance &&
 			BackendPidGetProc((int) id.owner_pid) != NULL;

@@ -121,8 +121,6 @@ step_probe()
 	is "files that grow and move" ok "$(/dax/pm_probe remap /pmem)"
 	is "class of a file on persistent memory" dax "$(/dax/pm_probe class /pmem)"
 	is "class of a file on the disk" cache "$(/dax/pm_probe class /dax)"
-	is "class of a file on the disk, PMEM_IS_PMEM_FORCE=1" cache \
-		"$(PMEM_IS_PMEM_FORCE=1 /dax/pm_probe class /dax)"
 }
 
 # A file that has just grown, with a file system that writes its journal only

@@ -179,7 +179,7 @@ grown(const char *path, uint64_t keys)
 	PmhTable   *table;
 	PmhValues	values = {0};
 
-	if (pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
+	if (pmh_open(path, &env, &table, &error) != PMH_OK)
 		return failed(path, &error);
 	for (uint64_t key = 0; key < keys; key++)
 	{

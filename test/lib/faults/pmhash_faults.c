@@ -267,7 +267,6 @@ errno_or(int usual)
 	HOOK(malloc, "memory", void *, (size_t n), (n), NULL, NULL, ENOMEM) \
 	HOOK(calloc, "memory", void *, (size_t n, size_t m), (n, m), NULL, NULL, ENOMEM) \
 	HOOK(realloc, "memory", void *, (void *p, size_t n), (p, n), NULL, NULL, ENOMEM) \
-	HOOK(aligned_alloc, "memory", void *, (size_t a, size_t n), (a, n), NULL, NULL, ENOMEM) \
 	HOOK(open, "io", int, (const char *p, int f, mode_t m), (p, f, m), -1, -1, EIO) \
 	HOOK(fstat, "io", int, (int fd, struct stat *s), (fd, s), -1, -1, EIO) \
 	HOOK(statx, "io", int, (int fd, const char *p, int f, unsigned m, struct statx *s), \
@@ -287,9 +286,7 @@ errno_or(int usual)
 	HOOK(readdir, "readdir", struct dirent *, (DIR *d), (d), NULL, NULL, EIO) \
 	HOOK(unlink, "unlink", int, (const char *p), (p), -1, 0, EIO) \
 	HOOK(mmap, "io", void *, (void *a, size_t n, int p, int f, int fd, off_t o), \
-		 (a, n, p, f, fd, o), MAP_FAILED, MAP_FAILED, ENOMEM) \
-	HOOK(pmem_map_file, "io", void *, (const char *p, size_t n, int f, mode_t m, size_t *l, int *i), \
-		 (p, n, f, m, l, i), NULL, NULL, EIO)
+		 (a, n, p, f, fd, o), MAP_FAILED, MAP_FAILED, ENOMEM)
 
 #define DEFINE_HOOK(name, class, type, parameters, arguments, failed, skipped, error) \
 	static type (*real_##name) parameters; \

@@ -407,7 +407,6 @@ SQL
 {
 	my $shim = preloadable('map_sync');
 	local $ENV{LD_PRELOAD} = $shim;
-	local $ENV{PMEM_IS_PMEM_FORCE} = 1;
 
 	my @library = (install_path => install_with_stop_points());
 	my $primary = new_primary('primary6', "pmhash.wal = on\npmhash.rebuild = off\n", @library);

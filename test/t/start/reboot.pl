@@ -136,9 +136,9 @@ use PmhashTest;
 	all_come_back($cache, 'cache, unclean twice');
 	$cache->stop;
 
-	# ---- class dax: libpmem and we are made to believe in persistent memory ----
+	# ---- class dax: we are made to believe in persistent memory ----
 	my $shim = preloadable('map_sync');
-	my %believe = (LD_PRELOAD => $shim, PMEM_IS_PMEM_FORCE => 1);
+	my %believe = (LD_PRELOAD => $shim);
 	my $dax = new_server('dax', $settings);
 	$pool = pool($dax);
 
