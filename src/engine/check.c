@@ -522,7 +522,7 @@ check_all_grains(PmhCheck *c)
 		if (lost > 0 && where == 0)
 			where = block;
 	}
-	if (lost > 0 && pm_load(&pmh_run(c->t)->values_lost) == 0)
+	if (lost > 0)
 		finding(c, where << PMH_BLOCK_SHIFT,
 				"%llu bytes of value blocks are neither in use nor free.",
 				(unsigned long long) lost);
