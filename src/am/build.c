@@ -105,7 +105,7 @@ load_limit(const BuildState *build)
  */
 static void
 load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uint32 bits,
-				uint64 range, uint64 n)
+				uint64 n)
 {
 	uint64		limit = load_limit(build);
 	uint64		most = Min(n, limit);
@@ -122,11 +122,9 @@ load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uin
 	}
 	Assert(at == most);
 	pmhash_give_way();
-	if (most == 0)
-		return;
-	if (build->unique != NULL)
+	if (build->unique != NULL && most > 0)
 		pmhash_build_unique_check(build->unique, build->load, most);
-	result = pmh_bulk_partition(build->bulk, bits, range, build->load, most);
+	result = pmh_bulk_partition(build->bulk, bits, build->load, most);
 	if (result != PMH_OK)
 		load_failed(build, result);
 	count_loaded(build, most);
@@ -159,14 +157,14 @@ load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uin
 }
 
 /*
- * Load a spool whose hashes all begin with 'prefix'.
+ * Load a spool whose hashes all begin with the same 'spool->bits' bits.
  *
  * Where the engine's depth has fewer bits than our partitions, several of
  * them make one range.  A partition that does not fit in memory is partitioned again by the
  * next hash bits, if the engine's depth has more.
  */
 static void
-load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
+load_spool(BuildState *build, PmhashSpool *spool)
 {
 	int			partitions = 1 << spool->partition_bits;
 	int			bits = Min(spool->bits + spool->partition_bits,
@@ -175,11 +173,8 @@ load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
 	int			step = partitions >> own_bits;
 
 	Assert(own_bits >= 0 && step >= 1);
-	Assert(spool->bits == 0 ? prefix == 0 : prefix >> spool->bits == 0);
-
 	for (int first = 0; first < partitions; first += step)
 	{
-		uint64		range = (prefix << own_bits) | (first / step);
 		uint64		n = 0;
 		PmhashSpool *pieces;
 		int			piece_bits = 1;
@@ -188,7 +183,7 @@ load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
 			n += spool->partition_n[i];
 		if (n <= load_limit(build) || bits == (int) build->depth)
 		{
-			load_partitions(build, spool, first, step, bits, range, n);
+			load_partitions(build, spool, first, step, bits, n);
 			continue;
 		}
 
@@ -208,7 +203,7 @@ load_spool(BuildState *build, PmhashSpool *spool, uint64 prefix)
 				pmhash_spool_add(pieces, build->load[i].hash, build->load[i].value);
 		}
 		pmhash_spool_write(pieces);
-		load_spool(build, pieces, range);
+		load_spool(build, pieces);
 		pmhash_spool_free(pieces);
 	}
 }
@@ -253,7 +248,7 @@ load_table(BuildState *build)
 
 	PG_TRY();
 	{
-		load_spool(build, build->scan.spool, 0);
+		load_spool(build, build->scan.spool);
 	}
 	PG_CATCH();
 	{

@@ -122,20 +122,6 @@ pmh_bucket_commit(PmhTable *t, PmhBucket *b, uint32_t change)
 	PMH_STOP_POINT("put_after_commit");
 }
 
-void
-pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
-			   uint64_t word, PmhBucket *home, uint32_t announce, bool fence_first)
-{
-	bool		ordered = fence_first;
-	uint32_t	change = pmh_bucket_prepare(t, b, version, hash, word, home, announce,
-											&ordered);
-
-	if (ordered)
-		pm_fence(&t->file);
-	pmh_bucket_commit(t, b, change);
-	pm_fence(&t->file);
-}
-
 /* Store the word of an occupied slot and make it durable. */
 static void
 commit_word(PmhTable *t, PmhBucket *b, unsigned slot, uint64_t word)
@@ -206,11 +192,11 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	 * A key whose rows come one by one will have more: a smaller buffer would soon
 	 * be copied, and stay unused.
 	 */
-	result = pmh_list_create(t, hash, value, n, n < FIRST_VALUES ? FIRST_VALUES - n : 0,
-							 &payload);
+	result = pmh_buffer_make(t, hash, pmh_buffer_class_for(n < FIRST_VALUES ? FIRST_VALUES : n),
+							 value, n, &payload);
 	if (result != PMH_OK)
 		return result;
-
+	pm_fence(&t->file);
 	pmh_version_bump(pmh_bucket_version(place, bucket));
 	PMH_STOP_POINT("compact_before_telling");
 	if ((pmh_bucket_state(b) & PMH_STATE_POINTERS) == 0)

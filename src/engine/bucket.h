@@ -281,16 +281,9 @@ pmh_bucket_find(const PmhBucket *b, uint64_t hash, uint32_t *state, int *pointer
 }
 
 /*
- * Put an entry into a bucket of a locked segment that has room.  'version' is that of
- * the bucket; home is the bucket whose filter announces the entry ('announce' bits, 0 if
- * it is this one).  Durable on return; fence_first as for pmh_insert.
- */
-extern void pmh_bucket_put(PmhTable *t, PmhBucket *b, uint64_t *version,
-						   uint64_t hash, uint64_t word, PmhBucket *home,
-						   uint32_t announce, bool fence_first);
-
-/*
- * The two halves of it.  The first one fills a slot and flushes what has to be
+ * Put an entry into a bucket of a locked segment that has room, in two halves.  'version' is
+ * that of the bucket; home is the bucket whose filter announces the entry ('announce' bits, 0
+ * if it is this one).  The first half fills a slot and flushes what has to be
  * durable before the second one, if anything has: then *ordered is set.  It returns
  * what is to change in the state of the bucket.  Until that has been committed nothing
  * else may change the bucket, but for the filter bits of its state.  The second one is
@@ -338,19 +331,19 @@ extern void pmh_bucket_unpoint(PmhTable *t, const PmhPlace *place,
 							   uint32_t bucket, unsigned slot);
 
 /*
- * Which slots of a bucket (a reader's copy, or in a locked segment) hold plain
- * entries that count, and which hold pointers?
+ * The entries of a bucket (a reader's copy, or in a locked segment) that count: the occupied
+ * slots but the shadowed ones.
  */
-static inline void
-pmh_bucket_kinds(const PmhBucket *b, uint32_t *plain, uint32_t *pointers)
+static inline uint32_t
+pmh_bucket_live(const PmhBucket *b)
 {
 	uint32_t	state = pmh_bucket_state(b);
+	uint32_t	live = state & PMH_STATE_OCCUPIED;
+	uint32_t	pointers = 0;
 
-	*plain = state & PMH_STATE_OCCUPIED;
-	*pointers = 0;
 	if ((state & PMH_STATE_POINTERS) == 0)
-		return;
-	for (uint32_t m = *plain; m != 0; m &= m - 1)
+		return live;
+	for (uint32_t m = live; m != 0; m &= m - 1)
 	{
 		unsigned	slot = (unsigned) __builtin_ctz(m);
 		uint64_t	word = pmh_slot_load_word(b, slot);
@@ -358,23 +351,10 @@ pmh_bucket_kinds(const PmhBucket *b, uint32_t *plain, uint32_t *pointers)
 
 		if (!pmh_word_is_pointer(word))
 			continue;
-		*pointers |= UINT32_C(1) << slot;
-		*plain &= ~pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word), &state,
-								   &pointer);
+		pointers |= UINT32_C(1) << slot;
+		live &= ~pmh_bucket_find(b, pmh_slot_load_hash(b, slot, word), &state, &pointer);
 	}
-	*plain &= ~*pointers;
-	PMH_ASSERT((*plain & *pointers) == 0);
-}
-
-/* The entries of a bucket that count: the occupied slots but the shadowed ones. */
-static inline uint32_t
-pmh_bucket_live(const PmhBucket *b)
-{
-	uint32_t	plain;
-	uint32_t	pointers;
-
-	pmh_bucket_kinds(b, &plain, &pointers);
-	return plain | pointers;
+	return live | pointers;
 }
 
 /* ---- where a segment is, and its buckets ---- */

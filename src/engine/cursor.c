@@ -3,17 +3,10 @@
  * cursor.c
  *	  Cursors: the values of one key in batches.
  *
- * See src/README, "Cursors and sweeps".  The first batch has all plain entries, and the
- * list as well if it is one buffer.  A longer list is read slot by slot, from the last to the
- * first: a value stays in its slot, so none that is there all the time is passed over,
- * whatever becomes of buffers and indexes between two batches.
- *
- * Three things could give a value twice, and what was given is remembered for two of them: a
- * plain entry may get into the list; and of a slot of which only a part was read, a
- * shrink may put the values into another buffer (PmhListPosition.again).  That is 72 values,
- * and those of a buffer and a batch.  The third is a value that is removed and inserted
- * again, in another slot.  Then it is that of another row, and the first one was dead to
- * everybody when it was removed: no snapshot sees both.
+ * See src/README, "Cursors and sweeps".  What was given is remembered as far as it could come
+ * twice: plain entries, which may get into the list, and values of a slot of which only a part
+ * was read, as a shrink may put them into another buffer (PmhListPosition.again).  That is 72
+ * values, and those of a buffer and a batch.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,114 +43,68 @@ was_given(const uint64_t *given, size_t n, uint64_t value)
 	return found;
 }
 
-/*
- * Of batch[from ..] drop what was given before, as far as the list may have it again, and
- * what the caller does not want to see.
- */
-static void
-keep_fresh(PmhCursor *cursor, size_t from)
-{
-	PmhValues  *batch = &cursor->batch;
-	const uint64_t *given = cursor->given.value;
-	size_t		ngiven = cursor->at.again ? cursor->given.n : cursor->plain;
-	size_t		end = batch->n;
-
-	PMH_ASSERT(from <= batch->n && cursor->plain <= cursor->given.n);
-	if (ngiven > 0)
-	{
-		batch->n = from;
-		for (size_t i = from; i < end; i++)
-		{
-			uint64_t	value = batch->value[i];
-
-			if (!was_given(given, ngiven, value))
-				batch->value[batch->n++] = value;
-		}
-	}
-	if (cursor->leave_out != NULL)
-		batch->n = from + cursor->leave_out(cursor->leave_out_argument, batch->value + from,
-											batch->n - from);
-}
-
 /* ---- reading ---- */
 
-/* The plain entries, and the first values of the list, after batch.n. */
-static PmhResult
-read_first(PmhTable *t, PmhCursor *cursor, uint32_t want, size_t room)
-{
-	PmhValues  *batch = &cursor->batch;
-	size_t		from = batch->n;
-	PmhProbe	probe;
-	uint32_t	n;
-	PmhResult	result = pmh_probe(t, cursor->hash, &probe);
-
-	PMH_ASSERT(!cursor->begun && room >= PMH_SINGLE_MOST);
-	if (result == PMH_OK)
-		result = pmh_values_reserve(t, batch, room + probe.n);
-	if (result != PMH_OK)
-		return result;
-	cursor->at.again = false;
-	if (probe.n > 0)
-	{
-		memcpy(batch->value + from, probe.value, probe.n * sizeof(uint64_t));
-		batch->n += probe.n;
-		keep_fresh(cursor, from);
-	}
-	cursor->at.below = probe.list == 0 ? 0 : UINT64_MAX;
-	cursor->at.line = 0;
-	cursor->at.start = cursor->start;
-	if (probe.list != 0)
-	{
-		result = pmh_list_step(t, cursor->hash, probe.list, probe.list_version, &cursor->at,
-							   want, batch->value + batch->n, &n);
-		/* What is twice in all of a batch drops out when that is sorted. */
-		if (result == PMH_OK && cursor->at.below != 0)
-			result = remember(t, cursor, probe.value, probe.n);
-		if (result != PMH_OK)
-		{
-			batch->n = from;
-			return result;
-		}
-		cursor->plain = cursor->given.n;
-		batch->n += n;
-		keep_fresh(cursor, batch->n - n);
-	}
-	cursor->begun = true;
-	return PMH_OK;
-}
-
 /*
- * The plain entries, and about 'want' values of one buffer, are put after batch.n, unsorted,
- * without those given already (that may be all).
+ * Add the plain entries and the first values of the list to the batch, or the next ones,
+ * about 'want' of one buffer, unsorted; without those given already, as far as the list may
+ * have them again, and those that the caller does not want to see (that may be all).
  */
 static PmhResult
-step(PmhTable *t, PmhCursor *cursor, uint32_t want)
+read_more(PmhTable *t, PmhCursor *cursor, uint32_t want)
 {
 	PmhValues  *batch = &cursor->batch;
-	size_t		from = batch->n;
-	size_t		room = want < PMH_CHUNK_MOST ? want + PMH_VALUES_PER_LINE : PMH_STEP_MAX;
-	uint32_t	n;
-	PmhResult	result;
+	const size_t room = want < PMH_SINGLE_MOST ? PMH_SINGLE_MOST : want + PMH_VALUES_PER_LINE;
+	uint64_t   *value;
+	size_t		ngiven;
+	size_t		kept;
+	PmhProbe	probe;
+	uint32_t	n = 0;
+	PmhResult	result = pmh_values_reserve(t, batch, PMH_PROBE_MAX + room);
 
-	if (room < PMH_SINGLE_MOST)
-		room = PMH_SINGLE_MOST;
-	if (!cursor->begun)
-	{
-		while ((result = read_first(t, cursor, want, room)) == PMH_RETRY ||
-			   (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK))
-			;
+	PMH_ASSERT(cursor->begun || batch->n == 0);
+	PMH_ASSERT(want > 0 && want <= PMH_CHUNK_MOST);
+	if (result != PMH_OK)
 		return result;
-	}
-	result = pmh_values_reserve(t, batch, room);
-	if (result == PMH_OK)
-		result = pmh_list_next(t, cursor->hash, &cursor->at, want, batch->value + from, &n);
-	if (result == PMH_OK)
+	value = batch->value + batch->n;
+	probe.n = 0;
+	if (cursor->begun)
+		result = pmh_list_next(t, cursor->hash, &cursor->at, want, value, &n);
+	while (result == PMH_OK && !cursor->begun)
 	{
-		batch->n += n;
-		keep_fresh(cursor, from);
+		result = pmh_probe(t, cursor->hash, &probe);
+		if (result != PMH_OK)
+			break;
+		cursor->at = probe.list == 0 ? PMH_LIST_END : PMH_LIST_START;
+		cursor->at.start = cursor->start;
+		if (probe.list != 0)
+			result = pmh_list_step(t, cursor->hash, probe.list, probe.list_version, &cursor->at,
+								   want, value + probe.n, &n);
+		if (result == PMH_RETRY || (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK))
+			result = PMH_OK;
+		else if (result == PMH_OK)
+		{
+			memcpy(value, probe.value, probe.n * sizeof(uint64_t));
+			/* What is twice in all of a batch drops out when that is sorted. */
+			if (cursor->at.below != 0)
+				result = remember(t, cursor, probe.value, probe.n);
+			cursor->plain = cursor->given.n;
+			cursor->begun = result == PMH_OK;
+		}
 	}
-	/* If the list does not stand still, the caller may try again. */
-	return result == PMH_RETRY ? PMH_OK : result;
+	if (result != PMH_OK)
+		return result;
+	ngiven = cursor->at.again ? cursor->given.n : cursor->plain;
+	kept = probe.n;
+	for (size_t i = probe.n; i < probe.n + n; i++)
+	{
+		if (!was_given(cursor->given.value, ngiven, value[i]))
+			value[kept++] = value[i];
+	}
+	if (cursor->leave_out != NULL)
+		kept = cursor->leave_out(cursor->leave_out_argument, value, kept);
+	batch->n += kept;
+	return PMH_OK;
 }
 
 static bool
@@ -186,6 +133,7 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 	unsigned	fruitless = 0;
 	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(want > 0);
 	if (cursor->begun)
 	{
 		/*
@@ -201,27 +149,21 @@ pmh_cursor_next(PmhTable *table, PmhCursor *cursor, size_t want)
 	cursor->batch.n = 0;
 	if (at_end(cursor))
 		return PMH_DONE;
-	if (want == 0)
-		want = SIZE_MAX;		/* then we are asked here whether to go on */
 
 	/*
-	 * If the list does not stand still, or what is read has been given before or is left
-	 * out, the batch may be short, or empty: so the caller gets to see whether it is still
-	 * wanted.
+	 * If what is read has been given before or is left out, the batch may be short, or empty:
+	 * so the caller gets to see whether it is still wanted.
 	 */
 	while (result == PMH_OK && cursor->batch.n < want && !at_end(cursor) &&
-		   (fruitless < FRUITLESS_STEPS || want == SIZE_MAX))
+		   fruitless < FRUITLESS_STEPS)
 	{
 		size_t		before = cursor->batch.n;
 		size_t		left = want - before;
 
-		result = step(table, cursor,
-					  left < PMH_CHUNK_MOST ? (uint32_t) left : PMH_CHUNK_MOST);
+		result = read_more(table, cursor,
+						   left < PMH_CHUNK_MOST ? (uint32_t) left : PMH_CHUNK_MOST);
 		/* (A step that wants little may not come to the end of its buffer.) */
 		fruitless += cursor->batch.n == before && cursor->at.line == 0;
-		if (want == SIZE_MAX && !at_end(cursor) && result == PMH_OK &&
-			pmh_wait_cancelled())
-			result = pmh_fail_cancelled(table);
 	}
 	result = pmh_conclude(table, result);
 	if (result != PMH_OK)

@@ -135,17 +135,6 @@ lock_spot(const PmhTable *t, uint64_t hash, bool insert, Spot *spot)
 	return false;
 }
 
-/* Is the next plain entry of a hash in this bucket one too many for it? */
-static inline bool
-has_enough(const PmhBucket *b, uint64_t hash)
-{
-	uint32_t	state;
-	int			pointer;
-
-	return unlikely(pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state) != 0) &&
-		pmh_mask_count(pmh_bucket_find(b, hash, &state, &pointer)) >= PMH_INLINE_MAX;
-}
-
 /* May a bucket of the stash have the list of a key? */
 static bool
 stash_has_lists(const PmhTable *t, const Spot *spot)
@@ -183,6 +172,8 @@ put_short(PmhTable *t, const Spot *spot, uint64_t hash, uint64_t value, bool fen
 	PmhBucket  *b = spot->home;
 	uint64_t   *version = spot->home_version;
 	uint32_t	announce = 0;
+	bool		ordered = fence_first;
+	uint32_t	change;
 
 	PMH_ASSERT(pmh_is_locked(&spot->stripe->lock));
 	if ((state & PMH_STATE_POINTERS) != 0 ||
@@ -205,10 +196,14 @@ put_short(PmhTable *t, const Spot *spot, uint64_t hash, uint64_t value, bool fen
 			announce = PMH_STATE_STASHED;
 		}
 	}
-	if (unlikely(b == NULL) || has_enough(b, hash))
+	if (unlikely(b == NULL) || unlikely(pmh_bucket_enough(b, hash) != 0))
 		return false;
-	pmh_bucket_put(t, b, version, hash, pmh_make_word(hash, value), spot->home, announce,
-				   fence_first);
+	change = pmh_bucket_prepare(t, b, version, hash, pmh_make_word(hash, value), spot->home,
+								announce, &ordered);
+	if (ordered)
+		pm_fence(&t->file);
+	pmh_bucket_commit(t, b, change);
+	pm_fence(&t->file);
 	return true;
 }
 
@@ -252,7 +247,7 @@ take_plain(const PmhTable *t, PmhBucket *b, uint64_t *version, uint64_t hash,
 	return PMH_NOT_FOUND;
 }
 
-/* As pmh_segment_delete, if that finds a plain entry; false: nothing is done. */
+/* Delete, if that finds a plain entry; false: nothing is done. */
 static inline bool
 delete_short(PmhTable *t, uint64_t hash, uint64_t value)
 {
@@ -271,14 +266,21 @@ delete_short(PmhTable *t, uint64_t hash, uint64_t value)
 	return result == PMH_OK;
 }
 
-/* ---- the long way ---- */
+/* ---- one entry ---- */
 
-/* Wait for the lock, get what is missing, and begin again until it is done. */
-static PmhResult
-go_long_way(PmhTable *t, uint64_t hash, uint64_t value, bool insert)
+PmhResult
+pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
 {
 	PmhResult	result;
 
+	PMH_ASSERT(value <= PMH_VALUE_MAX && !t->space_held);
+	if (likely(insert_short(t, hash, value, fence_first)))
+		return PMH_OK;
+	if (fence_first)
+		pm_fence(&t->file);
+	pmh_touch_for_insert(t, hash);
+
+	/* The long way: wait for the lock, get what is missing, until it is done. */
 	do
 	{
 		PmhPlace	place;
@@ -286,8 +288,7 @@ go_long_way(PmhTable *t, uint64_t hash, uint64_t value, bool insert)
 		result = pmh_segment_lock(t, hash, &place);
 		if (result != PMH_OK)
 			return result;
-		result = insert ? pmh_segment_insert(t, &place, hash, value) :
-			pmh_segment_delete(t, &place, hash, value, true);
+		result = pmh_segment_insert(t, &place, hash, value);
 		/* Others may go on from it, or take a slot that is free, once it is unlocked. */
 		pm_fence(&t->file);
 		pmh_segment_unlock(&place);
@@ -295,18 +296,6 @@ go_long_way(PmhTable *t, uint64_t hash, uint64_t value, bool insert)
 			result = PMH_RETRY;
 	} while (result == PMH_RETRY);
 	return result;
-}
-
-PmhResult
-pmh_insert_one(PmhTable *t, uint64_t hash, uint64_t value, bool fence_first)
-{
-	PMH_ASSERT(value <= PMH_VALUE_MAX && !t->space_held);
-	if (likely(insert_short(t, hash, value, fence_first)))
-		return PMH_OK;
-	if (fence_first)
-		pm_fence(&t->file);
-	pmh_touch_for_insert(t, hash);
-	return go_long_way(t, hash, value, true);
 }
 
 PmhResult
@@ -322,8 +311,6 @@ pmh_delete(PmhTable *table, uint64_t hash, uint64_t value)
 
 	PMH_ASSERT(!table->space_held);
 	if (unlikely(!delete_short(table, hash, value)))
-		result = go_long_way(table, hash, value, false);
-	if (result == PMH_FAR)
-		result = pmh_drain_one(table, hash, value);
+		result = pmh_delete_one(table, hash, value);
 	return pmh_conclude(table, result);
 }

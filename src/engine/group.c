@@ -7,8 +7,7 @@
  * taking a lock needs.  So a group locks the segments of several entries first, does all its
  * stores and flushes, fences once before the commit stores and once after them, and then
  * unlocks.  No one else sees an entry that is not durable yet.  Cache lines are prefetched
- * well before.  See src/README, "Locks" and "Order of stores".  Pairs of one key that have a
- * long list are taken out in one walk along it.
+ * well before.  See src/README, "Locks" and "Order of stores".
  *
  *-------------------------------------------------------------------------
  */
@@ -19,11 +18,15 @@
 #include "segment.h"
 #include "sort.h"
 
-/* So many pairs of one hash are deleted in one walk along its list. */
-#define DRAIN_MIN	4
-
-/* A bit for each of the values wanted there, by a hash: most others are sorted out at once. */
+/*
+ * So many pairs of one hash that are to go are a group of their own; and there is a bit for
+ * each of them, by a hash of its value: most other values are sorted out at once.
+ */
+#define MANY_PAIRS	4
 #define FILTER_BITS	12
+
+/* Lines of lists that are searched while a segment is locked: some 5,000 values, 100 us. */
+#define LOCKED_LINES	1024
 
 /* The entries at work: each in a segment that is locked. */
 typedef struct Group
@@ -270,296 +273,21 @@ pmh_insert_group(PmhTable *table, const PmhEntry *entries, size_t n,
 	return pmh_conclude(table, result);
 }
 
-/* ---- many values of one key, in one walk along its list ---- */
+/* ---- delete ---- */
 
 /*
- * To look for each value from the end of the list on would take time in proportion to the
- * square of its length.  Here each buffer is compared with all wanted values at once.
+ * What goes of one key goes together.  To look for each value from the end of its list on
+ * would take time in proportion to the square of the list's length: so each buffer is
+ * compared with all wanted values at once.
  *
  * No process may have to wait for the length of a list.  So only the last buffers, where
- * most changes are, are worked on while the segment is locked; another one is read without a
- * lock, as a cursor reads it.  If there is a wanted value in it, the segment is locked, and
- * it is read once more.
+ * most changes are, are worked on while the segment is locked with those of a group; another
+ * one is read without a lock, as a cursor reads it.  If there is a wanted value in it, the
+ * segment is locked, and it is read once more.
  */
 
-typedef struct Drain
-{
-	const PmhEntry *entry;		/* what is to go: of one hash, by value */
-	size_t		n;
-	size_t		left;			/* not claimed */
-	bool		wait;
-	bool		begun;
-	bool		passed_over;	/* something has stayed since a lock was held */
-	uint64_t	hash;
-	PmhListPosition at;
-	uint64_t	filter[(1 << FILTER_BITS) / 64];
-
-	/* the buffer at hand: */
-	uint16_t	mask[PMH_MAX_LINES];	/* cells that are to be cleared */
-	uint32_t	nclaimed;
-	size_t		claimed[PMH_STEP_MAX];
-
-	bool		taken[];		/* each of the pairs: has been claimed */
-} Drain;
-
-static inline uint32_t
-filter_bit(uint64_t value)
-{
-	return (uint32_t) (value * UINT64_C(0x9e3779b97f4a7c15) >> (64 - FILTER_BITS));
-}
-
-/* The first of the wanted pairs that is not seen to and has this value, or d->n. */
-static inline size_t
-find_wanted(const Drain *d, uint64_t value)
-{
-	uint32_t	bit = filter_bit(value);
-	size_t		low = 0;
-	size_t		high = d->n;
-
-	if ((d->filter[bit / 64] >> (bit % 64) & 1) == 0)
-		return d->n;
-	while (low < high)
-	{
-		size_t		middle = (low + high) / 2;
-
-		if (d->entry[middle].value < value)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	while (low < d->n && d->entry[low].value == value && d->taken[low])
-		low++;
-	return low < d->n && d->entry[low].value == value ? low : d->n;
-}
-
-/* If the value is (still) wanted, it is claimed for the buffer at hand. */
-static inline bool
-claim(Drain *d, uint64_t value)
-{
-	size_t		at = find_wanted(d, value);
-
-	if (at == d->n)
-		return false;
-	d->taken[at] = true;
-	d->left--;
-	d->claimed[d->nclaimed++] = at;
-	return true;
-}
-
-/*
- * Take the plain entries that are wanted out of the buckets of a locked
- * segment.  To be done before the list is looked at: an entry may come from a
- * bucket into the list, but not the other way.
- */
-static void
-drain_buckets(PmhTable *t, const PmhPlace *place, Drain *d)
-{
-	uint32_t	bucket[4];
-	unsigned	n = pmh_segment_buckets_of(t, place, d->hash, bucket);
-
-	PMH_ASSERT(!d->begun && pmh_is_locked(&place->stripe->lock));
-	d->nclaimed = 0;
-	for (unsigned i = 0; i < n; i++)
-	{
-		PmhBucket  *b = pmh_bucket(t, place, bucket[i]);
-		uint32_t	state;
-		int			pointer;
-		uint32_t	mask = pmh_bucket_find(b, d->hash, &state, &pointer);
-		uint32_t	out = 0;
-
-		for (; pointer < 0 && mask != 0; mask &= mask - 1)
-		{
-			unsigned	slot = (unsigned) __builtin_ctz(mask);
-
-			if (claim(d, pmh_word_payload(pmh_slot_load_word(b, slot))))
-				out |= UINT32_C(1) << slot;
-		}
-		if (out != 0)
-			pmh_bucket_take(&t->file, b, pmh_bucket_version(place, bucket[i]), state, out);
-	}
-}
-
-/* Take what is wanted out of the buffer of values that a path leads to. */
-static PmhResult
-drain_buffer(PmhTable *t, Drain *d, PmhListPath *path)
-{
-	uint64_t	payload = path->payload[0];
-	uint32_t	class = pmh_pointer_class(payload);
-	PmhResult	result = PMH_OK;
-
-	PMH_ASSERT(payload != 0 && pmh_is_locked(&path->place->stripe->lock));
-	d->nclaimed = 0;
-	memset(d->mask, 0, sizeof(d->mask));
-	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
-	{
-		const PmhValueLine *line = pmh_buffer_line(t, payload, i);
-
-		for (uint32_t m = pm_load(&line->state) & pmh_line_cells(payload, i); m != 0; m &= m - 1)
-		{
-			unsigned	k = (unsigned) __builtin_ctz(m);
-
-			if (claim(d, pmh_line_value(line, k)))
-				d->mask[i] |= (uint16_t) (1u << k);
-		}
-	}
-	if (d->nclaimed > 0)
-		result = pmh_list_take_out(t, path, d->wait, d->mask);
-	if (result != PMH_BUSY)
-		return result;
-	/* What was claimed stays for now. */
-	for (uint32_t i = 0; i < d->nclaimed; i++)
-		d->taken[d->claimed[i]] = false;
-	d->left += d->nclaimed;
-	PMH_ASSERT(d->left <= d->n);
-	d->passed_over = true;
-	return PMH_OK;
-}
-
-/*
- * With the segment locked: if it begins, the plain entries and the last buffers of the list;
- * else the last one in a slot below 'below'.
- */
-static PmhResult
-drain_locked(PmhTable *t, Drain *d, uint64_t *below)
-{
-	PmhPlace	place;
-	uint32_t	lines = 0;
-	PmhResult	result;
-
-	PMH_ASSERT(*below > 0 && !t->space_held);
-	PMH_STOP_POINT("drain_before_lock");
-	result = pmh_segment_lock_or_leave(t, d->hash, d->wait, &place);
-	if (result != PMH_OK)
-		return result;
-	if (!d->begun)
-		drain_buckets(t, &place, d);
-	do
-	{
-		PmhListPath path;
-
-		if (!pmh_segment_find_list(t, &place, d->hash, &path))
-		{
-			*below = 0;
-			break;
-		}
-		result = pmh_list_find_below(t, d->hash, &path, below);
-		lines += pmh_class_lines(pmh_pointer_class(path.payload[0]));
-		if (result == PMH_OK && path.payload[0] != 0)
-			result = drain_buffer(t, d, &path);
-		if (!d->wait)
-			pmh_space_release(t);
-	} while (result == PMH_OK && !d->begun && d->left > 0 && *below > 0 &&
-			 lines + PMH_MAX_LINES <= PMH_LOCKED_LINES);
-	pm_fence(&t->file);
-	PMH_STOP_POINT("drain_before_unlock");
-	pmh_segment_unlock(&place);
-	d->begun |= result == PMH_OK;
-	return result;
-}
-
-/*
- * See to the next buffer of the list.  It is read without a lock; has it anything that is
- * wanted?
- */
-static PmhResult
-drain_next(PmhTable *t, Drain *d)
-{
-	uint64_t	value[PMH_STEP_MAX];
-	PmhListPosition at = d->at;
-	uint64_t	below = at.below;
-	uint32_t	n;
-	bool		found = false;
-	PmhResult	result;
-
-	PMH_ASSERT(d->begun && below > 0);
-	result = pmh_list_next(t, d->hash, &at, UINT32_MAX, value, &n);
-	for (uint32_t i = 0; d->n == 1 && i < n; i++)
-		found |= value[i] == d->entry->value;
-	for (uint32_t i = 0; d->n > 1 && i < n && !found; i++)
-		found = find_wanted(d, value[i]) < d->n;
-	/* A slot may have another buffer by now, but none that was there is in front of it. */
-	if (result == PMH_OK && found)
-	{
-		below = at.below + 1;
-		result = drain_locked(t, d, &below);
-	}
-	if (result == PMH_OK)
-		d->at = at;
-	/* The list does not stand still: who does not wait leaves the rest to others. */
-	return result == PMH_RETRY && !d->wait ? PMH_BUSY : result;
-}
-
-/* Begin with n pairs.  NULL for want of memory (t->error set).  Keeps entries. */
-static Drain *
-begin_drain(PmhTable *t, const PmhEntry *entries, size_t n, bool wait)
-{
-	Drain	   *d = malloc(sizeof(*d) + n * sizeof(bool));
-
-	PMH_ASSERT(n > 0 && entries[0].hash == entries[n - 1].hash);
-	PMH_ASSERT(entries[0].value <= entries[n - 1].value);
-	if (d == NULL)
-	{
-		(void) pmh_fail(t, PMH_ERR_NO_MEMORY, 0, 0,
-						"There is no memory to delete %zu values of one key.", n);
-		return NULL;
-	}
-	memset(d, 0, offsetof(Drain, mask));
-	memset(d->taken, 0, n * sizeof(bool));
-	d->entry = entries;
-	d->n = d->left = n;
-	d->wait = wait;
-	d->hash = entries[0].hash;
-	d->at = PMH_LIST_START;
-	for (size_t i = 0; i < n; i++)
-	{
-		uint32_t	bit = filter_bit(entries[i].value);
-
-		d->filter[bit / 64] |= UINT64_C(1) << (bit % 64);
-	}
-	return d;
-}
-
-/*
- * A piece: begin, or see to a buffer.  PMH_OK: there is more; PMH_DONE; or a real error.
- * When it is done, what is left is not there, unless something was passed over.
- */
-static PmhResult
-drain_step(PmhTable *t, Drain *d)
-{
-	PmhResult	result;
-
-	if (d->left == 0 || (d->begun && d->at.below == 0))
-		return PMH_DONE;
-	result = d->begun ? drain_next(t, d) : drain_locked(t, d, &d->at.below);
-	if (result == PMH_NEED)
-		return pmh_provide(t);
-	if (result == PMH_BUSY)
-	{
-		d->passed_over = true;
-		return PMH_DONE;
-	}
-	return result == PMH_RETRY ? PMH_OK : result;
-}
-
-PmhResult
-pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value)
-{
-	const PmhEntry entry = {hash, value};
-	Drain	   *d = begin_drain(t, &entry, 1, true);
-	PmhResult	result = PMH_OK;
-
-	if (d == NULL)
-		return PMH_ERR_NO_MEMORY;
-	while (result == PMH_OK)
-		result = drain_step(t, d);
-	PMH_ASSERT(!d->passed_over);
-	if (result == PMH_DONE)
-		result = d->left == 0 ? PMH_OK : PMH_NOT_FOUND;
-	free(d);
-	return result;
-}
-
-/* ---- delete ---- */
+/* Set in the value of a pair that has been taken out. */
+#define TAKEN	(UINT64_C(1) << 63)
 
 struct PmhRemovalPrivate
 {
@@ -567,121 +295,323 @@ struct PmhRemovalPrivate
 	size_t		n;
 	size_t		at;				/* those before it have been seen to */
 	bool		wait;
-	bool		far;			/* the next one is far down a long list */
-	Drain	   *drain;			/* at work on the next ones, or NULL */
+
+	/* the key at hand, that of the next pair: */
+	size_t		pairs;			/* it has so many; ... */
+	size_t		wanted;			/* ... of these, not taken out */
+	bool		passed_over;	/* some of it was not looked at, as others were in the way */
+	bool		far;			/* all is done but for the list, ... */
+	PmhListPosition list;		/* ... from here on */
+	uint64_t	filter[(1 << FILTER_BITS) / 64];	/* of the values, if they are many */
 };
 
-/* How many entries from the first on have its hash? */
+/* How many of the next pairs make a group: a key with many is alone in one. */
 static size_t
-same_hash(const PmhEntry *entries, size_t n)
+group_size(const struct PmhRemovalPrivate *p)
 {
-	size_t		same = 1;
+	const PmhEntry *e = p->entry + p->at;
+	size_t		left = p->n - p->at;
+	size_t		n = 0;
 
-	PMH_ASSERT(n > 0);
-	while (same < n && entries[same].hash == entries[0].hash)
-		same++;
-	return same;
+	PMH_ASSERT(left > 0);
+	while (n < left && n < PMH_GROUP_MAX &&
+		   (left - n < MANY_PAIRS || e[n + MANY_PAIRS - 1].hash != e[n].hash))
+		n++;
+	return n > 0 ? n : 1;
 }
 
-/* The entries up to the next ones of one hash for a drain. */
-static size_t
-up_to_many(const PmhEntry *entries, size_t n)
+static inline uint32_t
+filter_bit(uint64_t value)
 {
-	size_t		up_to = 0;
+	return (uint32_t) ((value & ~TAKEN) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - FILTER_BITS));
+}
 
-	while (up_to < n && up_to < PMH_GROUP_MAX)
+/* Begin with the key of the next pair, perhaps once more. */
+static void
+begin_key(struct PmhRemovalPrivate *p)
+{
+	const PmhEntry *e = p->entry + p->at;
+
+	PMH_ASSERT(p->at < p->n);
+	p->wanted = 0;
+	p->passed_over = p->far = false;
+	for (p->pairs = 0; p->at + p->pairs < p->n && e[p->pairs].hash == e->hash; p->pairs++)
+		p->wanted += (e[p->pairs].value & TAKEN) == 0;
+	if (p->pairs < MANY_PAIRS)
+		return;
+	memset(p->filter, 0, sizeof(p->filter));
+	for (size_t i = 0; i < p->pairs; i++)
 	{
-		size_t		same = same_hash(entries + up_to, n - up_to);
+		uint32_t	bit = filter_bit(e[i].value);
 
-		if (same >= DRAIN_MIN)
-			break;
-		up_to += same;
+		p->filter[bit / 64] |= UINT64_C(1) << (bit % 64);
 	}
-	return up_to;
+}
+
+/* What was not taken out is not there, unless something was passed over. */
+static void
+end_key(PmhRemoval *removal)
+{
+	struct PmhRemovalPrivate *p = removal->priv;
+
+	PMH_ASSERT(p->wanted <= p->pairs && p->wanted <= removal->left);
+	if (!p->passed_over)
+		removal->left -= p->wanted;
+	p->at += p->pairs;
+	p->far = false;
+}
+
+/* The first of the pairs with this value that has not been taken out, or NULL. */
+static inline PmhEntry *
+find_wanted(const struct PmhRemovalPrivate *p, uint64_t value)
+{
+	PmhEntry   *e = p->entry + p->at;
+	uint32_t	bit = filter_bit(value);
+	size_t		low = 0;
+	size_t		high = p->pairs;
+
+	if (p->pairs == 1)
+		return e->value == value ? e : NULL;
+	if (p->pairs >= MANY_PAIRS && (p->filter[bit / 64] >> (bit % 64) & 1) == 0)
+		return NULL;
+	while (low < high)
+	{
+		size_t		middle = (low + high) / 2;
+
+		if ((e[middle].value & ~TAKEN) < value)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	while (low < p->pairs && e[low].value == (value | TAKEN))
+		low++;
+	return low < p->pairs && e[low].value == value ? &e[low] : NULL;
+}
+
+/* If the value is (still) wanted, it counts as taken out. */
+static inline bool
+claim(PmhRemoval *removal, uint64_t value)
+{
+	PmhEntry   *e = find_wanted(removal->priv, value);
+
+	if (e == NULL)
+		return false;
+	PMH_ASSERT(removal->priv->wanted > 0 && removal->left > 0);
+	e->value |= TAKEN;
+	removal->priv->wanted--;
+	removal->removed++;
+	removal->left--;
+	return true;
 }
 
 /*
- * Take the next entries, a locked group, out; unlocks it.  PMH_OK; PMH_FAR: the next one
- * is in a long list; PMH_NEED, or a real error.
+ * Take what is wanted out of the buffer of values that a path leads to.  That may free it:
+ * who does not wait passes it over if the space lock is not free.
+ */
+static void
+delete_in_buffer(PmhTable *t, PmhRemoval *removal, PmhListPath *path)
+{
+	uint64_t	payload = path->payload[0];
+	uint32_t	class = pmh_pointer_class(payload);
+	uint16_t	mask[PMH_MAX_LINES];
+	bool		any = false;	/* is wanted, ... */
+	bool		rest = false;	/* ... stays */
+
+	PMH_ASSERT(payload != 0 && pmh_is_locked(&path->place->stripe->lock));
+	if (!removal->priv->wait && !pmh_space_trylock(t))
+	{
+		removal->priv->passed_over = true;
+		return;
+	}
+	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+	{
+		const PmhValueLine *line = pmh_buffer_line(t, payload, i);
+		uint32_t	cells = pm_load(&line->state) & pmh_line_cells(payload, i);
+
+		mask[i] = 0;
+		for (uint32_t m = cells; m != 0; m &= m - 1)
+		{
+			unsigned	k = (unsigned) __builtin_ctz(m);
+
+			if (claim(removal, pmh_line_value(line, k)))
+				mask[i] |= (uint16_t) (1u << k);
+		}
+		any |= mask[i] != 0;
+		rest |= mask[i] != cells;
+	}
+	if (any)
+		pmh_list_take_out(t, path, rest ? mask : NULL);
+	pmh_space_release(t);
+}
+
+/*
+ * Take what is wanted of the key at hand out of its buckets in a locked segment, and out of
+ * the last buffers of its list, of which 'lines' may still be looked at.  Then p->far tells
+ * whether the list goes on.  PMH_OK, PMH_NEED, or a real error.
  */
 static PmhResult
-delete_locked(PmhTable *t, PmhRemoval *removal, const Group *g)
+delete_key(PmhTable *t, const PmhPlace *place, PmhRemoval *removal, uint32_t *lines)
 {
 	struct PmhRemovalPrivate *p = removal->priv;
+	uint64_t	hash = p->entry[p->at].hash;
+	uint64_t	below = UINT64_MAX;
+	uint32_t	bucket[4];
+	unsigned	n = pmh_segment_buckets_of(t, place, hash, bucket);
+	PmhListPath path;
 	PmhResult	result = PMH_OK;
 
-	PMH_ASSERT(g->n > 0 && g->nlocked > 0);
-	for (unsigned i = 0; i < g->n; i++, p->at++)
+	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && !p->far);
+	path.head = 0;
+	for (unsigned i = 0; i < n && p->wanted > 0; i++)
 	{
-		const PmhEntry *e = &p->entry[p->at];
+		PmhBucket  *b = pmh_bucket(t, place, bucket[i]);
+		uint32_t	state;
+		int			pointer;
+		uint32_t	mask = pmh_bucket_find(b, hash, &state, &pointer);
+		uint32_t	out = 0;
 
-		result = pmh_segment_delete(t, &g->locked[g->which[i]], e->hash, e->value, p->wait);
-		if (!p->wait)
-			pmh_space_release(t);
-		if (result != PMH_OK && result != PMH_NOT_FOUND && result != PMH_BUSY)
-			break;
-		removal->removed += result == PMH_OK;
-		removal->left -= result != PMH_BUSY;
-		result = PMH_OK;
+		if (pointer >= 0)
+		{
+			path = (PmhListPath) {
+				.head = pmh_word_payload(pmh_slot_load_word(b, (unsigned) pointer)),
+				.place = place, .bucket = bucket[i], .bucket_slot = (unsigned) pointer
+			};
+			continue;
+		}
+		for (; mask != 0; mask &= mask - 1)
+		{
+			unsigned	slot = (unsigned) __builtin_ctz(mask);
+
+			if (claim(removal, pmh_word_payload(pmh_slot_load_word(b, slot))))
+				out |= UINT32_C(1) << slot;
+		}
+		if (out != 0)
+			pmh_bucket_take(&t->file, b, pmh_bucket_version(place, bucket[i]), state, out);
 	}
-	unlock_group(t, g);
+	while (path.head != 0 && below > 0 && p->wanted > 0)
+	{
+		if (*lines < PMH_MAX_LINES)
+		{
+			p->far = true;
+			p->list = PMH_LIST_START;
+			p->list.below = below;
+			break;
+		}
+		result = pmh_list_find_below(t, hash, &path, &below);
+		if (result != PMH_OK || path.payload[0] == 0)
+			break;
+		*lines -= pmh_class_lines(pmh_pointer_class(path.payload[0]));
+		delete_in_buffer(t, removal, &path);
+	}
+	return result;
+}
+
+/* The next pairs, as a group.  As delete_key, or PMH_BUSY: nothing is done. */
+static PmhResult
+delete_group(PmhTable *t, PmhRemoval *removal)
+{
+	struct PmhRemovalPrivate *p = removal->priv;
+	uint32_t	lines = LOCKED_LINES;
+	size_t		begin = p->at;
+	Group		g;
+	PmhResult	result = lock_group(t, &g, p->entry + p->at, group_size(p), p->wait);
+
+	PMH_ASSERT(p->pairs > 0 && !p->far);
+	if (result != PMH_OK)
+		return result;
+	for (;;)
+	{
+		result = delete_key(t, &g.locked[g.which[p->at - begin]], removal, &lines);
+		if (result != PMH_OK || p->far)
+			break;
+		end_key(removal);
+		if (p->at - begin >= g.n)
+			break;
+		begin_key(p);
+	}
+	unlock_group(t, &g);
 	return result;
 }
 
 /*
- * Take some of the next n entries out, one at least.  If not 'wait', pass over
- * what is locked just now.
+ * See to the next buffer of the list of the key at hand.  It is read without a lock; has it
+ * anything that is wanted?
  */
 static PmhResult
-delete_some(PmhTable *t, PmhRemoval *removal, size_t n)
+delete_far(PmhTable *t, PmhRemoval *removal)
 {
 	struct PmhRemovalPrivate *p = removal->priv;
-	Group		g;
-	PmhResult	result = lock_group(t, &g, p->entry + p->at, n, p->wait);
+	uint64_t	hash = p->entry[p->at].hash;
+	uint64_t	value[PMH_STEP_MAX];
+	PmhListPosition at = p->list;
+	uint32_t	n;
+	bool		found = false;
+	PmhPlace	place;
+	PmhResult	result = pmh_list_next(t, hash, &at, UINT32_MAX, value, &n);
 
-	if (result == PMH_BUSY)
+	PMH_ASSERT(p->far && p->wanted > 0 && !t->space_held);
+	for (uint32_t i = 0; i < n && !found; i++)
+		found = find_wanted(p, value[i]) != NULL;
+	if (result == PMH_OK && found)
 	{
-		p->at++;
-		return PMH_OK;
+		PMH_STOP_POINT("drain_before_lock");
+		result = pmh_segment_lock_or_leave(t, hash, p->wait, &place);
+	}
+	if (result == PMH_OK && found)
+	{
+		/* A slot may have another buffer by now, but none that was there is in front of it. */
+		uint64_t	below = at.below + 1;
+		PmhListPath path;
+
+		if (pmh_segment_find_list(t, &place, hash, &path) &&
+			(result = pmh_list_find_below(t, hash, &path, &below)) == PMH_OK &&
+			path.payload[0] != 0)
+			delete_in_buffer(t, removal, &path);
+		pm_fence(&t->file);
+		PMH_STOP_POINT("drain_before_unlock");
+		pmh_segment_unlock(&place);
 	}
 	if (result == PMH_OK)
-		result = delete_locked(t, removal, &g);
-	p->far = result == PMH_FAR;
-	if (p->far)
-		return PMH_OK;
-	return result == PMH_NEED ? pmh_provide(t) : result;
+	{
+		p->list = at;
+		if (at.below == 0 || p->wanted == 0)
+			end_key(removal);
+	}
+	return result;
 }
 
-/* A piece of the walk along the list of the next key. */
+/* So many groups, or buffers of long lists.  PMH_DONE: these were the last ones. */
 static PmhResult
-delete_in_list(PmhTable *t, PmhRemoval *removal)
+removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
 {
 	struct PmhRemovalPrivate *p = removal->priv;
-	Drain	   *d = p->drain;
-	size_t		before;
-	PmhResult	result;
+	Ahead		ahead;
+	PmhResult	result = PMH_OK;
 
-	PMH_ASSERT(p->at < p->n);
-	if (d == NULL)
+	ahead.page = ahead.element = ahead.bucket = ahead.line = p->at;
+	for (; effort > 0 && p->at < p->n && result == PMH_OK; effort--)
 	{
-		d = p->drain = begin_drain(t, p->entry + p->at,
-								   same_hash(p->entry + p->at, p->n - p->at), p->wait);
-		if (d == NULL)
-			return PMH_ERR_NO_MEMORY;
+		if (p->far)
+			result = delete_far(t, removal);
+		else
+		{
+			if (ahead.line < p->at)
+				ahead.element = ahead.bucket = ahead.line = p->at;
+			prefetch(t, p->entry, p->n, p->at, &ahead, prefetch_slot_line);
+			begin_key(p);
+			result = delete_group(t, removal);
+		}
+		if (result == PMH_NEED)
+			result = pmh_provide(t);
+		else if (result == PMH_BUSY)
+		{
+			p->passed_over = true;
+			end_key(removal);
+			result = PMH_OK;
+		}
 	}
-	before = d->left;
-	result = drain_step(t, d);
-	removal->removed += before - d->left;
-	removal->left -= before - d->left;
-	if (result != PMH_DONE)
-		return result;
-	if (!d->passed_over)
-		removal->left -= d->left;
-	p->at += d->n;
-	p->far = false;
-	p->drain = NULL;
-	free(d);
-	return PMH_OK;
+	PMH_ASSERT(removal->removed + removal->left <= p->n);
+	return result == PMH_OK && p->at == p->n ? PMH_DONE : result;
 }
 
 PmhResult
@@ -709,32 +639,6 @@ pmh_removal_begin(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
 	return PMH_OK;
 }
 
-static PmhResult
-removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
-{
-	struct PmhRemovalPrivate *p = removal->priv;
-	Ahead		ahead;
-	PmhResult	result = PMH_OK;
-
-	ahead.page = ahead.element = ahead.bucket = ahead.line = p->at;
-	for (; effort > 0 && p->at < p->n && result == PMH_OK; effort--)
-	{
-		size_t		some = 0;
-
-		if (p->drain == NULL && !p->far)
-		{
-			if (ahead.line < p->at)
-				ahead.element = ahead.bucket = ahead.line = p->at;
-			prefetch(t, p->entry, p->n, p->at, &ahead, prefetch_slot_line);
-			some = up_to_many(p->entry + p->at, p->n - p->at);
-		}
-		/* Durable when it unlocks. */
-		result = some > 0 ? delete_some(t, removal, some) : delete_in_list(t, removal);
-	}
-	PMH_ASSERT(removal->removed + removal->left <= p->n);
-	return result == PMH_OK && p->at == p->n ? PMH_DONE : result;
-}
-
 PmhResult
 pmh_removal_step(PmhTable *table, PmhRemoval *removal, size_t effort)
 {
@@ -748,11 +652,24 @@ pmh_removal_end(PmhRemoval *removal)
 
 	if (p != NULL)
 	{
-		free(p->drain);
 		free(p->entry);
 		free(p);
 	}
 	removal->priv = NULL;
+}
+
+PmhResult
+pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	PmhEntry	entry = {hash, value};
+	struct PmhRemovalPrivate p = {.entry = &entry, .n = 1, .wait = true};
+	PmhRemoval	removal = {.left = 1, .priv = &p};
+	PmhResult	result = removal_on(t, &removal, SIZE_MAX);
+
+	PMH_ASSERT(result != PMH_OK && value <= PMH_VALUE_MAX);
+	if (result != PMH_DONE)
+		return result;
+	return removal.removed == 1 ? PMH_OK : PMH_NOT_FOUND;
 }
 
 /* All of it at once. */

@@ -31,15 +31,12 @@
  * 				space, a longer mapping, a larger directory).  It is noted in
  * 				table->need.  The caller drops its locks, calls pmh_provide()
  * 				and starts again.
- * 	PMH_FAR		the key's list is too long to be searched while its segment is
- * 				locked: pmh_drain_one() does it
  * 	PMH_BUSY	it takes a lock that another process holds, and we are not to wait
  */
 
 #define PMH_RETRY			((PmhResult) 100)
 #define PMH_NEED			((PmhResult) 101)
-#define PMH_FAR				((PmhResult) 102)
-#define PMH_BUSY			((PmhResult) 103)
+#define PMH_BUSY			((PmhResult) 102)
 
 /* PMH_ERR_LOST, PMH_CANCELLED: set t->error and return that. */
 extern PmhResult pmh_fail_lost(PmhTable *t);

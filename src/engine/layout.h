@@ -384,11 +384,9 @@ typedef struct PmhRun
 	uint64_t	shut;			/* stamp of a clean shutdown, durable while no
 								 * run has opened the file after it; else 0 */
 	uint64_t	punched_blocks; /* how many there are: see the space map */
-	uint64_t	pad0[2];
+	uint64_t	pad0[4];
 	uint64_t	value_blocks;	/* how many there are, ... */
 	uint64_t	old_blocks;		/* ... and of these, of an earlier life */
-	uint64_t	values_lost;	/* buffers are neither in a list nor free */
-	uint64_t	walk_serial;	/* counts when bitmaps begin anew for walks */
 	uint64_t	newest_block;	/* the value block that was taken last, or 0 */
 	uint64_t	value_hint[PMH_CLASSES];	/* first block that may have room */
 	uint64_t	splits;

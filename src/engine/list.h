@@ -316,16 +316,14 @@ extern PmhResult pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64
 							   uint32_t *n);
 
 /*
- * The same, holding no lock, for a list that is looked up first, as it is now.  PMH_RETRY:
- * it has changed each time, and the caller's caller should have a word.  Maps further.
+ * The same, holding no lock, for a list that is looked up first, as it is now, and again each
+ * time that it has changed meanwhile.  Maps further.  PMH_OK; PMH_CANCELLED, if the caller's
+ * hook says so then; or a real error.
  */
 extern PmhResult pmh_list_next(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 							   uint32_t want, uint64_t *value, uint32_t *n);
 
-/*
- * The same for all of a buffer and readers that want all of a list.  PMH_OK; PMH_CANCELLED,
- * if the caller's hook says so; or a real error.
- */
+/* The same for all of a buffer and readers that want all of a list: each buffer asks the hook. */
 extern PmhResult pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 								uint64_t *value, uint32_t *n);
 
@@ -341,26 +339,19 @@ extern void pmh_values_finish(PmhValues *values);
 /* ---- list_write.c: value lists written to ---- */
 
 /*
- * Make a list of a few values in one buffer, with room for so many more; durable on return.
- * Nothing points to it yet.  PMH_OK or PMH_NEED.
+ * Make a buffer of a class with n values, durable after the next pm_fence.  Nothing points to
+ * it yet.  PMH_OK or PMH_NEED.
  */
-extern PmhResult pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values,
-								 size_t n, size_t room, uint64_t *payload);
-
-/* A list that nothing points to yet, as far as it is made.  Zero-initialise. */
-typedef struct PmhListMade
-{
-	uint64_t	head;			/* payload of the pointer, or 0 */
-	size_t		values;			/* in it, the first ones */
-} PmhListMade;
+extern PmhResult pmh_buffer_make(PmhTable *t, uint64_t hash, uint32_t class,
+								 const uint64_t *values, size_t n, uint64_t *payload);
 
 /*
- * The same of any number of values (n >= 1; order free), in buffers that fit, for a caller
- * that holds no lock: what was made before PMH_NEED is kept, and the next call, with the same
- * arguments, goes on with it.  A list that is given up is left to a sweep (pmh_value_lose).
+ * Make a list of any number of entries of one hash (n >= 1; order free), durably, for a
+ * caller that holds no lock.  Each time that the file has to grow for it the hook is asked
+ * whether to go on.  PMH_OK, PMH_CANCELLED, or a real error: what was made of it then is left
+ * to the first sweep of another server life.
  */
-extern PmhResult pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values,
-							   size_t n, PmhListMade *made);
+extern PmhResult pmh_list_make(PmhTable *t, const PmhEntry *entry, size_t n, uint64_t *head);
 
 /*
  * What follows is for writers: the segment is locked, and path->head, place, bucket and
@@ -375,20 +366,6 @@ extern PmhResult pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash,
 								 uint64_t value);
 
 /*
- * Lines of one list that are searched while its segment is locked: some 5,000 values, less
- * than 100 us.  What lies further on is found without the lock (group.c).
- */
-#define PMH_LOCKED_LINES	1024
-
-/*
- * Take one value out.  PMH_OK: gone, durably after the next pm_fence; PMH_NOT_FOUND;
- * PMH_FAR: not in the last buffers of a long list; PMH_BUSY as pmh_list_take_out; PMH_NEED,
- * PMH_ERR_CORRUPT.
- */
-extern PmhResult pmh_list_remove(PmhTable *t, PmhListPath *path, uint64_t hash,
-								 uint64_t value, bool wait);
-
-/*
  * Lead the path to the last buffer of values in a slot below *below, which becomes its
  * slot; payload[0] == 0: there is none.  PMH_OK, PMH_NEED, PMH_ERR_CORRUPT.
  */
@@ -397,12 +374,10 @@ extern PmhResult pmh_list_find_below(PmhTable *t, uint64_t hash, PmhListPath *pa
 
 /*
  * Take the cells of mask[] (one for each line) out of the buffer that the path leads to,
- * durable after the next pm_fence.  If nothing is left of it, it is freed, and the list with
- * its last one.  PMH_OK.  Unless 'wait': PMH_BUSY, nothing done, if that takes the space
- * lock and it is not free; if it is free, it is held on return, until pmh_space_release.
+ * durable after the next pm_fence.  NULL: all that is in it; then it is freed, and the list
+ * with its last one: path->head is 0.
  */
-extern PmhResult pmh_list_take_out(PmhTable *t, PmhListPath *path, bool wait,
-								   const uint16_t *mask);
+extern void pmh_list_take_out(PmhTable *t, PmhListPath *path, const uint16_t *mask);
 
 /*
  * Put what is in the buffer of a level of the path into a new one of this class, durably,

@@ -13,9 +13,6 @@
 #include "segment.h"
 #include "sort.h"
 
-/* Attempts at one step, if the list changes all the while. */
-#define MOST_ATTEMPTS	100
-
 /* Moves that sorting a few values by insertion may take; and two a value. */
 #define LEAST_MOVES		1024
 
@@ -271,37 +268,32 @@ pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64_t version,
 	return result;
 }
 
-/* One attempt at pmh_list_next. */
-static PmhResult
-look_up_and_step(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
-				 uint64_t *value, uint32_t *n)
-{
-	PmhProbe	probe;
-	PmhResult	result = pmh_probe(t, hash, &probe);
-
-	*n = 0;
-	if (result != PMH_OK)
-		return result;
-	PMH_STOP_POINT("list_before_step");
-	if (probe.list == 0)
-	{
-		*pos = PMH_LIST_END;
-		return PMH_OK;
-	}
-	result = pmh_list_step(t, hash, probe.list, probe.list_version, pos, want, value, n);
-	if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
-		result = PMH_RETRY;
-	return result;
-}
-
 PmhResult
 pmh_list_next(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint32_t want,
 			  uint64_t *value, uint32_t *n)
 {
-	PmhResult	result = PMH_RETRY;
+	PmhProbe	probe;
+	PmhResult	result;
 
-	for (unsigned i = 0; i < MOST_ATTEMPTS && result == PMH_RETRY; i++)
-		result = look_up_and_step(t, hash, pos, want, value, n);
+	PMH_ASSERT(pos->below > 0);
+	*n = 0;
+	while ((result = pmh_probe(t, hash, &probe)) == PMH_OK)
+	{
+		PMH_STOP_POINT("list_before_step");
+		if (probe.list == 0)
+		{
+			*pos = PMH_LIST_END;
+			break;
+		}
+		result = pmh_list_step(t, hash, probe.list, probe.list_version, pos, want, value, n);
+		if (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK)
+			continue;
+		if (result != PMH_RETRY)
+			break;
+		/* It has changed meanwhile. */
+		if (pmh_wait_cancelled())
+			return pmh_fail_cancelled(t);
+	}
 	return result;
 }
 
@@ -309,13 +301,8 @@ PmhResult
 pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos, uint64_t *value,
 			   uint32_t *n)
 {
-	PmhResult	result;
+	PmhResult	result = pmh_list_next(t, hash, pos, UINT32_MAX, value, n);
 
-	while ((result = look_up_and_step(t, hash, pos, UINT32_MAX, value, n)) == PMH_RETRY)
-	{
-		if (pmh_wait_cancelled())
-			return pmh_fail_cancelled(t);
-	}
 	/* There may be very many more; lists of one buffer need not wait for an answer. */
 	if (result == PMH_OK && pos->below != 0 && pmh_wait_cancelled())
 		return pmh_fail_cancelled(t);
@@ -359,6 +346,40 @@ pmh_values_free(PmhValues *values)
 	memset(values, 0, sizeof(*values));
 }
 
+/*
+ * Sort numbers by insertion.  False: it takes more than so many moves by one position, and
+ * they are not sorted.
+ */
+static bool
+sort_by_insertion(uint64_t *number, size_t n, size_t moves)
+{
+	for (size_t i = 1; i < n; i++)
+	{
+		uint64_t	v = number[i];
+		size_t		j = i;
+
+		for (; j > 0 && number[j - 1] > v; j--)
+			number[j] = number[j - 1];
+		number[j] = v;
+		if (i - j > moves)
+			return false;
+		moves -= i - j;
+	}
+	return true;
+}
+
+static void
+reverse(uint64_t *number, size_t n)
+{
+	for (size_t i = 0; i < n / 2; i++)
+	{
+		uint64_t	v = number[i];
+
+		number[i] = number[n - 1 - i];
+		number[n - 1 - i] = v;
+	}
+}
+
 void
 pmh_values_finish(PmhValues *values)
 {
@@ -368,13 +389,26 @@ pmh_values_finish(PmhValues *values)
 	if (values->n < 2)
 		return;
 	/*
-	 * Values of a key mostly come in ascending order but for a few, since they
-	 * were put into its list one after the other; of several buffers the newest is the
-	 * first.
+	 * Values of a key mostly come in ascending order but for a few, since they were put into
+	 * its list one after the other.  Of several buffers the newest is the first: let these
+	 * come forward, each of them backward, and then that one forward again.
 	 */
-	if (!pmh_sort_backward_pieces(value, values->n) &&
-		!pmh_sort_by_insertion(value, values->n, LEAST_MOVES + 2 * values->n))
+	if (value[values->n - 1] < value[0])
+	{
+		size_t		start = 0;
+
+		reverse(value, values->n);
+		for (size_t i = 1; i <= values->n; i++)
+		{
+			if (i < values->n && value[i - 1] >= value[i])
+				continue;
+			reverse(value + start, i - start);
+			start = i;
+		}
+	}
+	if (!sort_by_insertion(value, values->n, LEAST_MOVES + 2 * values->n))
 		(void) pmh_sort_numbers(value, values->n, NULL);
+	PMH_ASSERT(value[0] <= value[values->n - 1]);
 	for (size_t i = 1; i < values->n; i++)
 	{
 		last += value[i] != value[last];

@@ -15,18 +15,8 @@
 
 #include "list.h"
 
-/* Buffers are written in pieces of this size, put together on the stack. */
-#define PIECE_LINES		64
-
 /* A further buffer of a list has an eighth of its size. */
 #define CHUNK_SHIFT		3
-
-/*
- * Cutting a list into buffers, one that is larger than needed is taken if it does
- * not exceed so many tenths of a byte a value, or is all of the list: one of one buffer is
- * read in one go.
- */
-#define FIT_TENTHS_PER_VALUE	66
 
 /* ---- writing buffers ---- */
 
@@ -60,45 +50,30 @@ fill_header(PmhBufferHeader *header, uint64_t payload, uint64_t hash, uint32_t h
 static void
 write_values(PmhTable *t, uint64_t payload, uint64_t hash, const uint64_t *values, size_t n)
 {
-	PmhValueLine piece[PIECE_LINES];
+	PmhValueLine image[PMH_MAX_LINES];
 	uint32_t	class = pmh_pointer_class(payload);
 	uint32_t	lines = pmh_class_lines(class);
-	uint32_t	line = 0;
 
 	PMH_ASSERT(n <= pmh_class_capacity(class));
+	memset(image, 0, lines * sizeof(image[0]));
+	if (pmh_class_has_header(class))
+		fill_header((PmhBufferHeader *) (void *) &image[0], payload, hash,
+					(uint32_t) (1 + n / PMH_VALUES_PER_LINE));
+	for (uint32_t i = pmh_class_first_line(class); i < lines; i++)
+	{
+		uint32_t	stored = fill_line(&image[i], pmh_line_capacity(class, i), values, n);
+
+		values += stored;
+		n -= stored;
+	}
 	if (class == PMH_ODD_CLASS)
 	{
-		memset(&piece[0], 0, PMH_VALUE_LINE);
-		memset(&piece[1], 0, PMH_VALUE_LINE);
-		line = fill_line(&piece[0], PMH_VALUES_PER_LINE, values, n);
-		(void) fill_line(&piece[1], PMH_VALUES_SHORT_LINE, values + line, n - line);
-		pm_copy(&t->file, pmh_buffer_line(t, payload, 0), &piece[0], PMH_VALUE_LINE);
-		pm_copy(&t->file, pmh_buffer_line(t, payload, 1), &piece[1], PMH_GRAIN);
-		return;
+		/* The short line may come first. */
+		pm_copy(&t->file, pmh_buffer_line(t, payload, 0), &image[0], PMH_VALUE_LINE);
+		pm_copy(&t->file, pmh_buffer_line(t, payload, 1), &image[1], PMH_GRAIN);
 	}
-	while (line < lines)
-	{
-		uint32_t	k = lines - line < PIECE_LINES ? lines - line : PIECE_LINES;
-
-		memset(piece, 0, k * sizeof(PmhValueLine));
-		for (uint32_t i = 0; i < k; i++)
-		{
-			uint32_t	stored;
-
-			if (line + i == 0 && pmh_class_has_header(class))
-			{
-				fill_header((PmhBufferHeader *) (void *) &piece[0], payload, hash,
-							(uint32_t) (1 + n / PMH_VALUES_PER_LINE));
-				continue;
-			}
-			stored = fill_line(&piece[i], PMH_VALUES_PER_LINE, values, n);
-			values += stored;
-			n -= stored;
-		}
-		pm_copy(&t->file, pmh_buffer_line(t, payload, line), piece,
-				k * sizeof(PmhValueLine));
-		line += k;
-	}
+	else
+		pm_copy(&t->file, pmh_buffer_line(t, payload, 0), image, pmh_class_bytes(class));
 }
 
 uint32_t
@@ -111,28 +86,9 @@ pmh_buffer_class_for(size_t n)
 	return class;
 }
 
-/*
- * Of the list that is still to be written, how large a buffer next?  All but the last
- * one are full.
- */
-static uint32_t
-choose_class(size_t left, bool first)
-{
-	uint32_t	class = pmh_buffer_class_for(left);
-
-	PMH_ASSERT(left > 0);
-	if (first && class >= PMH_CHUNK_CLASS && pmh_class_capacity(class) >= left)
-		return PMH_CHUNK_CLASS;
-	if (class < PMH_CHUNK_CLASS || pmh_class_capacity(class) <= left ||
-		pmh_class_bytes(class) * 10 <= left * FIT_TENTHS_PER_VALUE)
-		return class;
-	return class - 1;
-}
-
-/* Make a buffer of a class with n values.  PMH_OK or PMH_NEED. */
-static PmhResult
-make_values(PmhTable *t, uint64_t hash, uint32_t class, const uint64_t *values, size_t n,
-			uint64_t *payload)
+PmhResult
+pmh_buffer_make(PmhTable *t, uint64_t hash, uint32_t class, const uint64_t *values, size_t n,
+				uint64_t *payload)
 {
 	uint64_t	offset;
 	PmhResult	result = pmh_value_alloc(t, class, &offset);
@@ -375,51 +331,51 @@ find_end(PmhTable *t, uint64_t hash, PmhListPath *path)
 }
 
 PmhResult
-pmh_list_make(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n, PmhListMade *made)
+pmh_list_make(PmhTable *t, const PmhEntry *entry, size_t n, uint64_t *head)
 {
-	PMH_ASSERT(n > 0 && made->values <= n);
-	while (made->values < n)
-	{
-		size_t		left = n - made->values;
-		uint32_t	class = choose_class(left, made->head == 0);
-		size_t		k = pmh_class_capacity(class);
-		PmhListPath path = {.head = made->head};
-		uint64_t	payload;
-		PmhResult	result;
+	uint64_t	hash = entry->hash;
+	uint64_t	values[PMH_CHUNK_MOST];
+	size_t		done = 0;
+	PmhResult	result = PMH_OK;
 
+	PMH_ASSERT(n > 0 && entry[n - 1].hash == hash);
+	*head = 0;
+	while (done < n && result == PMH_OK)
+	{
+		size_t		left = n - done;
+		uint32_t	class = pmh_buffer_class_for(left);
+		size_t		k;
+		PmhListPath path = {.head = *head};
+		uint64_t	payload;
+
+		/* All but the last are full, and that is a small one. */
+		if (class > PMH_CHUNK_CLASS && pmh_class_capacity(class) >= left)
+			class--;
+		k = pmh_class_capacity(class);
 		if (k > left)
 			k = left;
-		result = make_values(t, hash, class, values + made->values, k, &payload);
-		if (result != PMH_OK)
-			return result;
-		if (made->head == 0)
+		PMH_ASSERT(k > 0 && k <= PMH_CHUNK_MOST);
+		for (size_t i = 0; i < k; i++)
+			values[i] = entry[done + i].value;
+		result = pmh_buffer_make(t, hash, class, values, k, &payload);
+		if (result == PMH_OK && *head == 0)
 			path.head = payload;
-		else
+		else if (result == PMH_OK)
 		{
 			result = find_end(t, hash, &path);
 			if (result == PMH_OK)
 				result = add_buffer(t, &path, hash, payload);
+			if (result != PMH_OK)
+				free_buffer(t, payload);
 		}
-		if (result != PMH_OK)
+		if (result == PMH_OK)
 		{
-			free_buffer(t, payload);
-			return result;
+			*head = path.head;
+			done += k;
 		}
-		made->head = path.head;
-		made->values += k;
+		else if (result == PMH_NEED)
+			result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) : pmh_provide(t);
 	}
-	pm_fence(&t->file);
-	return PMH_OK;
-}
-
-PmhResult
-pmh_list_create(PmhTable *t, uint64_t hash, const uint64_t *values, size_t n,
-				size_t room, uint64_t *payload)
-{
-	uint32_t	class = pmh_buffer_class_for(n + room);
-	PmhResult	result = make_values(t, hash, class, values, n, payload);
-
-	PMH_ASSERT(class < PMH_CHUNK_CLASS);
 	pm_fence(&t->file);
 	return result;
 }
@@ -453,6 +409,7 @@ find_room(const PmhTable *t, uint64_t payload)
 		if (hint > line && hint <= lines)
 			line = hint;
 	}
+	PMH_ASSERT(line <= lines);
 	while (line < lines && free_cells(t, payload, line) == 0)
 		line++;
 	return line;
@@ -478,7 +435,7 @@ rewrite_values(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
 		n += pmh_line_read(pmh_buffer_line(t, old, i), pmh_line_cells(old, i), values + n);
 	if (more != NULL)
 		values[n++] = *more;
-	result = make_values(t, hash, class, values, n, &payload);
+	result = pmh_buffer_make(t, hash, class, values, n, &payload);
 	if (result != PMH_OK)
 		return result;
 	pm_fence(&t->file);
@@ -525,29 +482,6 @@ pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level, uint64_t hash,
 	return PMH_OK;
 }
 
-/*
- * Where values are added there is no room left.  If there is a small buffer in another
- * slot of the same index (a shrink leaves such), values are added there.
- */
-static bool
-turn_to_small_buffer(PmhTable *t, const PmhListPath *path)
-{
-	uint64_t	index = pmh_pointer_level(path->head) > 0 ? path->payload[1] : 0;
-	uint32_t	slot = 0;
-
-	for (; index != 0 && slot < pmh_index_slots(index); slot++)
-	{
-		uint64_t	word = pm_load(pmh_index_slot(t, index, slot));
-
-		if (word != 0 && pmh_pointer_class(word & PMH_SLOT_POINTER) < PMH_CHUNK_CLASS)
-		{
-			set_fill_hint(t, index, slot);
-			return true;
-		}
-	}
-	return false;
-}
-
 /* How large a further buffer of a list should be. */
 static uint32_t
 class_for_more(const PmhTable *t, const PmhListPath *path)
@@ -569,22 +503,18 @@ PmhResult
 pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value)
 {
 	uint64_t	payload;
-	PmhResult	result;
+	PmhResult	result = find_end(t, hash, path);
 
 	PMH_ASSERT(value <= PMH_VALUE_MAX && pmh_is_locked(&path->place->stripe->lock));
-	do
+	if (result != PMH_OK)
+		return result;
+	payload = path->payload[0];
+	if (payload != 0)
 	{
-		uint32_t	class;
-		uint32_t	line;
+		uint32_t	class = pmh_pointer_class(payload);
+		uint32_t	line = find_room(t, payload);
 
-		result = find_end(t, hash, path);
-		if (result != PMH_OK)
-			return result;
-		payload = path->payload[0];
-		if (payload == 0)
-			break;
-		class = pmh_pointer_class(payload);
-		line = find_room(t, payload);
+		set_fill_hint(t, payload, line);
 		if (line < pmh_class_lines(class))
 		{
 			PmhValueLine *l = pmh_buffer_line(t, payload, line);
@@ -597,15 +527,12 @@ pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value)
 			PMH_STOP_POINT("append_before_state");
 			pm_commit16(&t->file, &l->state, (uint16_t) (state | 1u << i));
 			PMH_STOP_POINT("append_after_state");
-		}
-		set_fill_hint(t, payload, line);
-		if (line < pmh_class_lines(class))
 			return PMH_OK;
+		}
 		if (class < PMH_CHUNK_CLASS)
 			return rewrite_values(t, path, hash, class_after(class, PMH_CHUNK_CLASS), &value);
-	} while (turn_to_small_buffer(t, path));
-
-	result = make_values(t, hash, class_for_more(t, path), &value, 1, &payload);
+	}
+	result = pmh_buffer_make(t, hash, class_for_more(t, path), &value, 1, &payload);
 	if (result != PMH_OK)
 		return result;
 	result = add_buffer(t, path, hash, payload);
@@ -632,41 +559,26 @@ drop_buffer(PmhTable *t, PmhListPath *path)
 	if (level < top)
 		store_slot(t, path->payload[level + 1], path->slot[level + 1], 0);
 	else
+	{
 		pmh_bucket_unpoint(t, path->place, path->bucket, path->bucket_slot);
+		path->head = 0;
+	}
 	for (uint32_t l = 0; l <= level; l++)
 		free_buffer(t, path->payload[l]);
 }
 
-/* Is anything left of a buffer without the cells of mask[]? */
-static bool
-anything_left(const PmhTable *t, uint64_t payload, const uint16_t *mask)
-{
-	uint32_t	class = pmh_pointer_class(payload);
-
-	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
-	{
-		uint32_t	state = pm_load(&pmh_buffer_line(t, payload, i)->state);
-
-		if ((state & pmh_line_cells(payload, i) & ~(uint32_t) mask[i]) != 0)
-			return true;
-	}
-	return false;
-}
-
-PmhResult
-pmh_list_take_out(PmhTable *t, PmhListPath *path, bool wait, const uint16_t *mask)
+void
+pmh_list_take_out(PmhTable *t, PmhListPath *path, const uint16_t *mask)
 {
 	uint64_t	payload = path->payload[0];
 	uint64_t	offset = pmh_pointer_offset(payload);
 	uint32_t	class = pmh_pointer_class(payload);
 
-	PMH_ASSERT(pmh_is_locked(&path->place->stripe->lock));
-	if (!anything_left(t, payload, mask))
+	PMH_ASSERT(payload != 0 && pmh_is_locked(&path->place->stripe->lock));
+	if (mask == NULL)
 	{
-		if (!wait && !pmh_space_trylock(t))
-			return PMH_BUSY;
 		drop_buffer(t, path);
-		return PMH_OK;
+		return;
 	}
 	pmh_buffer_bump(t, offset);
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
@@ -689,58 +601,4 @@ pmh_list_take_out(PmhTable *t, PmhListPath *path, bool wait, const uint16_t *mas
 	 * take the latter out.
 	 */
 	pmh_buffer_bump(t, offset);
-	return PMH_OK;
-}
-
-/* Find a value in a buffer: its line and cell, or false. */
-static bool
-find_value(const PmhTable *t, uint64_t payload, uint64_t value, uint32_t *line,
-		   unsigned *cell)
-{
-	uint32_t	class = pmh_pointer_class(payload);
-
-	for (*line = pmh_class_first_line(class); *line < pmh_class_lines(class); (*line)++)
-	{
-		const PmhValueLine *l = pmh_buffer_line(t, payload, *line);
-		uint32_t	left = pm_load(&l->state) & pmh_line_cells(payload, *line);
-
-		for (; left != 0; left &= left - 1)
-		{
-			*cell = (unsigned) __builtin_ctz(left);
-			if (pmh_line_value(l, *cell) == value)
-				return true;
-		}
-	}
-	return false;
-}
-
-PmhResult
-pmh_list_remove(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value, bool wait)
-{
-	uint16_t	mask[PMH_MAX_LINES];
-	uint64_t	below = UINT64_MAX;
-	uint32_t	lines = 0;
-	uint32_t	line;
-	unsigned	cell;
-	PmhResult	result;
-
-	PMH_ASSERT(pmh_is_locked(&path->place->stripe->lock));
-	for (;;)
-	{
-		result = pmh_list_find_below(t, hash, path, &below);
-		if (result != PMH_OK)
-			return result;
-		if (path->payload[0] == 0)
-			return PMH_NOT_FOUND;
-		if (find_value(t, path->payload[0], value, &line, &cell))
-			break;
-		if (below == 0)
-			return PMH_NOT_FOUND;
-		lines += pmh_class_lines(pmh_pointer_class(path->payload[0]));
-		if (lines + PMH_MAX_LINES > PMH_LOCKED_LINES)
-			return PMH_FAR;
-	}
-	memset(mask, 0, pmh_class_lines(pmh_pointer_class(path->payload[0])) * sizeof(mask[0]));
-	mask[line] = (uint16_t) (1u << cell);
-	return pmh_list_take_out(t, path, wait, mask);
 }

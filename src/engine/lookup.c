@@ -232,20 +232,12 @@ gather_elsewhere(PmhTable *t, uint64_t hash, const PmhHome *h,
  * The states first: so a state that is the same has been the same in between.
  */
 static bool
-same_states(const PmhHome *h, const Sight *sight, const Others *o)
+is_unchanged(const PmhHome *h, const Sight *sight, const Others *o)
 {
 	bool		same = pmh_bucket_state(h->bucket) == sight->state;
 
 	for (unsigned i = 0; i < o->n; i++)
 		same = same && pmh_bucket_state(o->bucket[i]) == o->state[i];
-	return same;
-}
-
-static bool
-same_versions(const PmhHome *h, const Sight *sight, const Others *o)
-{
-	bool		same = true;
-
 	for (unsigned i = 0; i < o->n; i++)
 		same = same && pmh_version_same(o->version_at[i], o->version[i]);
 	return same && pmh_version_same(h->version, sight->version);
@@ -284,9 +276,7 @@ probe_slots(PmhTable *t, uint64_t hash, const PmhHome *h,
 		PMH_STOP_POINT("probe_between_checks");
 	}
 	PMH_STOP_POINT("probe_before_validation");
-	if (unlikely(others->n != 0) && !same_states(h, sight, others))
-		return PMH_RETRY;
-	return likely(same_versions(h, sight, others)) ? result : PMH_RETRY;
+	return likely(is_unchanged(h, sight, others)) ? result : PMH_RETRY;
 }
 
 /* How an attempt begins.  False: not so; probe_again tells what to do. */

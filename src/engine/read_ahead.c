@@ -116,14 +116,16 @@ pmh_ask_for_lists(PmhTable *t, const PmhBucket *copy, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++)
 	{
-		uint32_t	plain;
-		uint32_t	pointers;
+		uint32_t	state = pmh_bucket_state(&copy[i]);
+		uint32_t	mask = (state & PMH_STATE_POINTERS) != 0 ? state & PMH_STATE_OCCUPIED : 0;
 
-		pmh_bucket_kinds(&copy[i], &plain, &pointers);
-		for (; pointers != 0; pointers &= pointers - 1)
+		for (; mask != 0; mask &= mask - 1)
 		{
-			uint64_t	payload = pmh_word_payload(first_word(&copy[i], pointers));
+			uint64_t	word = first_word(&copy[i], mask);
+			uint64_t	payload = pmh_word_payload(word);
 
+			if (!pmh_word_is_pointer(word))
+				continue;
 			if (!looked && !is_cold(t, pmh_unchecked(t, pmh_pointer_offset(payload))))
 				return;
 			looked = true;

@@ -199,22 +199,6 @@ announcement(const PmhPlace *place, const Target *target, uint32_t bucket)
 }
 
 /*
- * Entries of its key that a bucket has, as a mask; 0 unless they are so many that
- * the next one makes them a list.
- */
-static uint32_t
-enough_for_list(const PmhTable *t, const PmhPlace *place, const Target *target,
-				uint32_t bucket)
-{
-	uint32_t	state;
-	int			pointer;
-	uint32_t	mask = pmh_bucket_find(pmh_bucket(t, place, bucket), target->hash,
-									   &state, &pointer);
-
-	return pmh_mask_count(mask) >= PMH_INLINE_MAX ? mask : 0;
-}
-
-/*
  * There is no room for an entry, or it makes those of its key a list.  PMH_OK: try again, or
  * *inserted; PMH_RETRY, PMH_NEED, or a real error.
  */
@@ -229,7 +213,8 @@ make_room(PmhTable *t, PmhPlace *place, const Target *target, uint64_t value,
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock) && !*inserted);
 	if (bucket >= 0)
 	{
-		uint32_t	mask = enough_for_list(t, place, target, (uint32_t) bucket);
+		uint32_t	mask = pmh_bucket_enough(pmh_bucket(t, place, (uint32_t) bucket),
+											 target->hash);
 
 		if (mask == 0)
 			return PMH_OK;			/* its page has just been lost */
@@ -278,7 +263,7 @@ pmh_segment_prepare(PmhTable *t, const PmhPlace *place, uint64_t hash,
 	b = pmh_bucket(t, place, bucket);
 	if (is_pending(pending, b))
 		return PMH_RETRY;
-	if (enough_for_list(t, place, &target, bucket) != 0)
+	if (pmh_bucket_enough(b, hash) != 0)
 		return PMH_NOT_FOUND;
 	pending->bucket[pending->n] = b;
 	pending->change[pending->n++] =
@@ -320,48 +305,6 @@ pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash, uint64_t value)
 		result = make_room(t, place, &target, value, &inserted);
 	} while (result == PMH_OK && !inserted);
 	return result;
-}
-
-/* ---- delete ---- */
-
-PmhResult
-pmh_segment_delete(PmhTable *t, const PmhPlace *place, uint64_t hash,
-				   uint64_t value, bool wait)
-{
-	uint32_t	list[4];
-	unsigned	n = pmh_segment_buckets_of(t, place, hash, list);
-
-	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
-	for (unsigned i = 0; i < n; i++)
-	{
-		PmhBucket  *b = pmh_bucket(t, place, list[i]);
-		uint32_t	state;
-		int			pointer;
-		uint32_t	mask = pmh_bucket_find(b, hash, &state, &pointer);
-
-		if (pointer >= 0)
-		{
-			uint64_t	word = pmh_slot_load_word(b, (unsigned) pointer);
-			PmhListPath path = {.head = pmh_word_payload(word), .place = place,
-				.bucket = list[i], .bucket_slot = (unsigned) pointer};
-			PmhResult	result = pmh_list_remove(t, &path, hash, value, wait);
-
-			if (result != PMH_NOT_FOUND)
-				return result;
-			continue;
-		}
-		for (; mask != 0; mask &= mask - 1)
-		{
-			unsigned	slot = (unsigned) __builtin_ctz(mask);
-
-			if (pmh_word_payload(pmh_slot_load_word(b, slot)) != value)
-				continue;
-			pmh_bucket_take(&t->file, b, pmh_bucket_version(place, list[i]), state,
-							UINT32_C(1) << slot);
-			return PMH_OK;
-		}
-	}
-	return PMH_NOT_FOUND;
 }
 
 /* ---- walks ---- */

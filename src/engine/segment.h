@@ -105,20 +105,30 @@ extern bool pmh_elem_sane(uint64_t elem, uint64_t index,
 /* Entries of one key that stay in a bucket; the next one makes it a list. */
 #define PMH_INLINE_MAX		6
 
+/* Those that a bucket has, as a mask; 0 unless they are so many. */
+static inline uint32_t
+pmh_bucket_enough(const PmhBucket *b, uint64_t hash)
+{
+	uint32_t	state;
+	int			pointer;
+	uint32_t	mask;
+
+	if (likely(pmh_bucket_match(b, pmh_hash_fingerprint(hash), &state) == 0))
+		return 0;
+	mask = pmh_bucket_find(b, hash, &state, &pointer);
+	return pmh_mask_count(mask) >= PMH_INLINE_MAX ? mask : 0;
+}
+
 /* A full bucket compacts the largest group of equal hashes of this size. */
 #define PMH_COMPACT_MIN		3
 
 /*
- * Insert, delete.  PMH_OK, PMH_NOT_FOUND (delete); PMH_RETRY: the segment has
- * been replaced, unlock and start again; PMH_NEED; PMH_FAR, PMH_BUSY (delete, as
- * pmh_list_remove); or a real error.  Durable after the next pm_fence, which has to come
- * before the segment is unlocked.  Unless 'wait' (as for pmh_list_remove) pmh_space_release
- * is to be called afterwards.
+ * Insert.  PMH_OK; PMH_RETRY: the segment has been replaced, unlock and start again;
+ * PMH_NEED; or a real error.  Durable after the next pm_fence, which has to come before the
+ * segment is unlocked.
  */
 extern PmhResult pmh_segment_insert(PmhTable *t, PmhPlace *place, uint64_t hash,
 									uint64_t value);
-extern PmhResult pmh_segment_delete(PmhTable *t, const PmhPlace *place,
-									uint64_t hash, uint64_t value, bool wait);
 
 /* Entries that a group works on together, each in a locked segment. */
 #define PMH_GROUP_MAX	16
@@ -389,6 +399,13 @@ extern PmhResult pmh_segment_reduce(PmhTable *t, const PmhPlace *place,
 extern PmhResult pmh_segment_replace(PmhTable *t, const PmhPlace *left,
 									 const PmhPlace *right, unsigned n);
 
+/*
+ * Find space for a built segment, but for an extension that has some at ext_offset (else 0),
+ * store it there and make its element.  PMH_OK, PMH_NEED.  'fresh' as for pmh_build_store.
+ */
+extern PmhResult pmh_segment_store(PmhTable *t, const PmhBuild *build, uint32_t depth,
+								   uint64_t ext_offset, bool fresh, uint64_t *elem);
+
 /* Free the space that an element names: nothing refers to it. */
 extern void pmh_segment_free(PmhTable *t, uint64_t elem);
 
@@ -429,11 +446,8 @@ extern PmhResult pmh_probe(PmhTable *t, uint64_t hash, PmhProbe *probe);
 
 /* ---- group.c: many entries at a time ---- */
 
-/*
- * Take one pair out of a long list, waiting.  No lock may be held.  PMH_OK (durably gone),
- * PMH_NOT_FOUND or a real error.
- */
-extern PmhResult pmh_drain_one(PmhTable *t, uint64_t hash, uint64_t value);
+/* Take one pair out.  No lock may be held.  PMH_OK, PMH_NOT_FOUND, or a real error. */
+extern PmhResult pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value);
 
 /* ---- figures.c: figures about a table ---- */
 

@@ -116,21 +116,18 @@ build_halves(PmhTable *t, const PmhPlace *place)
 	return fits;
 }
 
-/*
- * Find space for a built segment, store it there and make its element.  PMH_OK, PMH_NEED.
- */
-static PmhResult
-store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
+PmhResult
+pmh_segment_store(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t ext_offset,
+				  bool fresh, uint64_t *elem)
 {
 	uint32_t	units = build->size % PMH_UNITS_PER_BLOCK;
 	uint64_t	main_offset = 0;
-	uint64_t	ext_offset = 0;
 	PmhResult	result = PMH_OK;
 
 	PMH_ASSERT(build->size > 0 && build->size <= PMH_MAX_SIZE);
 	if (build->size >= PMH_UNITS_PER_BLOCK)
 		result = pmh_space_alloc_extent(t, 1, &main_offset);
-	if (result == PMH_OK && units > 0)
+	if (result == PMH_OK && units > 0 && ext_offset == 0)
 		result = pmh_space_alloc_units(t, units, &ext_offset);
 	if (result != PMH_OK)
 	{
@@ -140,7 +137,7 @@ store_built(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t *elem)
 	}
 	*elem = pmh_make_elem(main_offset >> PMH_BLOCK_SHIFT, ext_offset / PMH_UNIT_SIZE,
 						  build->size, depth, build->strategy);
-	pmh_build_store(t, build, *elem, false);
+	pmh_build_store(t, build, *elem, fresh);
 	return PMH_OK;
 }
 
@@ -213,7 +210,7 @@ pmh_segment_replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, un
 	PMH_ASSERT(right == NULL || pmh_elem_depth(right->elem) == pmh_elem_depth(left->elem));
 	while (stored < n && result == PMH_OK)
 	{
-		result = store_built(t, &pmh_workspace[stored], depth, &elem[stored]);
+		result = pmh_segment_store(t, &pmh_workspace[stored], depth, 0, false, &elem[stored]);
 		if (result == PMH_OK)
 			result = lock_stored(t, elem[stored++], held, &nheld);
 	}

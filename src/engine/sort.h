@@ -22,18 +22,6 @@
  */
 extern bool pmh_sort_numbers(uint64_t *number, size_t n, bool (*stop) (void));
 
-/*
- * Sort n numbers by insertion, as long as that takes no more than so many moves
- * of one number by one position; false: it would, and they are not sorted.
- */
-extern bool pmh_sort_by_insertion(uint64_t *number, size_t n, size_t moves);
-
-/*
- * Sort n numbers that consist of ascending pieces, each of which belongs in front of the
- * one before, in two passes.  False: they do not, and are left as they are.
- */
-extern bool pmh_sort_backward_pieces(uint64_t *number, size_t n);
-
 /* Sort entries by hash and value, as pmh_sort_numbers. */
 extern bool pmh_sort_entries(PmhEntry *entry, size_t n, bool (*stop) (void));
 

@@ -163,29 +163,15 @@ extern void pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class);
  */
 extern uint64_t pmh_value_begin_again(PmhTable *t, uint64_t bytes);
 
-/* Buffers are neither in a list nor free now: a walk is to find them. */
-extern void pmh_value_lose(PmhTable *t);
-
 /*
- * A walk along all lists, which finds out what is free in value blocks where that is not
- * known.  Zero-initialise.
+ * What is free in value blocks of an earlier life a walk along all lists finds out, which
+ * marks each buffer that it meets in one (0: there is none), and settles when it has met all
+ * of them: the rest is free.  That waits for the holder of each stripe of the file, with no
+ * lock held.  A walk may be given up at any point.  PMH_OK; PMH_CANCELLED: the wait was given
+ * up, nothing is freed, and it may be done once more; or a real error.
  */
-typedef struct PmhValueWalk
-{
-	bool		marks;			/* it does, and is not through */
-	uint64_t	serial;			/* run.walk_serial when it began */
-} PmhValueWalk;
-
-/*
- * Begin, before any list is read.  Each buffer that is met in a list is marked (0: there is
- * none).  When all lists have been walked: free the rest;
- * this waits for the holder of each stripe of the file.  A walk may be given up at any point.
- * PMH_OK; PMH_CANCELLED: the wait was given up, nothing is freed, and it may be done once
- * more; or a real error.  For begin and finish no lock may be held.
- */
-extern PmhResult pmh_value_walk_begin(PmhTable *t, PmhValueWalk *walk);
-extern void pmh_value_mark(PmhTable *t, const PmhValueWalk *walk, uint64_t payload);
-extern PmhResult pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk);
+extern void pmh_value_mark(PmhTable *t, uint64_t payload);
+extern PmhResult pmh_value_settle(PmhTable *t);
 
 /* ---- file_size.c: the space of the file, its length and that of its mapping ---- */
 

@@ -35,7 +35,6 @@ struct PmhSweepPrivate
 	size_t		key;			/* the one at hand, if the position in its list ... */
 	size_t		ngiven;
 	PmhListPosition list;		/* ... is not the end */
-	PmhValueWalk values;
 };
 
 static PmhResult
@@ -97,7 +96,8 @@ take_list(PmhTable *t, PmhSweep *sweep, const PmhWalked *e)
 		result = reserve_entries(t, sweep, n + PMH_SEGMENT_SLOTS);
 	if (result != PMH_OK)
 		return result;
-	pmh_value_mark(t, &p->values, payload);
+	if (sweep->reclaims)
+		pmh_value_mark(t, payload);
 	for (uint32_t i = 0; i < n; i++)
 		add_entry(sweep, e->hash, value[i]);
 	return PMH_OK;
@@ -160,7 +160,7 @@ open_list(struct PmhSweepPrivate *p)
 	PMH_ASSERT(p->nkeys + p->ngiven <= PMH_SEGMENT_SLOTS);
 }
 
-/* A buffer of a list that is streamed.  If this does not stand still there is another step. */
+/* A buffer of a list that is streamed. */
 static PmhResult
 step_list(PmhTable *t, PmhSweep *sweep)
 {
@@ -174,9 +174,9 @@ step_list(PmhTable *t, PmhSweep *sweep)
 	if (result == PMH_OK)
 		result = reserve_entries(t, sweep, n);
 	if (result != PMH_OK)
-		return result == PMH_RETRY ? PMH_OK : result;
-	for (unsigned i = 0; i <= PMH_MAX_LEVEL; i++)
-		pmh_value_mark(t, &p->values, p->list.met[i]);
+		return result;
+	for (unsigned i = 0; sweep->reclaims && i <= PMH_MAX_LEVEL; i++)
+		pmh_value_mark(t, p->list.met[i]);
 	for (size_t k = 0; k < p->ngiven; k++)
 	{
 		for (uint32_t i = 0; i < n; i++)
@@ -211,12 +211,7 @@ pmh_sweep_begin(PmhTable *table, PmhSweep *sweep)
 {
 	PmhResult	result = pmh_sweep_begin_reading(table, sweep);
 
-	if (result != PMH_OK)
-		return result;
-	result = pmh_conclude(table, pmh_value_walk_begin(table, &sweep->priv->values));
-	sweep->reclaims = sweep->priv->values.marks;
-	if (result != PMH_OK)
-		pmh_sweep_end(sweep);
+	sweep->reclaims = result == PMH_OK && !pmh_value_space_is_known(table);
 	return result;
 }
 
@@ -239,7 +234,7 @@ next_entries(PmhTable *table, PmhSweep *sweep)
 		}
 		else if (p->walk.at.through)
 		{
-			result = pmh_value_walk_finish(table, &p->values);
+			result = sweep->reclaims ? pmh_value_settle(table) : PMH_OK;
 			return result == PMH_OK ? PMH_DONE : result;
 		}
 		else

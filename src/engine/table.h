@@ -363,11 +363,10 @@ typedef struct PmhCursor
 extern void pmh_cursor_open(PmhTable *table, PmhCursor *cursor, uint64_t hash);
 
 /*
- * Next batch, ascending within itself, in cursor->batch: about 'want' values
- * at the most if the key has a long list (0: no limit, everything).
- * PMH_DONE when there are no more.  A batch may be empty: its list may have changed
- * all the while, or many buffers have nothing that is wanted and was not given before,
- * and the caller sees whether the values are still wanted.
+ * Next batch, ascending within itself, in cursor->batch: about 'want' values (> 0)
+ * at the most if the key has a long list.  PMH_DONE when there are no more.  A batch may be
+ * empty: many buffers may have nothing that is wanted and was not given before, and the
+ * caller sees whether the values are still wanted.
  */
 extern PmhResult pmh_cursor_next(PmhTable *table, PmhCursor *cursor,
 								 size_t want);
@@ -445,12 +444,13 @@ extern void pmh_shrink_end(PmhShrink *shrink);
  * Fill a fresh, empty, private table.  The caller tells the number of keys that
  * it expects and the load wanted (percent of slots); the engine answers with
  * the number of top hash bits that make one segment range (*depth), of which
- * the caller takes any prefix for its partitions.  Partitions are then handed
- * over in ascending order of hash, each with all its entries in memory (their
- * order within is free; the array is used as scratch).  partition_bits <=
- * *depth.  Entries that do not fit in memory may be left out and inserted the
- * ordinary way after pmh_bulk_finish.  A crash before pmh_bulk_finish leaves
- * an empty table.
+ * the caller takes any prefix for its partitions.  All partitions are then
+ * handed over in ascending order of hash, empty ones, too, each with all its entries
+ * in memory (their order within is free; the array is used as scratch).
+ * partition_bits <= *depth.  Entries that do not fit in memory may be left out and
+ * inserted the ordinary way after pmh_bulk_finish.  A crash before pmh_bulk_finish
+ * leaves an empty table.  So does pmh_bulk_abandon, or an error of pmh_bulk_finish, but
+ * space of the file is lost: it is to be thrown away.
  */
 typedef struct PmhBulk PmhBulk;
 
@@ -458,8 +458,7 @@ extern PmhResult pmh_bulk_begin(PmhTable *table, uint64_t expected,
 								int fill_percent, uint32_t *depth,
 								PmhBulk **bulk);
 extern PmhResult pmh_bulk_partition(PmhBulk *bulk, uint32_t partition_bits,
-									uint64_t partition, PmhEntry *entries,
-									size_t n);
+									PmhEntry *entries, size_t n);
 extern PmhResult pmh_bulk_finish(PmhBulk *bulk);
 extern void pmh_bulk_abandon(PmhBulk *bulk);
 

@@ -3,23 +3,10 @@
  * value_space.c
  *	  Space for value buffers: value blocks, and the grains in them.
  *
- * What is durable, and when:
- *
- *	- That a block is a value block is durable before pmh_value_alloc gives out a buffer in
- *	  it, so before any list can have one.  A crash in between leaves a block that nothing
- *	  points to.
- *	- A buffer is freed by the process that has taken it off its list, durably.  So when the
- *	  last one of a block is freed nothing durable points there.  That it is a value block no
- *	  more is made durable before the space map gives it to others; a crash in between
- *	  leaves a block of either kind that nothing points to.
- *	- Which grains are used is volatile.  In a new server life all blocks are of an earlier one.
- *	  Nothing is allocated in these, and so what lists have there only becomes less.  A
- *	  walk along all lists marks what it finds; what is freed, before or after, is noted as
- *	  well.  Therefore neither the marks of a walk that was given up nor those of two at a
- *	  time are ever wrong, and what a complete walk has not marked is free.
- *
- * A process may be stopped after it has taken a buffer off its list, and before it frees
- * it; it holds a stripe meanwhile.  So who has walked waits for each stripe once.
+ * Which grains are used is volatile; that a block is a value block is durable before a list
+ * can have a buffer in it, and until none has: so a crash leaves no more than a block that
+ * nothing points to.  See src/README, "Space", also for what a walk along all lists marks in
+ * blocks of an earlier life.
  *
  * All of this is done under the space lock.
  *
@@ -366,38 +353,10 @@ pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class)
 
 /* ---- walks ---- */
 
-void
-pmh_value_lose(PmhTable *t)
-{
-	pm_store64(&pmh_run(t)->values_lost, 1);
-}
-
 bool
 pmh_value_space_is_known(const PmhTable *table)
 {
-	return pm_load(&pmh_run(table)->old_blocks) == 0 &&
-		pm_load(&pmh_run(table)->values_lost) == 0;
-}
-
-/*
- * Take and release each stripe that segments of this file have: who had one has freed by
- * then what it had taken off a list, and published what it had allocated.  (The locks are
- * taken, not looked at: a holder that comes after us sees that we have been there, and no
- * store of it was seen before.)  PMH_OK or PMH_CANCELLED.
- */
-static PmhResult
-await_owners(PmhTable *t)
-{
-	/* A segment that moves to a block past those looked at has not been there before. */
-	for (uint64_t block = 0; block < t->locks->nstripes && block < pmh_blocks(t); block++)
-	{
-		PmhStripe  *stripe = pmh_segment_stripe(t->locks, t->file_id, block);
-
-		if (!pmh_lock_or_cancel(&stripe->lock))
-			return pmh_fail_cancelled(t);
-		pmh_unlock(&stripe->lock);
-	}
-	return PMH_OK;
+	return pm_load(&pmh_run(table)->old_blocks) == 0;
 }
 
 /*
@@ -435,67 +394,15 @@ pmh_value_begin_again(PmhTable *t, uint64_t bytes)
 	return block + 1;
 }
 
-/*
- * Buffers were lost in blocks of this life: treat them as of an earlier one.  The grow
- * lock is held, so that no walk begins meanwhile; those that have begun come to nothing.
- */
-static PmhResult
-make_old(PmhTable *t)
-{
-	PmhRun	   *run = pmh_run(t);
-	uint64_t	block = 0;
-	PmhResult	result = pmh_map_all(t);
-
-	PMH_ASSERT(pmh_is_locked(&t->file_lock->grow));
-	if (result != PMH_OK)
-		return result;
-	pmh_space_lock(t);
-	pm_store64(&run->values_lost, 0);
-	pm_store64(&run->walk_serial, pm_load(&run->walk_serial) + 1);
-	pmh_space_unlock(t);
-	while ((block = next_value_block(t, block + 1, false)) != 0)
-	{
-		pmh_space_lock(t);
-		if (is_value_kind(pm_load(pmh_space_kind(t, block))) &&
-			room_of(t, block) < PMH_ROOM_SEEN)
-		{
-			fill_words(block_at(t, block)->mark, false);
-			set_room(t, block, PMH_ROOM_SEEN);
-			pm_store64(&run->old_blocks, pm_load(&run->old_blocks) + 1);
-		}
-		pmh_space_unlock(t);
-	}
-	return PMH_OK;
-}
-
-PmhResult
-pmh_value_walk_begin(PmhTable *t, PmhValueWalk *walk)
-{
-	PmhResult	result = PMH_OK;
-
-	PMH_ASSERT(!t->space_held);
-	walk->marks = !pmh_value_space_is_known(t);
-	if (!walk->marks)
-		return PMH_OK;
-	if (!pmh_lock_or_cancel(&t->file_lock->grow))
-		return pmh_fail_cancelled(t);
-	if (pm_load(&pmh_run(t)->values_lost) != 0)
-		result = make_old(t);
-	walk->serial = pm_load(&pmh_run(t)->walk_serial);
-	pmh_unlock(&t->file_lock->grow);
-	PMH_STOP_POINT("value_walk_begun");
-	/* What was allocated in blocks that have become old is in a list after this. */
-	return result == PMH_OK ? await_owners(t) : result;
-}
-
 void
-pmh_value_mark(PmhTable *t, const PmhValueWalk *walk, uint64_t payload)
+pmh_value_mark(PmhTable *t, uint64_t payload)
 {
 	uint64_t	offset = pmh_pointer_offset(payload);
 	uint64_t	block = offset >> PMH_BLOCK_SHIFT;
 
-	if (payload == 0 || !walk->marks || room_of(t, block) < PMH_ROOM_SEEN)
+	if (payload == 0 || room_of(t, block) < PMH_ROOM_SEEN)
 		return;
+	PMH_ASSERT(!t->space_held && pmh_buffer_may_be_at(pmh_pointer_class(payload), offset));
 	pmh_lock(&t->file_lock->space);
 	if (is_value_kind(pm_load(pmh_space_kind(t, block))))
 	{
@@ -509,27 +416,35 @@ pmh_value_mark(PmhTable *t, const PmhValueWalk *walk, uint64_t payload)
 }
 
 PmhResult
-pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk)
+pmh_value_settle(PmhTable *t)
 {
 	PmhRun	   *run = pmh_run(t);
 	uint64_t	block = 0;
 	PmhResult	result;
 
 	PMH_ASSERT(!t->space_held);
-	if (!walk->marks)
-		return PMH_OK;
-	result = await_owners(t);
+	/*
+	 * Who had a stripe has freed by then what it had taken off a list.  (The locks are
+	 * taken, not looked at: a holder that comes after us sees that we have been there, and
+	 * no store of it was seen before.)  A segment that moves to a block past those looked at
+	 * has not been there before.
+	 */
+	for (uint64_t i = 0; i < t->locks->nstripes && i < pmh_blocks(t); i++)
+	{
+		PmhStripe  *stripe = pmh_segment_stripe(t->locks, t->file_id, i);
+
+		if (!pmh_lock_or_cancel(&stripe->lock))
+			return pmh_fail_cancelled(t);
+		pmh_unlock(&stripe->lock);
+	}
 	PMH_STOP_POINT("value_walk_settles");
-	if (result == PMH_OK)
-		result = pmh_map_all(t);
+	result = pmh_map_all(t);
 	if (result != PMH_OK)
 		return result;
 	while ((block = next_value_block(t, block + 1, true)) != 0)
 	{
 		pmh_space_lock(t);
-		/* Not if bits have begun anew after our walk has. */
-		if (walk->serial == pm_load(&run->walk_serial) &&
-			is_value_kind(pm_load(pmh_space_kind(t, block))) &&
+		if (is_value_kind(pm_load(pmh_space_kind(t, block))) &&
 			room_of(t, block) >= PMH_ROOM_SEEN)
 		{
 			PmhValueBlock *b = block_at(t, block);
@@ -546,6 +461,5 @@ pmh_value_walk_finish(PmhTable *t, PmhValueWalk *walk)
 		}
 		pmh_space_unlock(t);
 	}
-	walk->marks = false;
 	return PMH_OK;
 }

@@ -336,7 +336,7 @@ op_bulk(PmhEntry *entries, size_t n, int fill)
 
 		while (to < n && pmh_hash_prefix(entries[to].hash, depth) == p)
 			to++;
-		must_be(pmh_bulk_partition(bulk, depth, p, entries + from, to - from), PMH_OK,
+		must_be(pmh_bulk_partition(bulk, depth, entries + from, to - from), PMH_OK,
 				"pmh_bulk_partition");
 		from = to;
 	}

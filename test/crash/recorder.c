@@ -79,7 +79,7 @@ uint64_t   *site_hits;
  * of a value block are used, and what its kind byte tells beside the kind.
  */
 static const char *const volatile_functions[] = {
-	"set_fill_hint", "set_bits", "fill_words", "pmh_value_walk_finish", "set_room", "mark_kinds"
+	"set_fill_hint", "set_bits", "fill_words", "pmh_value_settle", "set_room", "mark_kinds"
 };
 
 const char *

@@ -917,7 +917,7 @@ has_entry(PmhTable *table, int row)
 	bool		found = false;
 
 	pmh_cursor_open(table, &cursor, hash_of(row));
-	while (pmh_cursor_next(table, &cursor, 0) == PMH_OK)
+	while (pmh_cursor_next(table, &cursor, SIZE_MAX) == PMH_OK)
 		found |= cursor.batch.n > 0;
 	pmh_cursor_free(&cursor);
 	return found;

@@ -380,7 +380,7 @@ read_damaged(PmhTable *t)
 		CHECK(pmh_lookup(t, s.hash, &values) == PMH_ERR_CORRUPT);
 		CHECK(pmh_delete(t, s.hash, PMH_VALUE_MAX) == PMH_ERR_CORRUPT);
 		CHECK(pmh_stats(t, &stats) == PMH_ERR_CORRUPT);
-		for (size_t want = 0; want < 200; want += 100)
+		for (size_t want = 100; want <= 100000; want *= 1000)
 		{
 			pmh_cursor_open(t, &cursor, s.hash);
 			while ((result = pmh_cursor_next(t, &cursor, want)) == PMH_OK)

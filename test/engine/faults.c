@@ -156,7 +156,7 @@ do_whole_key(PmhTable *t, uint64_t *seed)
 
 	(void) seed;
 	pmh_cursor_open(t, &cursor, fixture_hash(LONG_KEY));
-	result = pmh_cursor_next(t, &cursor, 0);
+	result = pmh_cursor_next(t, &cursor, SIZE_MAX);
 	CHECK(result != PMH_OK || cursor.batch.n == LONG_VALUES);
 	pmh_cursor_free(&cursor);
 	return result;
@@ -297,7 +297,7 @@ do_bulk(PmhTable *t, uint64_t *seed)
 		return result;
 	for (uint64_t i = 0; i < 2000; i++)
 		entry[i] = (PmhEntry) {i % 10 == 0 ? 99 : fixture_random(seed), i};
-	result = pmh_bulk_partition(bulk, 0, 0, entry, 2000);
+	result = pmh_bulk_partition(bulk, 0, entry, 2000);
 	if (result == PMH_OK)
 		return pmh_bulk_finish(bulk);
 	pmh_bulk_abandon(bulk);

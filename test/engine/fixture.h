@@ -166,7 +166,7 @@ fixture_load(PmhTable *t, PmhEntry *entries, size_t n, uint64_t expected, int fi
 	PmhBulk    *bulk;
 
 	if (pmh_bulk_begin(t, expected, fill_percent, &depth, &bulk) != PMH_OK ||
-		pmh_bulk_partition(bulk, 0, 0, entries, n) != PMH_OK ||
+		pmh_bulk_partition(bulk, 0, entries, n) != PMH_OK ||
 		pmh_bulk_finish(bulk) != PMH_OK)
 	{
 		fprintf(stderr, "cannot load\n");

@@ -17,6 +17,7 @@
 #include "fixture.h"
 #include "handle.h"
 #include "layout.h"
+#include "old_space.h"
 #include "pm.h"
 #include "space.h"
 #include "sweeps.h"
@@ -104,7 +105,7 @@ sweep(PmhTable *t, bool odd)
 	Sweeper		s;
 	const PmhEntry *pair;
 
-	pmh_value_lose(t);	/* as after a crash */
+	fixture_forget_space(t);
 	sweeper_begin(&s, t);
 	while ((pair = sweeper_next(&s)) != NULL)
 	{

@@ -27,6 +27,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list.h"
+#include "old_space.h"
 #include "pm.h"
 #include "segment.h"
 #include "space.h"
@@ -331,8 +332,6 @@ do_sweep(PmhTable *t)
 	Sweeper		s;
 	const PmhEntry *pair;
 
-	if (fixture_random(&seed) % 2 == 0)
-		pmh_value_lose(t);	/* as after a crash */
 	sweeper_begin(&s, t);
 	while ((pair = sweeper_next(&s)) != NULL)
 	{
@@ -529,13 +528,13 @@ test_return_beside_blocks(void)
 	const char *base;
 
 	begin_file();
+	fixture_forget_space(handle[1]);
 	for (uint64_t key = 0; key < LASTING; key++)
 	{
 		for (uint64_t i = 0; i < values_of(key); i++)
 			REQUIRE(pmh_delete(handle[0], fixture_hash(key), value_of(key, i)) == PMH_OK);
 		present[key] = false;
 	}
-	pmh_value_lose(handle[0]);
 	REQUIRE(pmh_sweep_begin(handle[1], &sweep) == PMH_OK);
 	base = handle[1]->file.base;
 	script = add_blocks;

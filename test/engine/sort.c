@@ -2,7 +2,7 @@
  *
  * sort.c
  *	  pmh_sort_numbers and pmh_sort_entries against qsort, on what is hard for a sort by
- *	  digits; runs that follow each other backward.
+ *	  digits; values of a key, and runs of them that follow each other backward.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "fixture.h"
+#include "list.h"
 #include "sort.h"
 #include "unit.h"
 
@@ -203,17 +204,25 @@ test_entries(Maker hash, Maker value, size_t n)
 	}
 }
 
-/* Is what consists of such pieces sorted, and all else left as it is? */
+/* Values as look-ups hand them out: sorted, each once. */
 static void
-test_pieces(Maker make, size_t n, bool is_sorted_so)
+test_values(Maker make, size_t n)
 {
+	PmhValues	values = {number, n, MOST};
+	size_t		different = 0;
+
 	for (size_t i = 0; i < n; i++)
 		wanted[i] = number[i] = make(i);
-	CHECK(pmh_sort_backward_pieces(number, n) == is_sorted_so);
-	if (is_sorted_so)
-		qsort(wanted, n, sizeof(uint64_t), compare);
+	qsort(wanted, n, sizeof(uint64_t), compare);
+	for (size_t i = 0; i < n; i++)
+	{
+		if (i == 0 || wanted[i] != wanted[i - 1])
+			wanted[different++] = wanted[i];
+	}
+	pmh_values_finish(&values);
+	CHECK(values.n == different);
 	if (n > 0)
-		CHECK(memcmp(number, wanted, n * sizeof(uint64_t)) == 0);
+		CHECK(memcmp(number, wanted, different * sizeof(uint64_t)) == 0);
 }
 
 int
@@ -222,10 +231,14 @@ main(void)
 	for (size_t m = 0; m < sizeof(maker) / sizeof(maker[0]); m++)
 	{
 		for (size_t n = 0; n < 300; n++)
+		{
 			test_sort(maker[m], n);
+			test_values(maker[m], n);
+		}
 		for (size_t n = 300; n <= MOST; n = n * 3 + 1)
 			test_sort(maker[m], n);
 		test_sort(maker[m], MOST);
+		test_values(maker[m], MOST);
 		test_until(maker[m], 1000);
 		test_until(maker[m], MOST);
 		for (size_t k = 0; k < sizeof(maker) / sizeof(maker[0]); k++)
@@ -237,16 +250,5 @@ main(void)
 		test_entries(maker[m], any, MOST);
 		test_entries(all_equal, maker[m], MOST);
 	}
-	for (size_t n = 0; n < 300; n++)
-	{
-		test_pieces(backward_pieces, n, true);
-		test_pieces(backward_pieces_that_meet, n, true);
-		test_pieces(ascending, n, true);
-		test_pieces(descending, n, true);
-		test_pieces(all_equal, n, true);
-		test_pieces(nearly_backward_pieces, n, n <= 41 * 3 + 40);
-	}
-	test_pieces(backward_pieces, MOST, true);
-	test_pieces(any, MOST, false);
 	return unit_done("sort");
 }

@@ -25,6 +25,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "lock.h"
+#include "old_space.h"
 #include "pm.h"
 #include "space.h"
 #include "stop_point.h"
@@ -120,15 +121,6 @@ delete_some(uint64_t key)
 		REQUIRE(pmh_delete(others, fixture_hash(key), first[key]++) == PMH_OK);
 }
 
-/* Find out what is free, as after a crash. */
-static PmhResult
-sweep(PmhTable *t)
-{
-	if (t == self || choose(2) == 0)
-		pmh_value_lose(t);
-	return sweep_through(t);
-}
-
 static void
 write_some(void)
 {
@@ -137,7 +129,7 @@ write_some(void)
 	switch (choose(5))
 	{
 		case 0:
-			REQUIRE(sweep(others) == PMH_OK);
+			REQUIRE(sweep_through(others) == PMH_OK);
 			break;
 		case 1:
 		case 2:
@@ -273,9 +265,11 @@ one_operation(void)
 
 	draw_countdown();
 	if (choose(2) == 0)
+		fixture_forget_space(self);
+	if (choose(2) == 0)
 		writer_runs(true);
 	listening = true;
-	result = choose(3) == 0 ? fixture_shrink(self, PMH_DEFAULT_FILL) : sweep(self);
+	result = choose(3) == 0 ? fixture_shrink(self, PMH_DEFAULT_FILL) : sweep_through(self);
 	listening = false;
 	if (!CHECK(result == PMH_OK))
 		fprintf(stderr, "  seed %llu: %s\n", (unsigned long long) file_seed,

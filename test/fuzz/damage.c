@@ -530,8 +530,6 @@ run_plausible(Damage *d, uint64_t *seed)
 	set_word(d, PMH_RUN_OFFSET + words[below(seed, 6)],
 			 below(seed, d->size / d->image->block_size + 2));
 	if (below(seed, 2) == 0)
-		set_word(d, PMH_RUN_OFFSET + offsetof(PmhRun, values_lost), below(seed, 2));
-	if (below(seed, 2) == 0)
 		set_word(d, PMH_RUN_OFFSET + offsetof(PmhRun, old_blocks), below(seed, 2));
 }
 

@@ -15,6 +15,7 @@
 #include "handle.h"
 #include "layout.h"
 #include "list.h"
+#include "old_space.h"
 #include "segment.h"
 #include "space.h"
 #include "table.h"
@@ -234,7 +235,7 @@ leave_sweep(PmhTable *t)
 {
 	PmhSweep	sweep;
 
-	pmh_value_lose(t);
+	fixture_forget_space(t);
 	must(t, pmh_sweep_begin(t, &sweep));
 	for (int i = 0; i < 3; i++)
 		must(t, pmh_sweep_next(t, &sweep));
@@ -245,7 +246,7 @@ leave_sweep(PmhTable *t)
 static void
 leave_unknown(PmhTable *t)
 {
-	pmh_value_lose(t);
+	fixture_forget_space(t);
 }
 
 typedef struct Kind
