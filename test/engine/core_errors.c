@@ -3,7 +3,7 @@
  * core_errors.c
  *	  What can go wrong with a file: absent, there already, short, foreign,
  *	  damaged, no space left.  Each is an error; nothing crashes.
- *	  (Space that ends while a file grows: core_faults.c.  Damage of what recovery begins with: flipped_bits.c; anywhere: test/fuzz.)
+ *	  (Calls that fail anywhere: t/files/injected_faults.  Damage: flipped_bits.c, test/fuzz.)
  *
  *-------------------------------------------------------------------------
  */
