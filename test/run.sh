@@ -9,7 +9,7 @@
 # which are the files of test/t that have a line "# long", searchers, and once more those
 # with a load_time(), which is longer there, or some_of() the cases, which are all there.
 # "all" is all of them (make test-all).  first_steps, isolation and regress run beside each
-# other, and so do engine and tap, whose files wait much of their time.
+# other, and engine beside these, and tap.
 #
 # Needs a Debian (12 to 14) with a shell, git and apt; root or sudo for packages
 # that are missing.  The server is the newest that is installed, or that apt has;
@@ -90,19 +90,23 @@ beside()
 	others="$others $1:$2:$!:$SECONDS"
 }
 
-# Show what those say, and count their results.
+# wait_for_others [NAME...]: show what those say, or all, and count their results
 wait_for_others()
 {
-	local other name counter pid start status
+	local other name counter pid start status rest=
 
 	for other in $others; do
 		IFS=: read -r name counter pid start <<<"$other"
+		if [[ " ${*:-$name} " != *" $name "* ]]; then
+			rest="$rest $other"
+			continue
+		fi
 		wait "$pid"
 		status=$?
 		cat "$work/$name.log"
 		finish "$name" "$counter" "$status" "$start"
 	done
-	others=
+	others=$rest
 }
 
 # wanted STAGE: is it to be run?
@@ -187,6 +191,16 @@ if wanted mutants; then
 		--set=smoke --no-baseline --work="$work/mutants"
 fi
 
+# ---- the engine alone: beside all that follows, as most of that waits much of its time ----
+targets=
+wanted engine && targets=check
+wanted sanitizers && targets="$targets check-asan check-tsan"
+# all again with larger pages takes three minutes; what they are about is in check
+targets="$targets ${PMHASH_LARGE_PAGES:+check-pages}"
+if [ -n "${targets// /}" ]; then
+	beside engine count_tap make -k -j"$(nproc)" --output-sync -s --no-print-directory -C test/engine $targets
+fi
+
 # ---- SQL against a server, and what a new user meets ----
 # (each does one thing at a time, so one beside the other)
 if wanted first_steps; then
@@ -202,18 +216,8 @@ if wanted regress; then
 		REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf${PMHASH_REGRESS_CONFIG:+ --temp-config=$PMHASH_REGRESS_CONFIG}"
 	show_diffs "$build/regression.diffs"
 fi
-wait_for_others
+wait_for_others first_steps isolation
 show_diffs "$build/output_iso/regression.diffs"
-
-# ---- the engine alone ----
-targets=
-wanted engine && targets=check
-wanted sanitizers && targets="$targets check-asan check-tsan"
-# all again with larger pages takes three minutes; what they are about is in check
-targets="$targets ${PMHASH_LARGE_PAGES:+check-pages}"
-if [ -n "${targets// /}" ]; then
-	beside engine count_tap make -k -j"$(nproc)" --output-sync -s --no-print-directory -C test/engine $targets
-fi
 
 # ---- servers of their own ----
 # tap_files STAGE FILES: three times as many at a time as processors: a file waits much of its

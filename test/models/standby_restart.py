@@ -6,7 +6,7 @@ the file says up to which record the file has all (`applied`), and up to which i
 (`begun`).  Replay begins again at the redo pointer after each kill.
 
 check.py runs it.  What is modelled: src/README, "Standbys", S2 to S4.  Not: what entries are of
-(standby_build.py), and files of other primaries (other_standbys.py).
+(standby_build.py), and files of other primaries (t/start/promotion, t/standby/standby_setups).
 """
 from typing import NamedTuple
 

@@ -339,7 +339,7 @@ sub maintenance
 	while (now() < $parameters{until})
 	{
 		my $what = one_of(('VACUUM lists, items') x 15, 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) items', 'CHECKPOINT',
-			map { "REINDEX INDEX CONCURRENTLY $_" } qw(items_k items_e lists_n));
+			map { "REINDEX INDEX CONCURRENTLY $_" } qw(items_k items_e lists_n), $node->pg_version >= 18 ? 'uniques_k' : ());
 		my $said = $session->run($what);
 
 		print $file "unexpected\t$what: $said\n" if $said =~ /ERROR/ && $said !~ /deadlock detected|lock timeout/;

@@ -366,23 +366,6 @@ SQL
 	return;
 }
 
-# Wait until processes are dead and reaped, and see to it that a zombie that
-# is not reaped is not taken for a running server.
-sub wait_for_death
-{
-	my ($node, @pids) = @_;
-	my $deadline = time + 3;
-
-	foreach my $pid (@pids)
-	{
-		usleep(2_000)
-		  while kill(0, $pid) && (time < $deadline || !PmhashTest::is_zombie($pid));
-	}
-	unlink($node->data_dir . '/postmaster.pid');
-	unlink($node->host . '/.s.PGSQL.' . $node->port . '.lock');
-	return;
-}
-
 # Start a dead server and kill all its processes while it recovers.
 sub start_and_kill
 {
@@ -403,8 +386,7 @@ sub start_and_kill
 	kill('STOP', $pid);
 	@pids = PmhashTest::children($pid);
 	kill('KILL', $pid, @pids);
-	push @pids, $pid;
-	wait_for_death($node, @pids);
+	PmhashTest::wait_until_dead($node, $pid, @pids);
 	return;
 }
 

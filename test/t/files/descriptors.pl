@@ -18,9 +18,9 @@ use PmhashTest;
 # more than it may.
 {
 	my $limit = 256;         # descriptors of a process; the server takes 250 at most
-	my $side = 34;
+	my $side = 17;
 	my $partitions = $side * $side;
-	my $mapped_at_most = 1000;
+	my $mapped_at_most = 240;
 
 	# The postmaster inherits the limit.
 	system_or_bail('prlimit', '--pid', $$, "--nofile=$limit:$limit");
@@ -156,10 +156,10 @@ SQL
 # closed under it.  And what has no owner any more goes: files of temporary tables
 # that are emptied at each commit, and the calls that look for them.  Where files are is not shown to all users.
 {
-	my $many = 1010;    # more than stay mapped
+	my $many = 130;    # more than stay mapped
 	my $node = new_faulty_server('handles', <<CONF);
 max_locks_per_transaction = 512
-pmhash.mapped_files = 900
+pmhash.mapped_files = 100
 pmhash.cleaner_naptime = 3600
 CONF
 	my $pool = pool($node);

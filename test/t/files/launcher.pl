@@ -464,7 +464,7 @@ PREPARE TRANSACTION 'p:client_id';
 COMMIT PREPARED 'p:client_id';
 SQL
 	my $load = IPC::Run::start(
-		[ 'pgbench', '-n', '-c', 4, '-R', 400, '-T', $seconds, '-f', $script, $node->connstr('postgres') ],
+		[ 'pgbench', '-n', '-c', 4, '-R', 150, '-T', $seconds, '-f', $script, $node->connstr('postgres') ],
 		'>', \my $said, '2>', \my $errors);
 	my $from = -s $node->logfile;
 	my $began = time;

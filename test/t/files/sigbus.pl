@@ -200,37 +200,6 @@ like(index_state($node, 't_k'), qr/^invalid: it cannot be read$/, 'crash right a
 rebuild_on($node);
 all_come_back($node, 'crash right after the error');
 
-# ---- under load ----
-my $script = "$PostgreSQL::Test::Utils::tmp_check/sigbus_load.sql";
-append_to_file($script, <<'SQL');
-\set k random(1, 3000)
-INSERT INTO t VALUES (:k, :k);
-UPDATE t SET k = k + 1 WHERE k = :k AND v = :k;
-SELECT count(*) FROM t WHERE k = :k;
-SELECT count(*) FROM o WHERE k = :k;
-SQL
-$started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
-my $log = -s $node->logfile;
-foreach my $round (1 .. load_time(1))
-{
-	my $output = '';
-	my $load = start_pgbench($node, \$output, '-c', '4', '-T', '30', '-f', $script);
-
-	sleep 1;
-	truncate(index_file($node, 't_k'), 4096 * $round) or die;
-	# each client ends with its first error
-	sleep 1;
-	$load->signal('TERM');
-	$load->finish;
-	my @errors = grep { /ERROR/ } split /\n/, $output;
-	cmp_ok(scalar(@errors), '>', 0, "round $round: it was noticed");
-	is(scalar(grep { !/could not use file|has no usable file/ } @errors), 0, "round $round: no other errors")
-	  or diag($output);
-	all_come_back($node, "round $round under load");
-}
-is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'load: the server has not been restarted');
-unlike(slurp_file($node->logfile, $log), qr/terminated by signal|PANIC/, 'load: no process was killed');
-
 # event: the undo journal is cut off while the server runs, or its medium fails
 # ---- the undo journal ----
 my $journal = pool($node) . '/journal';

@@ -384,7 +384,7 @@ SQL
 # pg_stat_progress_create_index while an index is being built: each phase is
 # seen, with figures that fit.
 {
-	my $rows = 1_000_000;
+	my $rows = 300_000;
 	my $node = new_server('progress', "max_parallel_maintenance_workers = 0\n");
 	start_with_extension($node);
 

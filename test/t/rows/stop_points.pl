@@ -13,7 +13,8 @@ use PmhashTest;
 
 # Processes held at named points, while others do what would hurt: scans
 # between two batches, VACUUM between judging and removing, inserts between
-# journal and entry, and writers in the middle of a split with the engine's locks held.
+# journal and entry, and what waits for a writer that has the engine's locks.  (Readers beside
+# stopped writers: engine/stop_readers, stop_between.)
 # (Rebuilds: rebuild/rebuild_stops.)
 #
 # The library is built once more for this, with its stop points
@@ -300,49 +301,9 @@ SQL
 		}
 	}
 
-	# ---- writers held with the engine's locks: readers do not wait ----
+	# ---- processes that wait for a held writer: it shows, and can be cancelled ----
 
 	my $new_keys = 'INSERT INTO t SELECT 100000 + i, i % 100, -i FROM generate_series(1, 20000) i';
-	my $list = 'INSERT INTO t SELECT 3, i % 100, -i FROM generate_series(1, 3000) i';
-	my %writing = (
-		put_before_commit => $new_keys,
-		elements_between => $new_keys,
-		replace_before_retire => $new_keys,
-		retire_before_free => $new_keys,
-		double_before_dirword => $new_keys,
-		grow_before_blocks => $new_keys,
-		compact_before_word => $list,
-		compact_after_word => $list,
-		repoint_before_word => $list,
-		repoint_after_word => $list,
-		append_before_state => $list,
-		line_clear_before_state => 'VACUUM t',
-		clear_after_commit => 'VACUUM t');
-	my $crash = 0;
-
-	foreach my $point (some_of(3, sort keys %writing))
-	{
-		make_table();
-		$node->safe_psql('postgres', 'DELETE FROM t WHERE v % 3 = 0');
-		$session = start_and_hold($point, $writing{$point}, $point);
-		same_answers($node, 't', 'k', 't_k', "$point: readers are right");
-		if ($crash)
-		{
-			crash($node);
-			finish($session);
-			unlink("$points/$point.held");
-			$node->start;
-		}
-		else
-		{
-			release($point);
-			is(finish($session), '', "$point: it goes on");
-		}
-		all_is_well($point . ($crash ? ', crash' : ''));
-		$crash = !$crash;
-	}
-
-	# ---- processes that wait for a held writer: it shows, and can be cancelled ----
 
 	make_table();
 	$session = start_and_hold('put_before_commit', $new_keys, 'wait');

@@ -9,7 +9,6 @@ use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashAnomalies;
 use PmhashListAppend;
 use PmhashPauses;
-use PmhashRandom;
 use PmhashTest;
 use Test::More;
 
@@ -70,12 +69,8 @@ use Test::More;
 
 # ======== list append checker ========
 
-# The checker of histories (PmhashAnomalies.pm) finds each anomaly in a history made for it,
-# none in histories of a small database that keeps what it says, and what is wrong with
-# those when reads lose elements, as by an index that has lost entries.
+# The checker of histories (PmhashAnomalies.pm) finds each anomaly in a history made for it.
 {
-	my $clock;
-
 	# A transaction in a few characters: "a+1" appends 1 to list a, "a:1,2" reads it, "S*1"
 	# adds 1 to set S, "S=1,2" sees it.  Options: status, server, begin, end; without times
 	# each is over before nobody else begins.
@@ -152,89 +147,6 @@ use Test::More;
 	has('G2-item: phantoms', '', 'G2-item', 'S= R*1', 'R= S*2');
 	has('G2-item: a reader between', '', 'G2-item', 'a: b: a+1', 'b+2', 'b:2 a:', 'a:1');
 	has('G2-item on the standby only', '', '', 'a: b: a+1', 'b+2', [ 'b:2 a:', server => 'standby' ], 'a:1');
-
-	# ---- histories of a database ----
-
-	# Transactions of several clients at once, each on a snapshot; the first to commit wins.
-	# With 'serial' one at a time.  Reads are later put down without some elements if a
-	# fraction is to be lost.
-	sub history
-	{
-		my ($n, $serial, $lost) = @_;
-		my (%state, %since, @open, @history);
-		my $element = 0;
-
-		for (my $time = 1; @history < $n; $time++)
-		{
-			my $t = @open < ($serial ? 1 : 4) && rand() < .5 ? undef : one_of(@open);
-
-			if (!defined $t)
-			{
-				$t = transaction("T$time", '', begin => $time, server => rand() < .2 ? 'standby' : 'primary');
-				push @open, $t;
-				$t->{snapshot} = { map { $_ => [ @{ $state{$_} } ] } keys %state };
-				next;
-			}
-			if (rand() < .3)
-			{
-				my @wrote = map { $_->[1] } grep { $_->[0] eq 'append' } @{ $t->{ops} };
-
-				@open = grep { $_ != $t } @open;
-				$t->{end} = $time;
-				$t->{status} = 'fail' if rand() < .1 || grep { ($since{$_} // 0) > $t->{begin} } @wrote;
-				push @history, $t;
-				next if $t->{status} eq 'fail';
-				push @{ $state{ $_->[1] } }, $_->[2] foreach grep { $_->[0] =~ /^a/ } @{ $t->{ops} };
-				$since{$_} = $time foreach @wrote;
-				next;
-			}
-			my $is_list = rand() < .5;
-			my $age = int(@history / 40);
-			my $key = ($is_list ? 'a' : 'S') . between(1, 4) . "_$age";
-
-			delete @state{ map { ("a${_}_" . ($age - 2), "S${_}_" . ($age - 2)) } 1 .. 4 };
-			my $seen = $t->{snapshot}{$key} //= [];
-
-			if ($t->{server} eq 'primary' && rand() < .5)
-			{
-				push @$seen, ++$element;
-				push @{ $t->{ops} }, [ $is_list ? 'append' : 'add', $key, $element ];
-				next;
-			}
-			push @{ $t->{ops} }, [ $is_list ? 'read' : 'see', $key, [ grep { rand() >= ($lost // 0) } @$seen ] ];
-		}
-		return \@history;
-	}
-
-	srand(31);
-	my %found;
-
-	foreach my $seed (1 .. 10)
-	{
-		my $serial = history(300, 1);
-
-		$found{serial} += keys %{ anomalies($serial, 'serializable') };
-		my $history = history(400, 0);
-		my $skew = anomalies($history, 'serializable');
-
-		$found{skew}++ if join(' ', keys %$skew) eq 'G2-item';
-		delete $_->{wrote}, delete $_->{committed} foreach @$history;
-		$found{snapshot} += keys %{ anomalies($history, 'repeatable read') };
-		my $losing = anomalies(history(300, 0, .03), 'repeatable read');
-
-		$found{lost}++ if keys %$losing;
-	}
-	is($found{serial}, 0, 'none in serial histories');
-	is($found{snapshot}, 0, 'none in histories of snapshots');
-	is($found{skew}, 10, 'these are not serializable');
-	is($found{lost}, 10, 'losses are found');
-
-	# a history as long as those of the next test
-	my $long = history(6_000, 0);
-	my $start = time;
-	is(join(' ', keys %{ anomalies($long, 'repeatable read') }), '', 'a long history');
-	cmp_ok(dependencies()->{$_}, '>', 300, "$_: " . dependencies()->{$_}) foreach qw(ww wr rw);
-	note('seconds: ' . (time - $start));
 }
 
 done_testing();

@@ -440,67 +440,6 @@ SQL
 	$primary->stop('immediate');
 }
 
-# ======== standby many files ========
-
-# The startup process of a standby that replays into more than a thousand files in turns
-# keeps them mapped.
-{
-	my ($tables, $each) = (51, 20);    # more than keep their pages (1,000)
-	my $primary = new_primary('primary3', 'max_locks_per_transaction = 512');
-
-	$primary->safe_psql('postgres', <<SQL);
-DO \$\$ BEGIN
-	FOR t IN 1 .. $tables LOOP
-		EXECUTE format('CREATE TABLE many_%s (k int)', t);
-		FOR i IN 1 .. $each LOOP
-			EXECUTE format('CREATE INDEX many_%s_%s ON many_%s USING pmhash (k) WITH (wal = on)', t, i, t);
-		END LOOP;
-	END LOOP;
-END \$\$;
-SQL
-	my $standby = new_standby($primary, 'standby3');
-	ok($standby->poll_query_until('postgres', "SELECT count(*) = $tables * $each FROM pmhash.indexes WHERE index LIKE 'many%' AND state = 'valid'"),
-		'all are built');
-	my %table_of = map { my ($file, $table) = split /\|/; ($file => $table) } split /\n/,
-	  $standby->safe_psql('postgres', "SELECT file, split_part(index, '_', 2) FROM pmhash.indexes WHERE index LIKE 'many%'");
-
-	# How many files the startup process has mapped, of each table.
-	sub mapped
-	{
-		my $pid = $standby->safe_psql('postgres', q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'));
-		my %files = map { m{(/\S+\.pmh)$} ? ($1 => 1) : () } split /\n/, slurp_file("/proc/$pid/maps");
-		my %mapped;
-
-		$mapped{ $table_of{$_} }++ foreach grep { exists $table_of{$_} } keys %files;
-		return \%mapped;
-	}
-
-	sub total
-	{
-		my ($mapped) = @_;
-		my $sum = 0;
-
-		$sum += $_ foreach values %$mapped;
-		return $sum;
-	}
-
-	sub insert
-	{
-		my (@tables) = @_;
-
-		$primary->safe_psql('postgres', join(' ', map { "INSERT INTO many_$_ VALUES ($_);" } @tables));
-		caught_up($primary, $standby);
-		return;
-	}
-
-	insert(1 .. $tables);
-	is(total(mapped()), $tables * $each, 'all that has been written to is mapped');
-
-	is($standby->safe_psql('postgres', "SELECT count(*) FROM pmhash.indexes WHERE index LIKE 'many%' AND state <> 'valid'"), '0', 'all are valid');
-	is($standby->safe_psql('postgres', "SELECT count(pmhash.check(format('many_%s_7', t)::regclass)) FROM generate_series(1, $tables) t"), $tables, 'and sound');
-	$_->stop foreach $standby, $primary;
-}
-
 # ======== logged and others ========
 
 # What logging of indexes must not do: give a standby an entry twice.

@@ -14,8 +14,8 @@ use PmhashTest;
 
 # At each step of the build of a file on a standby: the primary goes on, the builder, the
 # server, the postmaster alone are killed, it is stopped at once, the builder is cancelled and terminated; on the
-# primary the index, the table, the database are dropped, rewritten, moved; the standby is
-# promoted.  What is there afterwards is built and answers right, and no file is left of what
+# primary the index, the table, the database are dropped, rewritten, moved.  (Promoted: t/standby/builders
+# and failover.)  What is there afterwards is built and answers right, and no file is left of what
 # is not.
 #
 # Each case takes its turn with one of the points; PMHASH_STOPS=all: each with all of them.
@@ -141,63 +141,6 @@ SQL
 			{
 				all_right($name, $point);
 			}
-		}
-	}
-
-	# ---- promoted ----
-
-	# Each one of its own, of one backup.
-	$primary->backup('late');
-	foreach my $end ('goes on', 'crash')
-	{
-		foreach my $point (points_of(1 + $turn++, @points))
-		{
-			# that holds up the promotion, which is not over when the server is killed
-			next if $point eq 'standby_publishing' && $end eq 'crash';
-			my $name = "promoted at $point, $end";
-			my $promoted = PostgreSQL::Test::Cluster->new("promoted_$turn" . "_$point", install_path => $install);
-			my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
-
-			$promoted->init_from_backup($primary, 'late', has_streaming => 1);
-			$promoted->append_conf('postgresql.conf', "max_standby_streaming_delay = 300s\n");
-			use_stop_points($promoted);
-			$promoted->start;
-			both_valid($promoted, $name);
-			$primary->safe_psql('postgres', <<SQL);
-CREATE TABLE p (k int, v int) WITH (autovacuum_enabled = off);
-INSERT INTO p SELECT i % 100, i FROM generate_series(1, 3000) i;
-SQL
-			caught_up($primary, $promoted);
-			hold($point);
-			$primary->safe_psql('postgres', "CREATE INDEX p_k ON p USING pmhash ($key)");
-			is_held($point, $name);
-			if ($point ne 'standby_publishing')
-			{
-				write_all_ways($primary, 'p');
-				caught_up($primary, $promoted);
-			}
-			$promoted->safe_psql('postgres', 'SELECT pg_promote(false)');
-			$primary->safe_psql('postgres', 'DROP TABLE p');
-			if ($end eq 'crash')
-			{
-				$promoted->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'not promoted';
-				crash($promoted);
-				release($point);
-				$promoted->start;
-			}
-			else
-			{
-				release($point);
-			}
-			$promoted->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'not promoted';
-			$promoted->safe_psql('postgres', 'INSERT INTO p SELECT i % 500 + 1, i FROM generate_series(1, 300) i');
-			ok($promoted->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes"), "$name: all valid");
-			same_as_heap($promoted, 'p', 'k', 'p_k', $name) if $point ne 'standby_scanning';
-			wait_for_files(pool($promoted), 3, "$name: files");
-			is_deeply([ glob(pool($promoted) . '/*/*.new ' . pool($promoted) . '/*/*.delta') ], [], "$name: no left-overs");
-			unlike(slurp_file($promoted->logfile), qr/PANIC|TRAP|could not replay|signal (?!9\b)\d+:/, "$name: nothing failed");
-			$promoted->stop;
-			$promoted->clean_node;
 		}
 	}
 

@@ -12,13 +12,11 @@ use PmhashTest;
 # ======== standby setups ========
 
 # Logged indexes in the setups that are in use: standbys of standbys, synchronous and
-# delayed ones, base backups under load, recovery to a point, logical replication,
-# indexes that are turned on and off, switchovers where some are off.
+# delayed ones, base backups under load, recovery to a point, indexes that are turned on and
+# off, switchovers where some are off.
 {
 	my $archive = PostgreSQL::Test::Utils::tempdir();
 	my $primary = new_primary('primary', <<CONF);
-wal_level = logical
-max_replication_slots = 8
 archive_mode = on
 archive_command = 'cp "%p" "$archive/%f"'
 CONF
@@ -96,27 +94,6 @@ CONF
 	is($delayed->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 910000"), '10', 'delayed: now');
 	all_right($delayed, 'delayed');
 	$delayed->stop;
-
-	# ---- a logical subscriber ----
-
-	my $subscriber = new_server('subscriber', "pmhash.wal = on\nwal_level = replica\n");
-	start_with_extension($subscriber);
-	$subscriber->safe_psql('postgres', <<SQL);
-CREATE TABLE t (k integer, s text, n integer);
-CREATE INDEX t_k ON t USING pmhash (k);
-CREATE INDEX t_s ON t USING pmhash (s);
-SQL
-	$primary->safe_psql('postgres', 'ALTER TABLE t REPLICA IDENTITY FULL; CREATE PUBLICATION pub FOR TABLE t');
-	$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION 'host=" . $primary->host . ' port=' . $primary->port . " dbname=postgres' PUBLICATION pub");
-	$subscriber->wait_for_subscription_sync($primary, 'sub');
-	$primary->safe_psql('postgres', "INSERT INTO t SELECT i, 'logical', i FROM generate_series(920000, 920100) i; UPDATE t SET k = k + 1000 WHERE k BETWEEN 920000 AND 920009; DELETE FROM t WHERE k BETWEEN 920050 AND 920059");
-	$primary->wait_for_catchup('sub');
-	all_right($subscriber, 'subscriber');
-	is($subscriber->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'),
-		$primary->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t'), 'subscriber: it has the rows');
-	$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
-	$subscriber->stop;
-	$primary->safe_psql('postgres', 'DROP PUBLICATION pub');
 
 	# ---- recovery to a point, with the library and without ----
 

@@ -217,51 +217,6 @@ foreach my $point (sort keys %statements)
 	all_right("primary at $point, VACUUM", $primary, $standby);
 }
 
-# ---- once more, and the standby takes over ----
-
-# What the old primary has of it, the new one has not; it must not matter when the
-# old one follows.
-foreach my $point ('insert_before_wal', 'vacuum_after_flush')
-{
-	my $session = $primary->background_psql('postgres', on_error_stop => 0);
-	my $killed = $point =~ /insert/;
-
-	use_stop_points($primary);
-
-	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
-	hold($point);
-	$session->query_until(qr/sent/, "\\echo sent\n$statements{$point};\n");
-	is_held($point, "switchover after $point");
-	$primary->safe_psql('postgres', 'CREATE TABLE flush (); DROP TABLE flush');
-	if ($killed)
-	{
-		crash($primary);
-		release($point);
-		$primary->start;
-	}
-	else
-	{
-		# cancelled between record and removal
-		$primary->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'VACUUM (%'");
-		release($point);
-	}
-	eval { $session->quit };
-	caught_up($primary, $standby);
-	$primary->stop('fast');
-	$position = log_position($standby);
-	$standby->promote;
-	all_right("switchover after $point", $standby);
-	unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, "switchover after $point: nothing is rebuilt");
-	$standby->safe_psql('postgres', $_) foreach (
-		'VACUUM (INDEX_CLEANUP ON) t', "INSERT INTO t SELECT 92, 'reused', i FROM generate_series(1, 100) i");
-	$primary->enable_streaming($standby);
-	$primary->start;
-	caught_up($standby, $primary);
-	both_valid($primary, "switchover after $point");
-	all_right("switchover after $point, the old primary", $primary);
-	($primary, $standby) = ($standby, $primary);
-}
-
 # Kill a start at a stop point.  With a test.
 sub killed_start
 {

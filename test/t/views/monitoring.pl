@@ -206,7 +206,7 @@ use PmhashTest;
 		  : die "an alert without a test: $query";
 
 		# As for large indexes, but of this test's size.
-		$query =~ s/p\.bytes > 100 \* 1024 \* 1024/p.bytes > 512 * 1024/ or die if $name eq 'sparse';
+		$query =~ s/p\.bytes > 100 \* 1024 \* 1024/p.bytes > 128 * 1024/ or die if $name eq 'sparse';
 		$alert{$name} = $query;
 	}
 	is_deeply([ sort keys %alert ], [qw(failing server sparse without)], 'the alerts');
@@ -234,7 +234,7 @@ CREATE INDEX grown_two ON shapes USING pmhash (two) WITH (wal = on);
 CREATE INDEX grown_ten ON shapes USING pmhash (ten);
 CREATE INDEX nobody ON shapes USING pmhash (u) WHERE u < 0;
 CREATE INDEX nulls ON shapes USING pmhash (n);
-INSERT INTO shapes SELECT i, i % 2 = 0, i / 10, NULL, 'row ' || i FROM generate_series(1, 200000) i;
+INSERT INTO shapes SELECT i, i % 2 = 0, i / 10, NULL, 'row ' || i FROM generate_series(1, 60000) i;
 CREATE INDEX built_u ON shapes USING pmhash (u) WITH (wal = on);
 CREATE INDEX built_two ON shapes USING pmhash (two) WITH (wal = off);
 CREATE INDEX built_ten ON shapes USING pmhash (ten);
