@@ -61,7 +61,7 @@ sub directory
 sub buckets
 {
 	my ($file) = @_;
-	my $block = 256 * get($file, 'L<', 12);
+	my $block = 16384;
 	my ($directory, $elements) = directory($file);
 	my %seen;
 	my @buckets;
