@@ -609,7 +609,7 @@ pmhash_standby_clear_work(void)
 }
 
 void
-pmhash_standby_promote(PmhashControl *control)
+pmhash_standby_promote(void)
 {
 }
 

@@ -396,16 +396,6 @@ pmhash_standby_note(const char *path, PmhashStandbyRow *row, XLogRecPtr applied,
 	return pmh_write_note(path, 0, (uint64 *) &note, PMH_NOTE_WORDS);
 }
 
-/* The file at path is not LIVE any more.  False with errno. */
-bool
-pmhash_standby_note_lost(const char *path)
-{
-	const uint64 not_live = 0;
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) || !IsUnderPostmaster);
-	return pmh_write_note(path, WORD_OF(begun), &not_live, 1);
-}
-
 /*
  * The startup process is about to apply a record to a LIVE file.  The timeline comes
  * second: a kill between the two costs the file, while the other way round replay would not
@@ -459,62 +449,23 @@ is_work_file(const char *path)
 		(strcmp(name + 16, ".new") == 0 || strcmp(name + 16, ".delta") == 0);
 }
 
-/* What is to go? */
-typedef enum Clearing
-{
-	CLEAR_WORK,					/* <id>.new and <id>.delta, as far as they can be removed */
-	CLEAR_ALL_BUT_LIVE,
-	CLEAR_ALL
-} Clearing;
-
 static bool
-clear_file(const char *path, Oid database, uint64 file_id, void *arg)
+remove_work_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
-	Clearing	what = *(const Clearing *) arg;
-	PmhashStandbyRow *row = what == CLEAR_ALL_BUT_LIVE ? pmhash_standby_find(file_id) : NULL;
-
 	if (OidIsValid(database) && is_work_file(path))
-		return unlink(path) == 0 || errno == ENOENT || what == CLEAR_WORK;
-	if (file_id == 0 || what == CLEAR_WORK ||
-		(row != NULL && row->database == database && row->status == PMHASH_STANDBY_LIVE))
-		return true;
-	return unlink(path) == 0 || errno == ENOENT;
+		(void) unlink(path);
+	return true;
 }
 
 /*
  * Remove what builds of an earlier life have left, whatever this server is now: no
- * process knows it.  For the postmaster, or when there is no builder.
+ * process knows it.  For the postmaster.
  */
 void
 pmhash_standby_clear_work(void)
 {
-	Clearing	what = CLEAR_WORK;
-
-	(void) pmhash_visit_files(InvalidOid, clear_file, &what);
-}
-
-/* Remove all files but those that are LIVE; false with errno if one is still there. */
-bool
-pmhash_standby_clear_files(void)
-{
-	Clearing	what = CLEAR_ALL_BUT_LIVE;
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	return pmhash_visit_files(InvalidOid, clear_file, &what);
-}
-
-/* Remove the directory of a database, with all that is in it.  False with errno. */
-bool
-pmhash_standby_clear_database(Oid database)
-{
-	Clearing	what = CLEAR_ALL;
-	char		path[MAXPGPATH];
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) && OidIsValid(database));
-	if (!pmhash_visit_files(database, clear_file, &what))
-		return false;
-	pmhash_database_path(path, database);
-	return rmdir(path) == 0 || errno == ENOENT;
+	Assert(!IsUnderPostmaster);
+	(void) pmhash_visit_files(InvalidOid, remove_work_file, NULL);
 }
 
 /* ---- the start ---- */
@@ -530,46 +481,41 @@ typedef struct Found
 /*
  * A file that is trusted is LIVE.  If it was this server's own when that was the primary it
  * has to be logged: it was made under this server itself.  Of one that this server had as a
- * standby its note has to say so.
+ * standby its note has to say so.  All others are removed: after a promotion they would be
+ * taken for good.
  */
 static bool
 find_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	const Found *found = arg;
+	bool		demoted = found->how == PMHASH_STANDBY_DEMOTED;
 	PmhashIdentity id;
-	PmhashStandbyRow *row;
+	PmhashStandbyRow *row = NULL;
 	PmhError	error;
 	Note		note;
 
-	if (file_id == 0 || pmh_read_note(path, &id, (uint64 *) &note, &error) != PMH_OK ||
-		id.file_id != file_id || id.database != database)
+	if (file_id == 0)
 		return true;
-	if (found->how == PMHASH_STANDBY_DEMOTED)
+	if (found->how != PMHASH_STANDBY_FRESH &&
+		pmh_read_note(path, &id, (uint64 *) &note, &error) == PMH_OK &&
+		id.file_id == file_id && id.database == database &&
+		pmhash_identity_doubt(&id, true) == PMHASH_REASON_NONE &&
+		(demoted ? (id.flags & PMHASH_IDENTITY_LOGGED) != 0 : note.begun != 0))
 	{
-		if ((id.flags & PMHASH_IDENTITY_LOGGED) == 0 ||
-			pmhash_identity_doubt(&id, true) != PMHASH_REASON_NONE)
-			return pmhash_standby_note_lost(path);	/* it may be from an earlier time */
-	}
-	else
-	{
-		if (note.begun == 0 || pmhash_identity_doubt(&id, true) != PMHASH_REASON_NONE)
-			return true;
-		if (!is_sound(&note))
-		{
+		if (demoted || is_sound(&note))
+			row = pmhash_standby_enter(file_id, database);
+		else
 			ereport(LOG,
 					(errmsg("pmhash: the header of index file \"%s\" is damaged", path),
 					 errdetail("It is built again in the background.")));
-			return true;
-		}
 	}
-	row = pmhash_standby_enter(file_id, database);
 	if (row == NULL)
-		return pmhash_standby_note_lost(path);
+		return unlink(path) == 0 || errno == ENOENT;
 	row->status = PMHASH_STANDBY_LIVE;
 	row->restored = true;
 	row->life = ++standby->lives;
-	if (found->how == PMHASH_STANDBY_DEMOTED)
+	if (demoted)
 	{
 		row->applied = row->begun = found->shut_down;
 		row->timeline = found->timeline;
@@ -589,7 +535,7 @@ find_file(const char *path, Oid database, uint64 file_id, void *arg)
  * Set the table up for a standby's run, by what the files say.  Called in the postmaster
  * when it has taken the pool, alone, and before the control file says that this is a
  * standby: to adopt a primary's files may be begun anew.  False with a reason if the files
- * can't be listed or noted; then the table is empty, and none is to be trusted.
+ * can't be listed, noted or removed; then the table is empty, and none is to be trusted.
  */
 bool
 pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
@@ -604,8 +550,8 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 
 	Assert(!IsUnderPostmaster);
 	pmhash_standby_reset();
-	done = how == PMHASH_STANDBY_FRESH || pmhash_visit_files(InvalidOid, find_file, &found) ||
-		pmhash_fail(reason, "could not read the files in \"%s\": %s", pmhash_pool_path(),
+	done = pmhash_visit_files(InvalidOid, find_file, &found) ||
+		pmhash_fail(reason, "could not read or remove the files in \"%s\": %s", pmhash_pool_path(),
 					strerror(errno));
 	if (!done)
 		pmhash_standby_reset();

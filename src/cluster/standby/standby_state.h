@@ -119,15 +119,12 @@ extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 extern bool pmhash_standby_note(const char *path, PmhashStandbyRow *row,
 								XLogRecPtr applied, XLogRecPtr begun,
 								TimeLineID timeline);
-extern bool pmhash_standby_note_lost(const char *path);
 extern PmhResult pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row,
 										   XLogRecPtr end, TimeLineID timeline);
 extern PmhResult pmhash_standby_note_applied(PmhTable *table, XLogRecPtr end);
 extern bool pmhash_standby_load(PmhashStandbyStart how,
 								const PmhashServerState *server, char *reason);
 extern void pmhash_standby_clear_work(void);
-extern bool pmhash_standby_clear_files(void);
-extern bool pmhash_standby_clear_database(Oid database);
 
 /* ---- scans ---- */
 

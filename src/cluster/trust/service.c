@@ -66,7 +66,10 @@ make_ready(void)
 	if (promoted)
 	{
 		PMH_STOP_POINT("promoted_before_use");
-		pmhash_standby_promote(&control);
+		pmhash_standby_promote();
+		if (!pmhash_shared->usable)	/* a file that does not count can't be removed */
+			not_ready(pmhash_shared->reason);
+		control.role = PMHASH_ROLE_PRIMARY;
 	}
 	pmhash_journal_begin(pmhash_shared->instance, &pmem);
 	if (!pmhash_make_life_mark(reason))

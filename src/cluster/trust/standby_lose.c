@@ -6,9 +6,9 @@
  * src/README, "Standbys", has the rules.
  *
  * A process that finds something wrong sends the file to NONE.  Then it must never be
- * used again, neither by scans now nor after a restart or a promotion: it is removed, or
- * its header says so.  If not even that can be done, pmhash is given up for this run and
- * the token of trust goes (pmhash_refuse_trust).
+ * used again, neither by scans now nor after a restart or a promotion: it is removed.  If
+ * that can't be done, pmhash is given up for this run and the token of trust goes
+ * (pmhash_refuse_trust).
  *
  * A standby becomes a primary at the first use of pmhash (service.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
@@ -16,6 +16,8 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <unistd.h>
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
@@ -25,9 +27,8 @@
 #include "engine/stop_point.h"
 
 /*
- * Neither the file nor its note that it is LIVE can be taken away: a later start,
- * or a promotion, would take it for up to date.  So this server life does without pmhash,
- * and the next one trusts no file.
+ * The file can't be taken away: a later start, or a promotion, would take it for up to
+ * date.  So this server life does without pmhash, and the next one trusts no file.
  */
 static void
 give_files_up(const char *path)
@@ -62,7 +63,7 @@ remove_file(PmhashStandbyRow *row, int sqlstate, const char *why)
 
 	/* What the builder is filling it removes itself, or the next one. */
 	(void) unlink(delta_path);
-	if (unlink(path) != 0 && errno != ENOENT && was_live && !pmhash_standby_note_lost(path))
+	if (was_live && unlink(path) != 0 && errno != ENOENT)
 		give_files_up(path);
 }
 
@@ -164,6 +165,7 @@ void
 pmhash_standby_database_dropped(Oid database)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	char		path[MAXPGPATH];
 
 	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
@@ -172,12 +174,10 @@ pmhash_standby_database_dropped(Oid database)
 		if (standby->id[i] != 0 && standby->row[i].database == database)
 			pmhash_standby_forget(&standby->row[i]);
 	}
-	/* (Promoted, it is the primary's worker that does it.) */
-	if (standby->active && !pmhash_standby_clear_database(database))
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove the directory of database %u, which has been dropped: %m",
-						database)));
+	/* (Promoted, it is the primary's worker that does it.  What fails it says itself.) */
+	pmhash_database_path(path, database);
+	if (standby->active && access(path, F_OK) == 0)
+		(void) rmtree(path, true);
 	LWLockRelease(pmhash_standby_lock);
 }
 
@@ -191,17 +191,15 @@ does_not_fit(const PmhashStandbyRow *row)
 }
 
 /*
- * The server has left recovery: what was LIVE is what its indexes have from now on.
- * What is not must not be in the way: a file that has missed records would be taken
- * for a good one.
+ * The server has left recovery: what was LIVE is what its indexes have from now on.  What is
+ * not LIVE has been removed, at the start (pmhash_standby_load) or when it was lost.
  *
  * The role is the caller's to write down, before the first entry; a start after a
- * promotion that was killed before trusts none (trust.c).  Leaves new eras in *control if a
- * file can't be removed.  Under the pool lock; again, if what the caller does next has
- * failed.
+ * promotion that was killed before trusts none (trust.c).  Under the pool lock; again, if
+ * what the caller does next has failed.
  */
 void
-pmhash_standby_promote(PmhashControl *control)
+pmhash_standby_promote(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
@@ -210,17 +208,8 @@ pmhash_standby_promote(PmhashControl *control)
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	if (standby->active)
 		(void) pmhash_standby_lose_all(does_not_fit, 0, NULL);
-	if (!pmhash_standby_clear_files())
-	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove a file in \"%s\": %m", pmhash_pool_path()),
-				 errdetail("Index files there are not trusted any more.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
-	}
 	standby->active = false;
 	pmhash_stub_changed();
 	LWLockRelease(pmhash_standby_lock);
 	PMH_STOP_POINT("promoted_before_role");
-	control->role = PMHASH_ROLE_PRIMARY;
 }

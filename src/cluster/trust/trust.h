@@ -58,7 +58,7 @@ extern int	pmhash_standby_lose_all(bool (*which) (const PmhashStandbyRow *), int
 extern void pmhash_standby_forget(PmhashStandbyRow *row);
 extern void pmhash_standby_lost(uint64 file_id, uint64 life, int sqlstate,
 								const char *why);
-extern void pmhash_standby_promote(PmhashControl *control);
+extern void pmhash_standby_promote(void);
 
 /* A database has been dropped: WAL does not say which files go with it. */
 extern void pmhash_standby_database_dropped(Oid database);

@@ -591,8 +591,6 @@ pmhash_launcher_main(Datum arg)
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(round);
-	if (RecoveryInProgress() && pmhash_standby_is_active())
-		pmhash_remove_distrusted();
 	for (;;)
 	{
 		if (!pmhash_shared->usable)
