@@ -73,8 +73,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	Assert(stub->file_id != 0);
 	Assert(IsTransactionState() && !RecoveryInProgress());
 	pmhash_require_pool_present();
-	if (pmhash_journal_map(path, &error) != PMH_OK)
-		pmhash_file_error(index, path, "open undo journal", &error);
+	pmhash_journal_map();
 	pmhash_database_path(directory, MyDatabaseId);
 	pmhash_file_path(path, MyDatabaseId, stub->file_id);
 	if (mkdir(directory, 0700) != 0 && errno != EEXIST)

@@ -231,7 +231,7 @@ foreach my $round (1 .. load_time(1))
 is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'load: the server has not been restarted');
 unlike(slurp_file($node->logfile, $log), qr/terminated by signal|PANIC/, 'load: no process was killed');
 
-# event: the undo journal is cut off while the server runs, or its medium fails
+# event: the undo journal is removed or cut off while the server runs, or its medium fails
 # ---- the undo journal ----
 my $journal = pool($node) . '/journal';
 my $user = $node->background_psql('postgres', on_error_stop => 0);
