@@ -433,12 +433,6 @@ GetCurrentTimestamp(void)
 	return 0;
 }
 
-TimeLineID
-GetWALInsertionTimeLine(void)
-{
-	return 1;
-}
-
 bool
 RecoveryInProgress(void)
 {

@@ -159,7 +159,7 @@ typedef struct PmhashControl
 	uint32		nonce_pending;
 	uint32		state;			/* PmhashPoolState */
 	uint32		pmem;			/* the journal was on persistent memory */
-	uint32		timeline;		/* of the last server life with the pool, or 0 */
+	uint32		unused;
 	uint64		clean_checkpoint;	/* the shutdown checkpoint, or 0 */
 	uint64		dax_era;
 	uint64		cache_era;
@@ -192,7 +192,7 @@ PMHASH_AT(PmhashControl, old_nonce, 48);
 PMHASH_AT(PmhashControl, nonce_pending, 64);
 PMHASH_AT(PmhashControl, state, 68);
 PMHASH_AT(PmhashControl, pmem, 72);
-PMHASH_AT(PmhashControl, timeline, 76);
+PMHASH_AT(PmhashControl, unused, 76);
 PMHASH_AT(PmhashControl, clean_checkpoint, 80);
 PMHASH_AT(PmhashControl, dax_era, 88);
 PMHASH_AT(PmhashControl, cache_era, 96);

@@ -79,7 +79,6 @@ make_ready(void)
 	control.journal_instance = pmhash_shared->instance;
 	control.nonce_pending = 0;
 	control.pmem = pmem;
-	control.timeline = GetWALInsertionTimeLine();
 	control.life_mark = pmhash_life_mark_time();
 	keep_control(&control);
 }

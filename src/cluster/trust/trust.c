@@ -203,22 +203,6 @@ standby_doubt(const PmhashControl *control, const PmhashServerState *server)
 	return NULL;
 }
 
-/*
- * The timeline that the server writes to.  After a promotion pg_control has it with
- * the record that ended recovery, until a checkpoint on it is complete (xlog.c,
- * CreateEndOfRecoveryRecord).
- */
-static TimeLineID
-timeline_of(const PmhashServerState *server)
-{
-	const ControlFileData *control = &server->control;
-
-	if (control->minRecoveryPoint != InvalidXLogRecPtr &&
-		control->minRecoveryPointTLI > control->checkPointCopy.ThisTimeLineID)
-		return control->minRecoveryPointTLI;
-	return control->checkPointCopy.ThisTimeLineID;
-}
-
 /* ---- is what was stored still in the page cache? ---- */
 
 /*
@@ -301,8 +285,6 @@ reason_for_doubt(const PmhashControl *control, bool write_failed,
 		return "the data directory was last used without this pool";
 	if (!pmhash_token_matches(control, true, &server->token))
 		return "data directory and pool were last used at different times";
-	if (control->timeline != 0 && timeline_of(server) != control->timeline)
-		return "the server is on another timeline";
 
 	/*
 	 * Has the pool been copied while it was in use?  A copy of a running server's
@@ -383,7 +365,6 @@ begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted
 	 */
 	control->seen_redo = server->standby && server->restored ?
 		InvalidXLogRecPtr : server->control.checkPointCopy.redo;
-	control->timeline = server->standby ? 0 : timeline_of(server);
 	control->role = server->standby ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(&control->lock_inode, &control->lock_birth);
 }
