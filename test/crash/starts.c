@@ -338,7 +338,6 @@ LWLockPadded *MainLWLockArray;
 sigjmp_buf *PG_exception_stack;
 ErrorContextCallback *error_context_stack;
 
-static pg_on_exit_callback at_exit;
 static pg_on_exit_callback at_shmem_exit;
 static char *shared_memory;
 static size_t shared_used;
@@ -419,12 +418,6 @@ XLogRecPtr
 GetRedoRecPtr(void)
 {
 	return world->control.checkPointCopy.redo;
-}
-
-void
-on_proc_exit(pg_on_exit_callback function, Datum arg)
-{
-	at_exit = function;
 }
 
 TimestampTz
@@ -1267,9 +1260,6 @@ leave(void)
 	arm_faults(1, 3, 40);
 	fails_now = fail_at >= 0;
 	at_shmem_exit(0, (Datum) 0);
-	if (mprotect(shared_memory, 1 << 20, PROT_NONE) != 0)
-		abort();
-	at_exit(0, (Datum) 0);
 	fail_at = -1;
 	world->ended_in_order = !fails_now && world->has_index && world->stub_lsn == 0 && is_clean();
 }
@@ -1336,7 +1326,7 @@ live_in_vain(void)
 	make_shared_memory(false);
 	tell(" comes to nothing");
 	if (chance(2) == 0)
-		at_exit(1, (Datum) 0);
+		at_shmem_exit(1, (Datum) 0);
 }
 
 /* One that finds out what such ones have left. */
@@ -1381,6 +1371,7 @@ live(void)
 		crash();
 		if (chance(2) == 0)
 			return;
+		at_shmem_exit(1, (Datum) 0);
 	}
 	tell(" shutdown");
 	checkpoint(false, DB_SHUTDOWNED);

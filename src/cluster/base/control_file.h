@@ -173,7 +173,7 @@ typedef struct PmhashControl
 	uint64		next_shut;		/* stamp of the coming one */
 	uint64		shut_begun;		/* of one that was not completed, or 0 */
 	uint32		all_shut;		/* that was the end of the last life */
-	uint64		life_instance;	/* the server life that has, or had, the pool */
+	uint64		unused_too;
 	uint64		seen_redo;		/* of a standby: that of the last checkpoint replayed */
 	uint32		role;			/* PmhashRole of that life */
 } PmhashControl;
@@ -205,7 +205,7 @@ PMHASH_AT(PmhashControl, shut, 144);
 PMHASH_AT(PmhashControl, next_shut, 152);
 PMHASH_AT(PmhashControl, shut_begun, 160);
 PMHASH_AT(PmhashControl, all_shut, 168);
-PMHASH_AT(PmhashControl, life_instance, 176);
+PMHASH_AT(PmhashControl, unused_too, 176);
 PMHASH_AT(PmhashControl, seen_redo, 184);
 PMHASH_AT(PmhashControl, role, 192);
 PMHASH_SIZE(PmhashControl, 200);

@@ -39,10 +39,6 @@
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
-/* In the postmaster: which server life this is, and whether it does without its pool. */
-static uint64 current_instance;
-static bool given_up;
-
 /* ---- shared memory ---- */
 
 static uint64
@@ -87,10 +83,7 @@ init_shared_memory(void)
 
 	Assert(!IsUnderPostmaster);
 	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
-	do
-		pmhash_shared->instance = pmhash_random_id();
-	while (pmhash_shared->instance == current_instance);
-	current_instance = pmhash_shared->instance;
+	pmhash_shared->instance = pmhash_random_id();
 	pg_atomic_init_u32(&pmhash_shared->ready, 0);
 	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
@@ -142,7 +135,7 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
-	pmhash_shared->usable = pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
+	pmhash_shared->usable = pmhash_pool_start(&pmhash_shared->control, reason);
 	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
 	if (pmhash_shared->usable)
 		return;
@@ -155,13 +148,14 @@ start_pool(void)
 /* ---- hooks ---- */
 
 /*
- * The end of a server life, before shared memory goes.  What has been given up must not be
- * made good again (postmaster_exit).
+ * The end of a server life, before shared memory goes: of a postmaster, or of a single-user
+ * backend; or after a crash of a child.
  */
 static void
-note_given_up(int code, Datum arg)
+life_exit(int code, Datum arg)
 {
-	given_up = !pmhash_shared->usable;
+	if (!IsUnderPostmaster && pmhash_shared->usable)
+		pmhash_pool_stop();
 }
 
 /*
@@ -181,20 +175,9 @@ shared_memory_startup(void)
 	{
 		init_shared_memory();
 		start_pool();
-		on_shmem_exit(note_given_up, (Datum) 0);
+		on_shmem_exit(life_exit, (Datum) 0);
 	}
 	LWLockRelease(AddinShmemInitLock);
-}
-
-/*
- * At exit of the postmaster, or of a single-user backend: sync, clean mark.
- * Shared memory is gone by now (ipc.c, proc_exit_prepare).
- */
-static void
-postmaster_exit(int code, Datum arg)
-{
-	if (!IsUnderPostmaster && current_instance != 0 && !given_up)
-		pmhash_pool_stop(current_instance);
 }
 
 /* Install the hooks.  While shared_preload_libraries is loaded. */
@@ -206,5 +189,4 @@ pmhash_startup_init(void)
 	shmem_request_hook = request_shared_memory;
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = shared_memory_startup;
-	on_proc_exit(postmaster_exit, (Datum) 0);
 }

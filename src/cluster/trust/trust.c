@@ -136,8 +136,6 @@ pmhash_token_matches(const PmhashControl *control, bool has_token, const PmhashT
  * takes nothing away either (wal_doubt): the one that begins now recovers and leaves a
  * checkpoint past all of the crashed one's WAL.  What it leaves out of an index it marks in
  * the stub.
- *
- * Also called at the postmaster's exit, when shared memory has gone.
  */
 void
 pmhash_refuse_trust(void)
@@ -341,8 +339,7 @@ new_control(PmhashControl *control, PmhashControlRead found,
  * come to it leaves STARTING.
  */
 static void
-begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted,
-		   uint64 instance)
+begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted)
 {
 	/* Some files may already have the stamp of a shutdown without our mark. */
 	control->all_shut = control->state == PMHASH_POOL_CLEAN;
@@ -356,7 +353,6 @@ begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted
 		server->control.checkPoint : InvalidXLogRecPtr;
 	control->system_identifier = server->control.system_identifier;
 	control->start_counter++;
-	control->life_instance = instance;
 
 	/*
 	 * A backup label takes pg_control back to the checkpoint that it names (xlog.c,
@@ -372,17 +368,17 @@ begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted
 /*
  * Bring the control structure from what was found to what holds from now on.
  * found: what the control file is; write_failed: the kernel has failed to write something
- * back; instance: of the server life that begins.  Returns what a standby begins with.
+ * back.  Returns what a standby begins with.
  */
 PmhashStandbyStart
 pmhash_decide(PmhashControl *control, PmhashControlRead found, bool write_failed,
-			  const PmhashServerState *server, uint64 instance)
+			  const PmhashServerState *server)
 {
 	const char *doubt;
 	PmhashStandbyStart start = PMHASH_STANDBY_FRESH;
 	PmhashReason reason = PMHASH_REASON_APART;
 
-	Assert(!IsUnderPostmaster && instance != 0);
+	Assert(!IsUnderPostmaster);
 	if (found != PMHASH_CONTROL_VALID)
 		doubt = new_control(control, found, server);
 	else
@@ -399,6 +395,6 @@ pmhash_decide(PmhashControl *control, PmhashControlRead found, bool write_failed
 		start = control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
 			PMHASH_STANDBY_DEMOTED;
 
-	begin_life(control, server, doubt == NULL, instance);
+	begin_life(control, server, doubt == NULL);
 	return start;
 }

@@ -16,15 +16,13 @@
 #include "cluster/standby/standby_state.h"
 
 /* ---- pool_start.c ---- */
-extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
-							  char *reason);
-extern void pmhash_pool_stop(uint64 instance);
+extern bool pmhash_pool_start(PmhashControl *control, char *reason);
+extern void pmhash_pool_stop(void);
 
 /* ---- trust.c ---- */
 extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										PmhashControlRead found, bool write_failed,
-										const PmhashServerState *server,
-										uint64 instance);
+										const PmhashServerState *server);
 extern bool pmhash_token_matches(const PmhashControl *control, bool has_token,
 								 const PmhashToken *token);
 extern void pmhash_refuse_trust(void);
