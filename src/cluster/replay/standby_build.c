@@ -93,14 +93,13 @@ is_due(const PmhashStandbyIndex *of)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	PmhashStandbyRow *row = pmhash_standby_find(of->file_id);
+	PmhashRebuild last;
 
-	if (!RecoveryInProgress() || !standby->active || standby->newer || !pmhash_standby_reached())
+	if (!RecoveryInProgress() || !standby->active || standby->newer ||
+		!pmhash_standby_reached() ||
+		(row != NULL && (row->status != PMHASH_STANDBY_NONE || row->database != of->database)))
 		return false;
-	if (row == NULL)
-		return true;
-	if (row->status != PMHASH_STANDBY_NONE || row->database != of->database)
-		return false;
-	if (row->next_try <= pmhash_clock_ms())
+	if (!pmhash_rebuild_state(of->index, &last) || last.next_try <= pmhash_clock_ms())
 		return true;
 	some_left = true;
 	return false;
@@ -268,7 +267,7 @@ publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhT
 		return pmhash_fail(reason, "could not write or rename file \"%s\": %s",
 						   build->new_path, strerror(errno));
 	pmhash_standby_set_status(row, PMHASH_STANDBY_LIVE);
-	row->failures = 0;
+	pmhash_rebuild_forget(row->database, row->index, NIL);
 	(void) unlink(build->delta_path);
 	return true;
 }
@@ -439,12 +438,13 @@ begin(Oid relid)
 		row = due && ours ? pmhash_standby_enter(of->file_id, of->database) : NULL;
 		if (row != NULL && !prepare_files(build, reason))
 		{
-			pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
+			(void) pmhash_rebuild_note(of->database, of->index, ERRCODE_IO_ERROR, reason);
 			some_left = true;
 		}
 		else if (row != NULL)
 		{
 			row->heap = of->heap;
+			row->index = of->index;
 			row->timeline = primary_of_build();
 			pg_atomic_write_u64(&row->delta_ops, 0);
 			pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);

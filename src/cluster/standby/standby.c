@@ -161,23 +161,6 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 	pmhash_forget_plans(row->database, row->heap);
 }
 
-/*
- * Note why there is no file, for views, and when that is tried again.  sqlstate 0: no fault.
- * That, too, may come again and again: others have their turn.
- */
-void
-pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
-{
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	Assert(row->status == PMHASH_STANDBY_NONE);
-	row->sqlstate = sqlstate;
-	pmhash_keep_message(row->message, sizeof(row->message), why == NULL ? "" : why);
-	if (sqlstate != 0)
-		row->failures++;
-	row->next_try = pmhash_clock_ms() +
-		pmhash_pause(sqlstate == 0 ? 1 : row->failures, PMHASH_LONGEST_PAUSE);
-}
-
 /* ---- which scans may use a file ---- */
 
 /*
@@ -515,6 +498,7 @@ find_file(const char *path, Oid database, uint64 file_id, void *arg)
 	row->status = PMHASH_STANDBY_LIVE;
 	row->restored = true;
 	row->life = ++standby->lives;
+	row->index = id.index_oid;
 	if (demoted)
 	{
 		row->applied = row->begun = found->shut_down;

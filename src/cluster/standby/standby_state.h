@@ -57,6 +57,7 @@ typedef struct PmhashStandbyRow
 	XLogRecPtr	begun;
 	TimeLineID	noted_timeline; /* of the last record that its header has noted */
 	Oid			heap;			/* the table, or InvalidOid: not known */
+	Oid			index;			/* that it was made for: it may be another one's by now */
 	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
@@ -67,12 +68,6 @@ typedef struct PmhashStandbyRow
 	TransactionId xid;
 	uint64		done;
 	uint64		total;
-
-	/* if NONE */
-	int			failures;		/* in a row */
-	int			sqlstate;		/* of the last one */
-	int64		next_try;		/* pmhash_clock_ms: not before that */
-	char		message[PMHASH_KEPT_MESSAGE];
 } PmhashStandbyRow;
 
 typedef struct PmhashStandby
@@ -108,8 +103,6 @@ extern PmhashStandbyRow *pmhash_standby_find(uint64 file_id);
 extern PmhashStandbyRow *pmhash_standby_find_own(uint64 file_id);
 extern PmhashStandbyRow *pmhash_standby_enter(uint64 file_id, Oid database);
 extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
-extern void pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate,
-										const char *why);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);

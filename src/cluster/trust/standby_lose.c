@@ -48,7 +48,7 @@ give_files_up(const char *path)
 
 /* A file becomes NONE, whatever it was. */
 static void
-remove_file(PmhashStandbyRow *row, int sqlstate, const char *why)
+remove_file(PmhashStandbyRow *row)
 {
 	bool		was_live = row->status == PMHASH_STANDBY_LIVE;
 	char		path[MAXPGPATH];
@@ -58,7 +58,6 @@ remove_file(PmhashStandbyRow *row, int sqlstate, const char *why)
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
 	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
 	pmhash_removal_finished(row->file_id);
-	pmhash_standby_note_failure(row, sqlstate, why);
 	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
 
 	/* What the builder is filling it removes itself, or the next one. */
@@ -68,8 +67,8 @@ remove_file(PmhashStandbyRow *row, int sqlstate, const char *why)
 }
 
 /*
- * A file is lost, and to be built again.  sqlstate 0: there was no fault.  Under the lock,
- * exclusively.  Raises no ERROR.
+ * A file is lost, and to be built again.  sqlstate 0: there was no fault; that, too, may come
+ * again and again, and others have their turn.  Under the lock, exclusively.  Raises no ERROR.
  *
  * Not past the promotion, which ends 'active' under the lock: the files are the
  * primary's then, whose stubs are to say what is wrong, and processes that hold the
@@ -78,7 +77,8 @@ remove_file(PmhashStandbyRow *row, int sqlstate, const char *why)
 void
 pmhash_standby_lose(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
-	remove_file(row, sqlstate, why);
+	remove_file(row);
+	(void) pmhash_rebuild_note(row->database, row->index, sqlstate, why == NULL ? "" : why);
 	pmhash_request(row->database, PMHASH_JOB_PLAIN);
 }
 
@@ -109,7 +109,8 @@ pmhash_standby_forget(PmhashStandbyRow *row)
 	PmhashStandby *standby = pmhash_shared->standby;
 
 	if (row->status != PMHASH_STANDBY_NONE)
-		remove_file(row, 0, NULL);
+		remove_file(row);
+	pmhash_rebuild_forget(row->database, row->index, NIL);
 	standby->id[row - standby->row] = row->file_id = 0;
 }
 
