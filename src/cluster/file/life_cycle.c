@@ -50,7 +50,6 @@
 #include "cluster/file/files.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
-#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 
@@ -461,7 +460,7 @@ note_forks_that_go(void)
 			continue;
 		add_leaving(file->file_id);
 		if (file->logged)
-			pmhash_log_file_gone(file->file_id);
+			(void) pmhash_log_event(PMHASH_WAL_FILE_GONE, file->file_id);
 	}
 }
 
