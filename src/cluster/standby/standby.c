@@ -102,15 +102,24 @@ pmhash_standby_find(uint64 file_id)
 }
 
 /*
- * The row of a file of our database, or NULL.  A copied stub names one of another
- * database; so do those that ALTER INDEX has made of copies, in WAL of earlier versions.
+ * What is known of a file of our database; all zeroes if it has no row.  False if it could not
+ * have one, as none is free.  A copied stub names a file of another database; so do those that
+ * ALTER INDEX has made of copies, in WAL of earlier versions.
  */
-PmhashStandbyRow *
-pmhash_standby_find_own(uint64 file_id)
+bool
+pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy)
 {
-	PmhashStandbyRow *row = pmhash_standby_find(file_id);
+	const PmhashStandbyRow *row;
+	bool		has_place;
 
-	return row != NULL && row->database == MyDatabaseId ? row : NULL;
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	row = pmhash_standby_find(file_id);
+	if (row != NULL && row->database != MyDatabaseId)
+		row = NULL;
+	has_place = row != NULL || search(0, 0) != NULL;
+	*copy = row == NULL ? (PmhashStandbyRow) {0} : *row;
+	LWLockRelease(pmhash_standby_lock);
+	return has_place;
 }
 
 /*
@@ -190,15 +199,10 @@ pmhash_standby_reached(void)
 uint64
 pmhash_standby_life(uint64 file_id)
 {
-	PmhashStandbyRow *row;
-	uint64		life = 0;
+	PmhashStandbyRow row;
 
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find_own(file_id);
-	if (row != NULL && row->status == PMHASH_STANDBY_LIVE)
-		life = row->life;
-	LWLockRelease(pmhash_standby_lock);
-	return life;
+	(void) pmhash_standby_look(file_id, &row);
+	return row.status == PMHASH_STANDBY_LIVE ? row.life : 0;
 }
 
 /* The 64-bit number of a transaction id that is not older than 2^31 ids. */
@@ -242,19 +246,13 @@ file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 bool
 pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 {
-	PmhashStandbyRow *row;
-	bool		serves;
+	PmhashStandbyRow row;
 
 	if (!pmhash_standby_is_active())
 		return false;
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find_own(file_id);
-	serves = row != NULL && row->status == PMHASH_STANDBY_LIVE &&
-		row->life == life &&
-		(!row->restored || pmhash_standby_reached()) &&
-		file_fits(row, snapshot);
-	LWLockRelease(pmhash_standby_lock);
-	return serves;
+	(void) pmhash_standby_look(file_id, &row);
+	return row.status == PMHASH_STANDBY_LIVE && row.life == life &&
+		(!row.restored || pmhash_standby_reached()) && file_fits(&row, snapshot);
 }
 
 /*
@@ -264,36 +262,10 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 bool
 pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 {
-	PmhashStandbyRow *row;
-	bool		fits;
+	PmhashStandbyRow row;
 
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find_own(file_id);
-	fits = row == NULL || file_fits(row, snapshot);
-	LWLockRelease(pmhash_standby_lock);
-	return fits;
-}
-
-/*
- * For views: what is known of a file, all zeroes if it has no row.  False if it could not
- * have one, as none is free.
- */
-bool
-pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy)
-{
-	PmhashStandbyRow *row;
-	bool		has_place;
-
-	memset(copy, 0, sizeof(*copy));
-	if (!pmhash_standby_is_active())
-		return true;
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find_own(file_id);
-	has_place = row != NULL || search(0, 0) != NULL;
-	if (row != NULL)
-		*copy = *row;
-	LWLockRelease(pmhash_standby_lock);
-	return has_place;
+	(void) pmhash_standby_look(file_id, &row);
+	return row.file_id == 0 || file_fits(&row, snapshot);
 }
 
 /* ---- notes ---- */

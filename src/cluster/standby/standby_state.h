@@ -100,7 +100,6 @@ extern void pmhash_standby_shmem_init(void);
 extern void pmhash_standby_reset(void);
 extern bool pmhash_standby_is_active(void);
 extern PmhashStandbyRow *pmhash_standby_find(uint64 file_id);
-extern PmhashStandbyRow *pmhash_standby_find_own(uint64 file_id);
 extern PmhashStandbyRow *pmhash_standby_enter(uint64 file_id, Oid database);
 extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
