@@ -90,8 +90,7 @@ pmhash_set_filler(const PmhashFiller *wanted)
 
 /*
  * Should this index have a build now?  Not before replay has reached all that files of the
- * life before may have: what is published is said to have all records up to applied, and
- * records that come before that are not for the files that have them.  Under the lock.
+ * life before may have (S3).  Under the lock.
  */
 static bool
 is_due(void)
@@ -247,7 +246,6 @@ publish_locked(uint64 from, uint64 length, PmhTable *table, TransactionId usable
 			   char *reason)
 {
 	PmhashStandbyRow *row = builder.row;
-	XLogRecPtr	applied;
 	XLogRecPtr	begun;
 	TimeLineID	timeline;
 
@@ -258,16 +256,10 @@ publish_locked(uint64 from, uint64 length, PmhTable *table, TransactionId usable
 		return false;
 	Assert(from == length);
 
-	/*
-	 * First, as it may end: the record that is being replayed.  The table may have some of
-	 * it, the delta all.  Its timeline is that which replay has come to, or begins with it.
-	 */
-	begun = GetCurrentReplayRecPtr(NULL);
-	PMH_STOP_POINT("standby_publishing");
-	applied = GetXLogReplayRecPtr(&timeline);
-	begun = Max(begun, applied);
+	/* The record that is being replayed: the table may have some of it, the delta all. */
+	begun = GetCurrentReplayRecPtr(&timeline);
 	row->usable_xmin = pmhash_standby_widen(usable_xmin);
-	if (!pmhash_standby_note(builder.new_path, row, applied, begun, timeline) ||
+	if (!pmhash_standby_note(builder.new_path, row, begun, timeline) ||
 		rename(builder.new_path, builder.path) != 0)
 		return pmhash_fail(reason, "could not write or rename file \"%s\": %s",
 						   builder.new_path, strerror(errno));

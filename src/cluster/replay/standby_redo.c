@@ -195,11 +195,11 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	return true;
 }
 
-/* Has the file this record already (S2)? */
+/* Did the file come after this record, in the life before? */
 static bool
 is_past(const PmhashStandbyRow *row)
 {
-	return row->restored && work.end <= row->applied;
+	return row->restored && work.end < row->begun;
 }
 
 /* Between the steps of a sweep, which the server need not wait for if it is to end. */
@@ -219,30 +219,28 @@ static bool
 apply_live(PmhashStandbyRow *row, char *reason)
 {
 	PmhTable   *table = open_table(row, reason);
-	PmhResult	result;
+	bool		again = row->restored && work.end <= row->begun;
+	PmhResult	result = PMH_OK;
 	size_t		done;
 
-	Assert(!is_past(row));
 	if (table == NULL)
 		return false;
-	result = pmhash_standby_note_begun(table, row, work.end, work.timeline);
+	if (!again)
+		result = pmhash_standby_note_begun(table, row, work.end, work.timeline);
 	if (result == PMH_OK && work.record.type == PMHASH_WAL_DEAD &&
 		!pmhash_remove_dead(table, work.record.pieces, work.record.size, between_steps, reason))
 		return false;
 
 	/*
-	 * The server was killed in the record that ends at `begun`, or the file was published in
-	 * it: what of it is there comes out before it is inserted.  No scan uses the file yet.
+	 * The life before had the record, or a part of it, or the file was published in it: what
+	 * of it is there comes out before it is inserted.  No scan uses the file yet.
 	 */
 	if (result == PMH_OK && (work.record.type == PMHASH_WAL_DELETE ||
-							 (work.record.type == PMHASH_WAL_INSERT &&
-							  row->restored && work.end == row->begun)))
+							 (work.record.type == PMHASH_WAL_INSERT && again)))
 		result = pmh_delete_group(table, work.entries, work.n, &done);
 	if (result == PMH_OK && work.record.type == PMHASH_WAL_INSERT)
 		result = pmh_insert_group(table, work.entries, work.n, false, &done);
-	PMH_STOP_POINT("redo_before_applied");
-	if (result == PMH_OK)
-		result = pmhash_standby_note_applied(table, work.end);
+	PMH_STOP_POINT("redo_applied");
 	return result == PMH_OK ||
 		pmhash_fail(reason, "could not use the file: %s", pmh_error(table)->detail);
 }
@@ -295,7 +293,7 @@ change_entries(void)
 		fault = 0;
 		done = pmhash_fail(reason, "many rows of its table were vacuumed while it was built");
 	}
-	else if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
+	else if (row != NULL && row->status != PMHASH_STANDBY_NONE)
 	{
 		PMH_STOP_POINT("redo_before_entries");
 		work.n = work.record.count;
@@ -412,10 +410,9 @@ is_build(const PmhashStandbyRow *row)
  * Before the first record of another timeline than that of `applied`, past it: there
  * is a new primary.  Do our files have what its timeline shares with ours, and no
  * more?  Then the record before was of the timeline of `applied`, and this one, which is
- * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`,
- * and past the record that the server life before was killed in.  Then LIVE files are good
- * until it vacuums (end_inherited), and builds begin anew.  Else we follow one that has
- * forked off before: all are given up.
+ * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`.
+ * Then LIVE files are good until it vacuums (end_inherited), and builds begin anew.  Else
+ * we follow one that has forked off before: all are given up.
  */
 static void
 note_timeline(void)
@@ -423,7 +420,7 @@ note_timeline(void)
 	PmhashStandby *standby = pmhash_shared->standby;
 	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
 	bool		inherits = standby->replay_timeline == standby->applied_timeline &&
-		work.start >= Max(applied, standby->last_begun);
+		work.start >= applied;
 
 	standby->replay_timeline = work.timeline;
 	if (work.end <= applied || work.timeline == standby->applied_timeline)
@@ -501,15 +498,14 @@ database_made(const XLogReaderState *record)
 	}
 }
 
-/* What replay had come past before the last restart has been done (S2). */
+/* (What the life before has built past this record is of the database that is made.) */
 static void
 deal_with_database(XLogReaderState *record)
 {
 	Oid			database = database_made(record);
 
-	if (OidIsValid(database) &&
-		record->EndRecPtr > pg_atomic_read_u64(&pmhash_shared->standby->applied))
-		pmhash_standby_database_dropped(database);
+	if (OidIsValid(database))
+		pmhash_standby_database_dropped(database, record->EndRecPtr);
 }
 
 /* ---- the wrappers ---- */

@@ -273,7 +273,7 @@ pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 typedef struct Note
 {
 	uint64		begun;			/* of_lsn; 0: the file is not LIVE */
-	uint64		applied;		/* of_lsn */
+	uint64		unused;
 	uint64		timeline;		/* of begun; the upper half is its complement */
 	uint64		usable_xmin;	/* full transaction id */
 	Oid			heap;			/* as in PmhashStandbyRow */
@@ -287,7 +287,7 @@ typedef struct Note
 
 /* Guards: another layout is another PMHASH_IDENTITY_VERSION. */
 PMHASH_AT(Note, begun, 0);
-PMHASH_AT(Note, applied, 8);
+PMHASH_AT(Note, unused, 8);
 PMHASH_AT(Note, timeline, 16);
 PMHASH_AT(Note, usable_xmin, 24);
 PMHASH_AT(Note, heap, 32);
@@ -326,26 +326,24 @@ static bool
 is_sound(const Note *note)
 {
 	return note->begun == of_lsn(lsn_of(note->begun)) &&
-		note->applied == of_lsn(lsn_of(note->applied)) &&
 		note->timeline == of_timeline((TimeLineID) note->timeline) &&
 		note->crc == crc_of(note);
 }
 
 /* The file at path is about to become LIVE, of that row.  False with errno. */
 bool
-pmhash_standby_note(const char *path, PmhashStandbyRow *row, XLogRecPtr applied,
-					XLogRecPtr begun, TimeLineID timeline)
+pmhash_standby_note(const char *path, PmhashStandbyRow *row, XLogRecPtr begun,
+					TimeLineID timeline)
 {
 	Note		note = {
 		.begun = of_lsn(begun),
-		.applied = of_lsn(applied),
 		.timeline = of_timeline(timeline),
 		.usable_xmin = U64FromFullTransactionId(row->usable_xmin),
 		.heap = row->heap,
 		.made_under = row->timeline
 	};
 
-	Assert(applied <= begun && timeline != 0);
+	Assert(begun != InvalidXLogRecPtr && timeline != 0);
 	note.crc = crc_of(&note);
 	row->noted_timeline = timeline;
 	return pmh_write_note(path, 0, (uint64 *) &note, PMH_NOTE_WORDS);
@@ -370,12 +368,6 @@ pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row, XLogRecPtr end
 		result = pmh_store_note(table, WORD_OF(timeline), of_timeline(timeline));
 	}
 	return result;
-}
-
-PmhResult
-pmhash_standby_note_applied(PmhTable *table, XLogRecPtr end)
-{
-	return pmh_store_note(table, WORD_OF(applied), of_lsn(end));
 }
 
 /* ---- the pool's files ---- */
@@ -473,12 +465,10 @@ find_file(const char *path, Oid database, uint64 file_id, void *arg)
 	row->index = id.index_oid;
 	if (demoted)
 	{
-		row->applied = row->begun = found->shut_down;
+		row->begun = found->shut_down;
 		row->timeline = found->timeline;
-		return pmhash_standby_note(path, row, found->shut_down, found->shut_down,
-								   found->timeline);
+		return pmhash_standby_note(path, row, found->shut_down, found->timeline);
 	}
-	row->applied = lsn_of(note.applied);
 	row->begun = lsn_of(note.begun);
 	row->noted_timeline = (TimeLineID) note.timeline;
 	row->heap = note.heap;
@@ -501,7 +491,6 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	Found		found = {how, server->control.checkPoint,
 		server->control.checkPointCopy.ThisTimeLineID};
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
-	XLogRecPtr	applied = redo;
 	bool		done;
 
 	Assert(!IsUnderPostmaster);
@@ -518,7 +507,6 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 
 		if (standby->id[i] == 0)
 			continue;
-		applied = Max(applied, row->applied);
 		if (row->begun > standby->last_begun)
 		{
 			standby->last_begun = row->begun;
@@ -531,7 +519,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	standby->applied_timeline = standby->last_begun <= redo ? found.timeline :
 		standby->last_timeline;
 	standby->replay_timeline = found.timeline;
-	pg_atomic_write_u64(&standby->applied, applied);
+	pg_atomic_write_u64(&standby->applied, Max(redo, standby->last_begun));
 	standby->active = true;
 	return done;
 }

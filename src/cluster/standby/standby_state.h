@@ -50,10 +50,8 @@ typedef struct PmhashStandbyRow
 	uint64		file_id;		/* 0: a free row */
 	Oid			database;
 	PmhashStandbyStatus status;
-	bool		restored;		/* LIVE since before this server life: it has all
-								 * records up to 'applied', and may have something of
-								 * the one that ends at 'begun' */
-	XLogRecPtr	applied;
+	bool		restored;		/* LIVE since before this server life: it may have
+								 * something of all records up to 'begun' */
 	XLogRecPtr	begun;
 	TimeLineID	noted_timeline; /* of the last record that its header has noted */
 	Oid			heap;			/* the table, or InvalidOid: not known */
@@ -76,7 +74,7 @@ typedef struct PmhashStandby
 	bool		newer;			/* the primary writes what we do not know */
 	pg_atomic_uint64 changes;	/* steps with each change of a status */
 	pg_atomic_uint64 applied;	/* the end of the last record of RM_XLOG_ID that LIVE
-								 * files have, here or in the life before */
+								 * files have something of, here or in the life before */
 	TimeLineID	applied_timeline;
 	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
 
@@ -109,11 +107,9 @@ extern bool pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy);
 extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
 								 char *new_path, char *delta_path);
 extern bool pmhash_standby_note(const char *path, PmhashStandbyRow *row,
-								XLogRecPtr applied, XLogRecPtr begun,
-								TimeLineID timeline);
+								XLogRecPtr begun, TimeLineID timeline);
 extern PmhResult pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row,
 										   XLogRecPtr end, TimeLineID timeline);
-extern PmhResult pmhash_standby_note_applied(PmhTable *table, XLogRecPtr end);
 extern bool pmhash_standby_load(PmhashStandbyStart how,
 								const PmhashServerState *server, char *reason);
 extern void pmhash_standby_clear_work(void);

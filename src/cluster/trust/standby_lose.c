@@ -163,21 +163,28 @@ pmhash_standby_lost(uint64 file_id, uint64 life, int sqlstate, const char *why)
 }
 
 void
-pmhash_standby_database_dropped(Oid database)
+pmhash_standby_database_dropped(Oid database, XLogRecPtr upto)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	bool		kept = false;
 	char		path[MAXPGPATH];
 
 	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	for (int i = 0; standby->active && i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (standby->id[i] != 0 && standby->row[i].database == database)
-			pmhash_standby_forget(&standby->row[i]);
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (standby->id[i] == 0 || row->database != database)
+			continue;
+		if (row->restored && upto < row->begun)
+			kept = true;
+		else
+			pmhash_standby_forget(row);
 	}
 	/* (Promoted, it is the primary's worker that does it.  What fails it says itself.) */
 	pmhash_database_path(path, database);
-	if (standby->active && access(path, F_OK) == 0)
+	if (standby->active && !kept && access(path, F_OK) == 0)
 		(void) rmtree(path, true);
 	LWLockRelease(pmhash_standby_lock);
 }

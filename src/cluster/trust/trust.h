@@ -58,8 +58,11 @@ extern void pmhash_standby_lost(uint64 file_id, uint64 life, int sqlstate,
 								const char *why);
 extern void pmhash_standby_promote(void);
 
-/* A database has been dropped: WAL does not say which files go with it. */
-extern void pmhash_standby_database_dropped(Oid database);
+/*
+ * A database has been dropped: WAL does not say which files go with it.  Not those that the
+ * server life before has built past this place in WAL, where another one has its OID.
+ */
+extern void pmhash_standby_database_dropped(Oid database, XLogRecPtr upto);
 
 /*
  * What is in the files of a server in recovery cannot be believed any more: none of them

@@ -247,7 +247,7 @@ forget_database(Task *task)
 {
 	Assert(!list_member_oid(existing, task->database));
 	if (task->job == PMHASH_JOB_PLAIN && RecoveryInProgress())
-		pmhash_standby_database_dropped(task->database);
+		pmhash_standby_database_dropped(task->database, PG_UINT64_MAX);
 	else if (task->job == PMHASH_JOB_PLAIN)
 	{
 		PMH_STOP_POINT("launcher_before_dropped");

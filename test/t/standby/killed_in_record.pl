@@ -73,7 +73,7 @@ use PmhashTest;
 	{
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name, $statement, $meanwhile) = @_;
-		my $point = defined $meanwhile ? 'redo_after_entries' : 'redo_before_applied';
+		my $point = defined $meanwhile ? 'redo_after_entries' : 'redo_applied';
 		my $result;
 
 		hold($point);

@@ -293,8 +293,8 @@ CONF
 
 	# trust: note
 	# event: a bit flips in what a standby keeps in the header of an index file
-	foreach my $part (some_of(2, [ 'begun', 0, 16 ], [ 'begun, its check', 0, 1 ], [ 'applied', 8, 20 ],
-			[ 'applied, high', 8, 40 ], [ 'timeline', 16, 0 ], [ 'timeline, its check', 16, 32 ],
+	foreach my $part (some_of(2, [ 'begun', 0, 16 ], [ 'begun, high', 0, 40 ], [ 'begun, its check', 0, 1 ],
+			[ 'timeline', 16, 0 ], [ 'timeline, its check', 16, 32 ],
 			[ 'usable_xmin', 24, 33 ], [ 'table', 32, 3 ], [ 'made under', 32, 32 ], [ 'crc', 40, 31 ]))
 	{
 		my ($name, $at, $bit) = @$part;

@@ -122,7 +122,7 @@ my %records = (
 	'a group' => "INSERT INTO t SELECT i % 30, 'group ' || i % 40, i FROM generate_series(1, 100) i",
 	'a removal' => 'VACUUM (INDEX_CLEANUP ON) t');
 
-foreach my $point (qw(redo_before_entries redo_before_applied))
+foreach my $point (qw(redo_before_entries redo_applied))
 {
 	foreach my $what (sort keys %records)
 	{
