@@ -728,37 +728,10 @@ goes_on(void)
  */
 
 /*
- * Sweep a table to its end, unless the worker is to end, there is no space for the marks, or a
- * process could not mark.  May raise an ERROR.
- */
-static PmhResult
-sweep_table(PmhTable *table)
-{
-	PmhSweep	sweep;
-	volatile PmhResult result = pmh_sweep_begin(table, &sweep);
-
-	if (result != PMH_OK)
-		return result;
-	PG_TRY();
-	{
-		while (result == PMH_OK && goes_on())
-		{
-			pmhash_give_way();
-			PMH_STOP_POINT("standby_sweeping");
-			result = pmh_sweep_next(table, &sweep);
-		}
-	}
-	PG_FINALLY();
-	{
-		pmh_sweep_end(&sweep);
-	}
-	PG_END_TRY();
-	return result;
-}
-
-/*
- * A file that is damaged is given up.  That one can't be opened is not for us to judge: the
- * startup process does, at the next record.  False if it has to be swept again.
+ * Sweep a file to its end, unless the worker is to end, there is no space for the marks, or a
+ * process could not mark.  A file that is damaged is given up.  That one can't be opened is
+ * not for us to judge: the startup process does, at the next record.  False if it has to be
+ * swept again.  May raise an ERROR; what that leaves goes with the worker.
  */
 static bool
 sweep_file(uint64 file_id, uint64 life)
@@ -766,8 +739,9 @@ sweep_file(uint64 file_id, uint64 life)
 	PmhEnv		env = pmhash_engine_env();
 	char		path[MAXPGPATH];
 	PmhTable   *table;
+	PmhSweep	sweep;
 	PmhError	error;
-	PmhResult	result = PMH_OK;
+	PmhResult	result;
 	bool		known;
 
 	pmhash_file_path(path, MyDatabaseId, file_id);
@@ -776,14 +750,21 @@ sweep_file(uint64 file_id, uint64 life)
 	known = pmh_value_space_is_known(table);
 	if (!known)
 	{
-		result = sweep_table(table);	/* (a mapping that is left goes with the worker) */
+		result = pmh_sweep_begin(table, &sweep);
+		while (result == PMH_OK && goes_on())
+		{
+			pmhash_give_way();
+			PMH_STOP_POINT("standby_sweeping");
+			result = pmh_sweep_next(table, &sweep);
+		}
+		pmh_sweep_end(&sweep);
 		known = pmh_value_space_is_known(table);
 		ereport(DEBUG1,
 				(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
 								 known ? "found" : "did not find", file_id)));
+		if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
+			pmhash_standby_lost(file_id, life, ERRCODE_INDEX_CORRUPTED, pmh_error(table)->detail);
 	}
-	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
-		pmhash_standby_lost(file_id, life, ERRCODE_INDEX_CORRUPTED, pmh_error(table)->detail);
 	pmh_close(table);
 	return known;
 }
