@@ -591,7 +591,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server, cha
 }
 
 void
-pmhash_standby_clear_work(void)
+pmhash_standby_remove_deltas(void)
 {
 }
 

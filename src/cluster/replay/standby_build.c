@@ -69,9 +69,7 @@ typedef struct Builder
 	uint64		scanned;		/* operations in the delta when the scan had ended */
 	PmhashStandbyRow *row;		/* in the table; its own as long as it has this life */
 	uint64		life;
-	char		path[MAXPGPATH];	/* <id>.pmh: where it goes in the end */
-	char		new_path[MAXPGPATH];	/* <id>.new: where the builder makes it; any
-										 * old one has been removed */
+	char		path[MAXPGPATH];	/* <id>.pmh */
 	char		delta_path[MAXPGPATH];	/* <id>.delta */
 } Builder;
 
@@ -109,7 +107,7 @@ is_due(void)
 	return false;
 }
 
-/* The files of the build: no new one, an empty delta.  False with a reason. */
+/* The files of the build: none yet, and an empty delta.  False with a reason. */
 static bool
 prepare_files(char *reason)
 {
@@ -118,7 +116,7 @@ prepare_files(char *reason)
 
 	pmhash_database_path(directory, MyDatabaseId);
 	if ((mkdir(directory, 0700) == 0 || errno == EEXIST) &&
-		(unlink(builder.new_path) == 0 || errno == ENOENT))
+		(unlink(builder.path) == 0 || errno == ENOENT))
 		fd = open(builder.delta_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return pmhash_fail(reason, "could not write to directory \"%s\": %s", directory,
@@ -233,13 +231,12 @@ apply_ops(PmhTable *table, uint64 *from, uint64 to, char *reason)
 	}
 	*from += n;
 	return result == PMH_OK ||
-		pmhash_fail(reason, "could not use file \"%s\": %s", builder.new_path,
+		pmhash_fail(reason, "could not use file \"%s\": %s", builder.path,
 					pmh_error(table)->detail);
 }
 
 /*
- * Replay waits: apply what the delta has from number 'from' on to table, which is open on
- * <id>.new; rename that; LIVE.  False with a reason.
+ * Replay waits: apply what the delta has from number 'from' on; LIVE.  False with a reason.
  */
 static bool
 publish_locked(uint64 from, uint64 length, PmhTable *table, TransactionId usable_xmin,
@@ -259,10 +256,9 @@ publish_locked(uint64 from, uint64 length, PmhTable *table, TransactionId usable
 	/* The record that is being replayed: the table may have some of it, the delta all. */
 	begun = GetCurrentReplayRecPtr(&timeline);
 	row->usable_xmin = pmhash_standby_widen(usable_xmin);
-	if (!pmhash_standby_note(builder.new_path, row, begun, timeline) ||
-		rename(builder.new_path, builder.path) != 0)
-		return pmhash_fail(reason, "could not write or rename file \"%s\": %s",
-						   builder.new_path, strerror(errno));
+	if (!pmhash_standby_note(builder.path, row, begun, timeline))
+		return pmhash_fail(reason, "could not write file \"%s\": %s", builder.path,
+						   strerror(errno));
 	pmhash_standby_set_status(row, PMHASH_STANDBY_LIVE);
 	pmhash_rebuild_forget(row->database, row->index, NIL);
 	(void) unlink(builder.delta_path);
@@ -270,9 +266,9 @@ publish_locked(uint64 from, uint64 length, PmhTable *table, TransactionId usable
 }
 
 /*
- * The build has failed, or is not to go on: NONE if it is still ours; <id>.new and
- * the delta are removed.  sqlstate 0: no fault (cancelled by a conflict, shutdown).  Takes the
- * lock, allocates nothing.
+ * The build has failed, or is not to go on: NONE if it is still ours, and what there is of it
+ * is removed.  sqlstate 0: no fault (cancelled by a conflict, shutdown).  Takes the lock,
+ * allocates nothing.
  */
 static void
 end_build(int sqlstate, const char *message)
@@ -283,11 +279,6 @@ end_build(int sqlstate, const char *message)
 	row = row_of_build();
 	if (row != NULL)
 		pmhash_standby_lose(row, sqlstate, message);
-
-	/* Unless another build of the same file has begun. */
-	row = pmhash_standby_find(builder.identity.file_id);
-	if (row == NULL || row->status != PMHASH_STANDBY_DELTA)
-		(void) unlink(builder.new_path);
 	LWLockRelease(pmhash_standby_lock);
 	builder.begun = false;
 }
@@ -416,8 +407,8 @@ begin(Oid relid)
 		PMH_STOP_POINT("standby_begins");
 		pmhash_identity_make(index, stub.file_id, stub.seed, false, &builder.identity);
 		builder.identity.flags |= PMHASH_IDENTITY_LOGGED;
-		pmhash_standby_paths(MyDatabaseId, stub.file_id, builder.path, builder.new_path,
-							 builder.delta_path);
+		pmhash_file_path(builder.path, MyDatabaseId, stub.file_id);
+		pmhash_standby_delta_path(MyDatabaseId, stub.file_id, builder.delta_path);
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 		due = is_due();
 		row = due && ours ? pmhash_standby_enter(stub.file_id, MyDatabaseId) : NULL;
@@ -529,14 +520,25 @@ load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 {
 	PmhEnv		env = pmhash_engine_env();
 	PmhError	error = {0};
+	PmhResult	result = PMH_OK;
+	bool		building;
 
 	memset(file, 0, sizeof(*file));
 	file->file_id = builder.identity.file_id;
 	file->seed = builder.identity.seed;
-	file->path = builder.new_path;
+	file->path = builder.path;
 	StartTransactionCommand();
-	if (pmh_create(file->path, &builder.identity, &env, &file->table, &error) != PMH_OK)
+
+	/* Under the lock: who ends the build removes the file, which must not come after that. */
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	building = row_of_build() != NULL;
+	if (building)
+		result = pmh_create(file->path, &builder.identity, &env, &file->table, &error);
+	LWLockRelease(pmhash_standby_lock);
+	if (result != PMH_OK)
 		engine_failed(file->path, &error);
+	if (!building)
+		is_over("the file is not wanted any more");
 	pmhash_standby_progress(PMHASH_PHASE_LOADING, 0, 0, InvalidTransactionId);
 	filler->load(fill, file, usable_xmin);
 	CommitTransactionCommand();

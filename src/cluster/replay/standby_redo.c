@@ -167,8 +167,6 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	uint64		before = pg_atomic_read_u64(&row->delta_ops);
 	ssize_t		size = work.n * sizeof(PmhEntry);
 	char		path[MAXPGPATH];
-	char		new_path[MAXPGPATH];
-	char		delta_path[MAXPGPATH];
 
 	Assert(AmStartupProcess() && LWLockHeldByMe(pmhash_standby_lock));
 	Assert(row->status == PMHASH_STANDBY_DELTA && row->life != 0 && work.n > 0);
@@ -177,12 +175,12 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	{
 		if (delta_fd >= 0)
 			close(delta_fd);
-		pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
+		pmhash_standby_delta_path(row->database, row->file_id, path);
 		delta_row = row;
-		delta_fd = open(delta_path, O_WRONLY | O_CLOEXEC);
+		delta_fd = open(path, O_WRONLY | O_CLOEXEC);
 	}
 	if (delta_fd < 0)
-		return pmhash_fail(reason, "could not open file \"%s\": %s", delta_path, strerror(errno));
+		return pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(errno));
 	if (takes_too_much(before + work.n, before))
 		return pmhash_fail(reason, "a delta file has become larger than what is left of the file system");
 	for (size_t i = 0; delete && i < work.n; i++)

@@ -372,47 +372,43 @@ pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row, XLogRecPtr end
 
 /* ---- the pool's files ---- */
 
-/* Where a file is, is being made, and its delta: MAXPGPATH bytes each. */
+/* Where the delta of a file is: MAXPGPATH bytes. */
 void
-pmhash_standby_paths(Oid database, uint64 file_id, char *path, char *new_path,
-					 char *delta_path)
+pmhash_standby_delta_path(Oid database, uint64 file_id, char *path)
 {
 	char		directory[MAXPGPATH];
 
 	pmhash_database_path(directory, database);
-	pmhash_file_path(path, database, file_id);
-	snprintf(new_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".new", directory, file_id);
-	snprintf(delta_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".delta", directory,
-			 file_id);
+	snprintf(path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".delta", directory, file_id);
 }
 
-/* Is this <id>.new or <id>.delta? */
+/* Remove a file, or at least what is in it, for good.  False with errno. */
+bool
+pmhash_standby_remove(const char *path)
+{
+	return unlink(path) == 0 || errno == ENOENT || truncate(path, 0) == 0;
+}
+
 static bool
-is_work_file(const char *path)
+remove_delta(const char *path, Oid database, uint64 file_id, void *arg)
 {
 	const char *name = last_dir_separator(path) + 1;
 
-	return strspn(name, "0123456789abcdef") == 16 &&
-		(strcmp(name + 16, ".new") == 0 || strcmp(name + 16, ".delta") == 0);
-}
-
-static bool
-remove_work_file(const char *path, Oid database, uint64 file_id, void *arg)
-{
-	if (OidIsValid(database) && is_work_file(path))
+	if (OidIsValid(database) && strspn(name, "0123456789abcdef") == 16 &&
+		strcmp(name + 16, ".delta") == 0)
 		(void) unlink(path);
 	return true;
 }
 
 /*
- * Remove what builds of an earlier life have left, whatever this server is now: no
- * process knows it.  For the postmaster.
+ * Remove the deltas that builds of an earlier life have left, whatever this server is now: no
+ * process knows them.  For the postmaster.
  */
 void
-pmhash_standby_clear_work(void)
+pmhash_standby_remove_deltas(void)
 {
 	Assert(!IsUnderPostmaster);
-	(void) pmhash_visit_files(InvalidOid, remove_work_file, NULL);
+	(void) pmhash_visit_files(InvalidOid, remove_delta, NULL);
 }
 
 /* ---- the start ---- */
@@ -458,7 +454,7 @@ find_file(const char *path, Oid database, uint64 file_id, void *arg)
 					 errdetail("It is built again in the background.")));
 	}
 	if (row == NULL)
-		return unlink(path) == 0 || errno == ENOENT;
+		return pmhash_standby_remove(path);
 	row->status = PMHASH_STANDBY_LIVE;
 	row->restored = true;
 	row->life = ++standby->lives;

@@ -10,7 +10,7 @@
  * by the startup process while it applies a record and exclusively by a process
  * that changes a state:
  *   NONE	records are dropped; a file that is not in the table is NONE
- *   DELTA	records are appended to <id>.delta; a builder is at work
+ *   DELTA	records are appended to <id>.delta; a builder is at work, and fills the file
  *   LIVE	records are applied; scans may use it (pmhash_standby_serves)
  *
  * None of these functions raises an ERROR while it holds the lock.
@@ -104,15 +104,15 @@ extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy);
-extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
-								 char *new_path, char *delta_path);
+extern void pmhash_standby_delta_path(Oid database, uint64 file_id, char *path);
+extern bool pmhash_standby_remove(const char *path);
 extern bool pmhash_standby_note(const char *path, PmhashStandbyRow *row,
 								XLogRecPtr begun, TimeLineID timeline);
 extern PmhResult pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row,
 										   XLogRecPtr end, TimeLineID timeline);
 extern bool pmhash_standby_load(PmhashStandbyStart how,
 								const PmhashServerState *server, char *reason);
-extern void pmhash_standby_clear_work(void);
+extern void pmhash_standby_remove_deltas(void);
 
 /* ---- scans ---- */
 

@@ -202,7 +202,7 @@ enter_pool(PmhashControl *control, char *reason)
 	if (!pmhash_control_first_nonce(control, &server, reason))
 		return false;
 	PMH_STOP_POINT("pool_taken");
-	pmhash_standby_clear_work();
+	pmhash_standby_remove_deltas();
 	reason[0] = '\0';
 
 	/* last: it vouches for what the control file says */

@@ -6,9 +6,9 @@
  * src/README, "Standbys", has the rules.
  *
  * A process that finds something wrong sends the file to NONE.  Then it must never be
- * used again, neither by scans now nor after a restart or a promotion: it is removed.  If
- * that can't be done, pmhash is given up for this run and the token of trust goes
- * (pmhash_refuse_trust).
+ * used again, neither by scans now nor after a restart or a promotion: it is removed, or
+ * emptied.  If not even that can be done, pmhash is given up for this run and the token of
+ * trust goes (pmhash_refuse_trust).
  *
  * A standby becomes a primary at the first use of pmhash (service.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
@@ -50,19 +50,15 @@ give_files_up(const char *path)
 static void
 remove_file(PmhashStandbyRow *row)
 {
-	bool		was_live = row->status == PMHASH_STANDBY_LIVE;
 	char		path[MAXPGPATH];
-	char		new_path[MAXPGPATH];
-	char		delta_path[MAXPGPATH];
 
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
 	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
 	pmhash_removal_finished(row->file_id);
-	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
-
-	/* What the builder is filling it removes itself, or the next one. */
-	(void) unlink(delta_path);
-	if (was_live && unlink(path) != 0 && errno != ENOENT)
+	pmhash_standby_delta_path(row->database, row->file_id, path);
+	(void) unlink(path);
+	pmhash_file_path(path, row->database, row->file_id);
+	if (!pmhash_standby_remove(path))
 		give_files_up(path);
 }
 
