@@ -147,29 +147,6 @@ pmhash_remove_file(uint64 file_id)
 /* ==== databases ==== */
 
 /*
- * Remove the directory of a database that does not exist any more.  Since DROP
- * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
- * back.  Another one with its OID may: the caller sees to it that there is none yet.
- */
-void
-pmhash_remove_dropped(Oid database)
-{
-	char		path[MAXPGPATH];
-	uint64	   *files;
-	int			n;
-
-	Assert(database != MyDatabaseId);
-	files = pmhash_list_files(database, &n);
-	for (int i = 0; i < n; i++)
-		pmhash_unlink(database, files[i]);
-	pmhash_database_path(path, database);
-	if (rmdir(path) != 0 && errno != ENOENT)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove directory \"%s\": %m", path)));
-}
-
-/*
  * A row of pg_database has been inserted, and no process can see it yet.
  *
  * The OID of a database that has been dropped may come back: CREATE DATABASE ... OID.

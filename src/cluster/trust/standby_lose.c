@@ -163,7 +163,6 @@ pmhash_standby_database_dropped(Oid database, XLogRecPtr upto)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	bool		kept = false;
-	char		path[MAXPGPATH];
 
 	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
@@ -178,10 +177,9 @@ pmhash_standby_database_dropped(Oid database, XLogRecPtr upto)
 		else
 			pmhash_standby_forget(row);
 	}
-	/* (Promoted, it is the primary's worker that does it.  What fails it says itself.) */
-	pmhash_database_path(path, database);
-	if (standby->active && !kept && access(path, F_OK) == 0)
-		(void) rmtree(path, true);
+	/* (Promoted, it is the primary's worker that does it.) */
+	if (standby->active && !kept)
+		pmhash_remove_dropped(database);
 	LWLockRelease(pmhash_standby_lock);
 }
 
