@@ -75,6 +75,10 @@ request_shared_memory(void)
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
 
+#if defined(PG_HAVE_ATOMIC_U32_SIMULATION) || defined(PG_HAVE_ATOMIC_U64_SIMULATION)
+#error "atomics of this processor are not initialized by zeroes"
+#endif
+
 static void
 init_shared_memory(void)
 {
@@ -84,15 +88,6 @@ init_shared_memory(void)
 	Assert(!IsUnderPostmaster);
 	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
 	pmhash_shared->instance = pmhash_random_id();
-	pg_atomic_init_u32(&pmhash_shared->ready, 0);
-	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
-	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
-	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
-	for (int i = 0; i < PMHASH_WORKERS; i++)
-		pg_atomic_init_u32(&pmhash_shared->worker_result[i], 0);
-	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);
-	pg_atomic_init_u64(&pmhash_shared->no_worker, 0);
-	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
 	pg_atomic_init_u64(&pmhash_shared->ask_from, !IsPostmasterEnvironment ? 0 :
 					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
@@ -106,22 +101,12 @@ init_shared_memory(void)
 
 	pmhash_shared->journal_most = journal_records();
 	pmhash_shared->journal_records = pmhash_shared->journal_most;
-	pg_atomic_init_u64(&pmhash_shared->journal_next, 0);
 	pmhash_shared->journal_lsn = ShmemInitStruct("pmhash journal records",
 												 journal_lsn_size(), &found);
-	for (uint64 i = 0; i < pmhash_shared->journal_records; i++)
-		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
+	memset(pmhash_shared->journal_lsn, 0, journal_lsn_size());
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();
 	pmhash_imports_init();
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
-		pg_atomic_init_u64(&pmhash_shared->counted[i], 0);
-	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
-		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
-	for (int i = 0; i < PMHASH_COMPLAINTS; i++)
-		pg_atomic_init_u64(&pmhash_shared->complaint[i], 0);
-	for (int i = 0; i < PMHASH_QUEUE_COUNTS; i++)
-		pg_atomic_init_u32(&pmhash_shared->queues[i], 0);
 }
 
 /* ---- the pool ---- */

@@ -58,9 +58,6 @@ pmhash_standby_shmem_init(void)
 
 	memset(standby, 0, sizeof(*standby));
 	pg_atomic_init_u64(&standby->changes, 1);
-	pg_atomic_init_u64(&standby->applied, InvalidXLogRecPtr);
-	pg_atomic_init_u32(&standby->reached, 0);
-	pg_atomic_init_u32(&standby->full, 0);
 	pmhash_shared->standby = standby;
 }
 
