@@ -30,7 +30,6 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
