@@ -336,4 +336,4 @@ load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 	MemoryContextDelete(fill->context);
 }
 
-const PmhashFiller pmhash_filler = {scan_slice, load};
+const PmhashFiller pmhash_standby_filler = {scan_slice, load};

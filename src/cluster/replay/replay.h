@@ -46,8 +46,7 @@ typedef struct PmhashFiller
 						 TransactionId *usable_xmin);
 } PmhashFiller;
 
-/* To be called from _PG_init. */
-extern void pmhash_set_filler(const PmhashFiller *filler);
+extern const PmhashFiller *pmhash_filler;	/* set by _PG_init */
 
 /* ---- standby_redo.c ---- */
 extern void pmhash_standby_redo_init(void);

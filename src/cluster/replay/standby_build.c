@@ -56,7 +56,7 @@
 #define BATCH			4096	/* operations of a delta that are applied at a time */
 #define LITTLE			(PMHASH_PUBLISH_MAX / 4)	/* to be left to publish */
 
-static const PmhashFiller *filler = NULL;
+const PmhashFiller *pmhash_filler = NULL;
 
 /* What this worker is at. */
 typedef struct Builder
@@ -77,12 +77,6 @@ static Builder builder;
 
 /* Are some indexes to be looked at again soon: they were locked, or not complete? */
 static bool some_left = false;
-
-void
-pmhash_set_filler(const PmhashFiller *wanted)
-{
-	filler = wanted;
-}
 
 /* ---- builds in the table of files ---- */
 
@@ -482,7 +476,7 @@ scan_slice(PmhashStandbyFill **fill)
 	if (!is_wanted(index, RelationGetRelid(heap), &stub) ||
 		stub.file_id != builder.identity.file_id)
 		is_over("the index has another file");
-	done = filler->scan(fill, builder.n0, stub.seed, heap, index);
+	done = pmhash_filler->scan(fill, builder.n0, stub.seed, heap, index);
 	close_both(heap, index);
 	CommitTransactionCommand();
 	return done;
@@ -540,7 +534,7 @@ load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 	if (!building)
 		is_over("the file is not wanted any more");
 	pmhash_standby_progress(PMHASH_PHASE_LOADING, 0, 0, InvalidTransactionId);
-	filler->load(fill, file, usable_xmin);
+	pmhash_filler->load(fill, file, usable_xmin);
 	CommitTransactionCommand();
 	PMH_STOP_POINT("standby_loaded");
 }
