@@ -347,6 +347,8 @@ SQL
 		$standby->start;
 		$standby->poll_query_until('wide', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'") or die;
 		$standby->append_conf('postgresql.conf', 'pmhash.rebuild = off');
+		$primary->safe_psql('wide', 'CHECKPOINT');    # replay has nothing to apply again, and maps nothing
+		caught_up($primary, $standby);
 		$standby->restart;
 		chmod(0, $_) foreach index_files($pool);
 		$primary->safe_psql('wide', 'INSERT INTO t VALUES (1)');
