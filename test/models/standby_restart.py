@@ -99,8 +99,9 @@ def note_timeline(sys, state, tli):
     inherits = state.replay_tli == state.passed_tli and \
         state.pos >= state.passed
     state = state._replace(replay_tli=tli)
-    if state.pos + 1 <= state.passed or tli == state.passed_tli:
+    if tli == state.passed_tli or (state.pos + 1 <= state.passed and tli < state.passed_tli):
         return state
+    state = state._replace(passed=state.pos, passed_tli=tli)
     if state.status == 'delta' or (not inherits and sys.keeps('timeline')):
         state = lost(state)
     return state if inherits else state._replace(reached=True)

@@ -405,8 +405,8 @@ is_build(const PmhashStandbyRow *row)
 }
 
 /*
- * Before the first record of another timeline than that of `applied`, past it: there
- * is a new primary.  Do our files have what its timeline shares with ours, and no
+ * Before the first record of a later timeline than that of `applied`, or of another past it:
+ * there is a new primary.  Do our files have what its timeline shares with ours, and no
  * more?  Then the record before was of the timeline of `applied`, and this one, which is
  * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`.
  * Then LIVE files are good until it vacuums (end_inherited), and builds begin anew.  Else
@@ -421,8 +421,9 @@ note_timeline(void)
 		work.start >= applied;
 
 	standby->replay_timeline = work.timeline;
-	if (work.end <= applied || work.timeline == standby->applied_timeline)
-		return;
+	if (work.timeline == standby->applied_timeline ||
+		(work.end <= applied && work.timeline < standby->applied_timeline))
+		return;					/* (timelines are older and older backwards) */
 	ereport(LOG,
 			(errmsg("pmhash: index files in \"%s\" are of timeline %u, and WAL is of timeline %u now",
 					pmhash_pool_path(), standby->applied_timeline, work.timeline),
@@ -434,6 +435,8 @@ note_timeline(void)
 	/* Past what files have, or they are gone: builds need not wait until this one gets there. */
 	pg_atomic_write_u32(&standby->reached, 1);
 	LWLockRelease(pmhash_standby_lock);
+	standby->applied_timeline = work.timeline;
+	pg_atomic_write_u64(&standby->applied, work.start);
 	PMH_STOP_POINT("redo_new_timeline");
 }
 
