@@ -95,7 +95,8 @@ is_due(void)
 		!pmhash_standby_reached() ||
 		(row != NULL && (row->status != PMHASH_STANDBY_NONE || row->database != MyDatabaseId)))
 		return false;
-	if (!pmhash_rebuild_state(builder.identity.index_oid, &last) || last.next_try <= pmhash_clock_ms())
+	if (!pmhash_rebuild_state(builder.identity.index_oid, &last) ||
+		last.next_try <= pmhash_clock_ms())
 		return true;
 	some_left = true;
 	return false;
@@ -270,6 +271,7 @@ end_build(int sqlstate, const char *message)
 {
 	PmhashStandbyRow *row;
 
+	Assert(builder.begun);
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	row = row_of_build();
 	if (row != NULL)
@@ -741,6 +743,7 @@ sweep_file(uint64 file_id, uint64 life)
 	PmhResult	result;
 	bool		known;
 
+	Assert(file_id != 0 && life != 0);
 	pmhash_file_path(path, MyDatabaseId, file_id);
 	if (pmh_open(path, &env, &table, NULL, &error) != PMH_OK)
 		return false;

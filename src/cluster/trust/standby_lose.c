@@ -53,6 +53,7 @@ remove_file(PmhashStandbyRow *row)
 	char		path[MAXPGPATH];
 
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
+	Assert(row->status != PMHASH_STANDBY_NONE && OidIsValid(row->index));
 	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
 	pmhash_removal_finished(row->file_id);
 	pmhash_standby_delta_path(row->database, row->file_id, path);

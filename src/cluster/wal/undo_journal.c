@@ -254,6 +254,7 @@ pmhash_journal_map(void)
 
 	if (likely(journal.base != NULL))
 		return;
+	Assert(!RecoveryInProgress() && pmhash_shared->journal_records > 0);
 	pmhash_journal_path(path);
 	result = pm_open(&journal, path, false, &error);
 	header = (const PmhashJournalHeader *) journal.base;
