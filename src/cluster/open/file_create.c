@@ -14,6 +14,7 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
