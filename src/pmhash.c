@@ -22,7 +22,7 @@ void
 _PG_init(void)
 {
 	pmhash_cluster_init(pmhash_build, pmhash_build_beside_writers);
-	pmhash_set_filler(&pmhash_filler);
+	pmhash_filler = &pmhash_standby_filler;
 	if (process_shared_preload_libraries_in_progress)
 	{
 		pmhash_transaction_init();

@@ -93,7 +93,7 @@ extern void pmhash_sort_entries(PmhEntry *entry, size_t n);
 extern void pmhash_sort_numbers(uint64 *number, size_t n);
 
 /* ---- standby_fill.c ---- */
-extern const PmhashFiller pmhash_filler;
+extern const PmhashFiller pmhash_standby_filler;
 
 /*
  * Make an array large enough for n elements of so many bytes; what was in it is lost.

@@ -72,7 +72,6 @@
 /* What outlives transactions; see PmhashFiller. */
 typedef struct PmhashStandbyFill
 {
-	const PmhashStandbyBuild *build;
 	MemoryContext context;		/* all of this */
 	int			fillfactor;
 
@@ -242,7 +241,7 @@ scan_page(Slice *slice, BlockNumber block)
 /* ---- slices ---- */
 
 static PmhashStandbyFill *
-begin_fill(const PmhashStandbyBuild *build, Relation index)
+begin_fill(TransactionId n0, PmhashSeed seed, Relation index)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
 												  "pmhash standby build",
@@ -254,12 +253,11 @@ begin_fill(const PmhashStandbyBuild *build, Relation index)
 										   0, PMHASH_SPOOL_BITS, NULL, NULL);
 
 	pmhash_spool_outlive_transaction(spool);
-	fill->build = build;
 	fill->context = context;
 	fill->fillfactor = pmhash_fillfactor(index);
-	fill->n0 = XidFromFullTransactionId(build->n0);
+	fill->n0 = n0;
 	fill->end = InvalidBlockNumber;
-	pmhash_build_scan_init(&fill->rows, index, build->of.seed, spool);
+	pmhash_build_scan_init(&fill->rows, index, seed, spool);
 	MemoryContextSwitchTo(old);
 	return fill;
 }
@@ -270,7 +268,7 @@ begin_fill(const PmhashStandbyBuild *build, Relation index)
  * an expression raises.
  */
 static bool
-scan_slice(PmhashStandbyFill **at, const PmhashStandbyBuild *build, Relation heap,
+scan_slice(PmhashStandbyFill **at, TransactionId n0, PmhashSeed seed, Relation heap,
 		   Relation index)
 {
 	PmhashStandbyFill *fill = *at;
@@ -287,7 +285,7 @@ scan_slice(PmhashStandbyFill **at, const PmhashStandbyBuild *build, Relation hea
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("table \"%s\" is no heap", RelationGetRelationName(heap))));
 	if (fill == NULL)
-		fill = *at = begin_fill(build, index);
+		fill = *at = begin_fill(n0, seed, index);
 	slice = palloc0(sizeof(Slice));
 	pmhash_be_owner(heap, &caller);
 
@@ -304,7 +302,7 @@ scan_slice(PmhashStandbyFill **at, const PmhashStandbyBuild *build, Relation hea
 	slice->predicate = ExecPrepareQual(slice->info->ii_Predicate, slice->estate);
 	slice->slot = MakeSingleTupleTableSlot(RelationGetDescr(heap), &TTSOpsHeapTuple);
 	slice->strategy = GetAccessStrategy(BAS_BULKREAD);
-	fill->rows.keys = pmhash_keys_make(index, build->of.seed);
+	fill->rows.keys = pmhash_keys_make(index, seed);
 	PopActiveSnapshot();
 
 	/* Pages that are added later have rows of transactions from N0 on, only. */
@@ -312,7 +310,7 @@ scan_slice(PmhashStandbyFill **at, const PmhashStandbyBuild *build, Relation hea
 	while (fill->next < fill->end && !pmhash_clock_past(begun, SLICE))
 	{
 		pmhash_give_way();
-		if (!pmhash_standby_building(build))
+		if (!pmhash_standby_building())
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("the build of index \"%s\" is over", RelationGetRelationName(index))));
@@ -324,8 +322,7 @@ scan_slice(PmhashStandbyFill **at, const PmhashStandbyBuild *build, Relation hea
 	fill->rows.keys = NULL;		/* it goes with the transaction */
 	pmhash_be_caller(&caller);
 	pfree(slice);
-	pmhash_standby_progress(build, PMHASH_PHASE_SCANNING, fill->next, fill->end,
-							InvalidTransactionId);
+	pmhash_standby_progress(PMHASH_PHASE_SCANNING, fill->next, fill->end, InvalidTransactionId);
 	return fill->next >= fill->end;
 }
 
@@ -339,4 +336,4 @@ load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 	MemoryContextDelete(fill->context);
 }
 
-const PmhashFiller pmhash_filler = {scan_slice, load};
+const PmhashFiller pmhash_standby_filler = {scan_slice, load};

@@ -471,7 +471,7 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 	MemoryContextDelete(MemoryContextSwitchTo(before));
 	PMH_STOP_POINT("vacuum_before_epoch");
 	if (state.file->logged)
-		pmhash_log_bulk_delete(state.file);
+		(void) pmhash_log_event(PMHASH_WAL_SWEPT, state.file->file_id);
 	pmhash_removal_finished(state.file->file_id);
 
 	if (stats == NULL)

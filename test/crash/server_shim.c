@@ -132,6 +132,12 @@ pmhash_remove_token(char *reason)
 	return true;
 }
 
+bool
+pmhash_pool_is_present(void)
+{
+	return true;
+}
+
 void
 pmhash_trust_none(PmhashControl *control, PmhashReason reason, const char *why)
 {

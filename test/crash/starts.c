@@ -336,7 +336,6 @@ LWLockPadded *MainLWLockArray;
 sigjmp_buf *PG_exception_stack;
 ErrorContextCallback *error_context_stack;
 
-static pg_on_exit_callback at_exit;
 static pg_on_exit_callback at_shmem_exit;
 static char *shared_memory;
 static size_t shared_used;
@@ -419,22 +418,10 @@ GetRedoRecPtr(void)
 	return world->control.checkPointCopy.redo;
 }
 
-void
-on_proc_exit(pg_on_exit_callback function, Datum arg)
-{
-	at_exit = function;
-}
-
 TimestampTz
 GetCurrentTimestamp(void)
 {
 	return 0;
-}
-
-TimeLineID
-GetWALInsertionTimeLine(void)
-{
-	return 1;
 }
 
 bool
@@ -602,12 +589,12 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server, cha
 }
 
 void
-pmhash_standby_clear_work(void)
+pmhash_standby_remove_deltas(void)
 {
 }
 
 void
-pmhash_standby_promote(PmhashControl *control)
+pmhash_standby_promote(void)
 {
 }
 
@@ -1272,9 +1259,6 @@ leave(void)
 	arm_faults(1, 3, 40);
 	fails_now = fail_at >= 0;
 	at_shmem_exit(0, (Datum) 0);
-	if (mprotect(shared_memory, 1 << 20, PROT_NONE) != 0)
-		abort();
-	at_exit(0, (Datum) 0);
 	fail_at = -1;
 	world->ended_in_order = !fails_now && world->has_index && world->stub_lsn == 0 && is_clean();
 }
@@ -1341,7 +1325,7 @@ live_in_vain(void)
 	make_shared_memory(false);
 	tell(" comes to nothing");
 	if (chance(2) == 0)
-		at_exit(1, (Datum) 0);
+		at_shmem_exit(1, (Datum) 0);
 }
 
 /* One that finds out what such ones have left. */
@@ -1386,6 +1370,7 @@ live(void)
 		crash();
 		if (chance(2) == 0)
 			return;
+		at_shmem_exit(1, (Datum) 0);
 	}
 	tell(" shutdown");
 	checkpoint(false, DB_SHUTDOWNED);

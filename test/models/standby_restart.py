@@ -2,8 +2,8 @@
 
 One index, one file.  WAL is a list of records, each of two entries of the index, of none, or a
 checkpoint; a new primary's WAL shares what comes before the place where it forks off.  The header of
-the file says up to which record the file has all (`applied`), and up to which it may have something
-(`begun`).  Replay begins again at the redo pointer after each kill.
+the file says up to which record it may have something (`begun`).  Replay begins again at the redo
+pointer after each kill.
 
 check.py runs it.  What is modelled: src/README, "Standbys", S2 to S4.  Not: what entries are of
 (standby_build.py), and files of other primaries (t/start/promotion, t/standby/standby_setups).
@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 RULES = {
     'begun': '`begun` is stored before the entries of a record',
-    'late': '`applied` is stored after them',
-    'skip': 'records up to `applied` are skipped',
-    'look': 'what the file has of the record that ends at `begun` is not inserted again',
+    'look': 'what the file has of the records up to `begun` is not inserted again',
+    'raised': '`begun` is not stored again for these',
     'published': 'a build that ends within a record says so in `begun`',
     'reached': 'a file is not used before replay has come to `begun`',
     'kept': 'nor kept if recovery ends before that',
@@ -47,7 +46,6 @@ class State(NamedTuple):
     entries: tuple              # with those that are there twice
     base: tuple                 # of a build: what the table had
     delta: tuple
-    applied: int
     begun: int
     tli: int                    # of begun
     restored: bool
@@ -65,7 +63,7 @@ PAIR = ('a', 'b')
 
 
 def start(sys):
-    return State((), 0, '', 0, 0, 'none', (), (), (), 0, 0, 1, False, True, 0, 1, 1, 0, 0, 0)
+    return State((), 0, '', 0, 0, 'none', (), (), (), 0, 1, False, True, 0, 1, 1, 0, 0, 0)
 
 
 def expected(state, upto):
@@ -99,10 +97,11 @@ def lost(state):
 
 def note_timeline(sys, state, tli):
     inherits = state.replay_tli == state.passed_tli and \
-        state.pos >= max(state.passed, state.begun if state.restored else 0)
+        state.pos >= state.passed
     state = state._replace(replay_tli=tli)
-    if state.pos + 1 <= state.passed or tli == state.passed_tli:
+    if tli == state.passed_tli or (state.pos + 1 <= state.passed and tli < state.passed_tli):
         return state
+    state = state._replace(passed=state.pos, passed_tli=tli)
     if state.status == 'delta' or (not inherits and sys.keeps('timeline')):
         state = lost(state)
     return state if inherits else state._replace(reached=True)
@@ -123,37 +122,36 @@ def reading(sys, state):
     yield state
 
 
-def is_past(sys, state):
-    return state.restored and state.pos + 1 <= state.applied and sys.keeps('skip')
+def is_again(state):
+    return state.restored and state.pos + 1 <= state.begun
 
 
 def apply(sys, state, entry):
     kind, _ = state.wal[state.pos]
-    if kind not in '+-' or state.status == 'none' or is_past(sys, state):
+    if kind not in '+-' or state.status == 'none':
         return state
     if state.status == 'delta':
         return state._replace(delta=state.delta + ((kind, entry),))
-    look = state.restored and state.pos + 1 == state.begun and sys.keeps('look')
+    look = is_again(state) and sys.keeps('look')
     return state._replace(entries=after_op(state.entries, kind, entry, look))
 
 
-def note(sys, state, applied):
+def note(sys, state):
     """What is said of the record in the file's header."""
     kind, tli = state.wal[state.pos]
-    if kind not in '+-' or state.status != 'live' or is_past(sys, state):
+    if kind not in '+-' or state.status != 'live' or (is_again(state) and sys.keeps('raised')):
         return state
-    if applied or not sys.keeps('late'):
-        state = state._replace(applied=state.pos + 1)
-    return state._replace(begun=max(state.begun, state.pos + 1), tli=tli)
+    return state._replace(begun=state.pos + 1, tli=tli)
 
 
 def replaying(sys, state):
     if state.step == 'read':
         if sys.keeps('begun'):
-            state = note(sys, state, False)
+            state = note(sys, state)
         yield apply(sys, state, PAIR[0])._replace(step='half')
     elif state.step == 'half':
-        yield note(sys, apply(sys, state, PAIR[1]), True)._replace(step='done')
+        state = apply(sys, state, PAIR[1])
+        yield (state if sys.keeps('begun') else note(sys, state))._replace(step='done')
     elif state.step == 'done':
         end = state.pos + 1
         if end > state.passed:
@@ -186,7 +184,7 @@ def building(sys, state):
             entries = after_op(entries, kind, entry, True)
         within = state.step != '' and sys.keeps('published')
         yield state._replace(status='live', entries=entries, base=(), delta=(), restored=False,
-                             applied=state.pos, begun=state.pos + 1 if within else state.pos,
+                             begun=state.pos + 1 if within else state.pos,
                              tli=state.wal[state.pos - 1][1] if state.pos else 1)
 
 
@@ -203,7 +201,7 @@ def restarted(sys, state):
     state = state._replace(restored=state.status == 'live', replay_tli=redo_tli,
                            passed=state.redo, passed_tli=redo_tli, reached=True)
     if state.restored and state.begun > state.redo:
-        state = state._replace(passed=max(state.redo, state.applied), passed_tli=state.tli, reached=False)
+        state = state._replace(passed=state.begun, passed_tli=state.tli, reached=False)
     return state
 
 

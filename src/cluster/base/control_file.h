@@ -159,7 +159,7 @@ typedef struct PmhashControl
 	uint32		nonce_pending;
 	uint32		state;			/* PmhashPoolState */
 	uint32		pmem;			/* the journal was on persistent memory */
-	uint32		timeline;		/* of the last server life with the pool, or 0 */
+	uint32		unused;
 	uint64		clean_checkpoint;	/* the shutdown checkpoint, or 0 */
 	uint64		dax_era;
 	uint64		cache_era;
@@ -173,7 +173,7 @@ typedef struct PmhashControl
 	uint64		next_shut;		/* stamp of the coming one */
 	uint64		shut_begun;		/* of one that was not completed, or 0 */
 	uint32		all_shut;		/* that was the end of the last life */
-	uint64		life_instance;	/* the server life that has, or had, the pool */
+	uint64		unused_too;
 	uint64		seen_redo;		/* of a standby: that of the last checkpoint replayed */
 	uint32		role;			/* PmhashRole of that life */
 } PmhashControl;
@@ -192,7 +192,7 @@ PMHASH_AT(PmhashControl, old_nonce, 48);
 PMHASH_AT(PmhashControl, nonce_pending, 64);
 PMHASH_AT(PmhashControl, state, 68);
 PMHASH_AT(PmhashControl, pmem, 72);
-PMHASH_AT(PmhashControl, timeline, 76);
+PMHASH_AT(PmhashControl, unused, 76);
 PMHASH_AT(PmhashControl, clean_checkpoint, 80);
 PMHASH_AT(PmhashControl, dax_era, 88);
 PMHASH_AT(PmhashControl, cache_era, 96);
@@ -205,7 +205,7 @@ PMHASH_AT(PmhashControl, shut, 144);
 PMHASH_AT(PmhashControl, next_shut, 152);
 PMHASH_AT(PmhashControl, shut_begun, 160);
 PMHASH_AT(PmhashControl, all_shut, 168);
-PMHASH_AT(PmhashControl, life_instance, 176);
+PMHASH_AT(PmhashControl, unused_too, 176);
 PMHASH_AT(PmhashControl, seen_redo, 184);
 PMHASH_AT(PmhashControl, role, 192);
 PMHASH_SIZE(PmhashControl, 200);

@@ -63,7 +63,7 @@ typedef enum PmhashWorkerResult
 	PMHASH_WORKER_FOUND_NOTHING /* the same, and there is nothing of ours */
 } PmhashWorkerResult;
 
-/* The rebuild of an invalid index, while it goes on and after it has failed. */
+/* The rebuild of an invalid index, while it goes on; how that, or a build here, has failed. */
 typedef struct PmhashRebuild
 {
 	Oid			database;		/* InvalidOid: a free row */

@@ -115,6 +115,5 @@ extern void pmhash_files_over(void);
 extern void pmhash_files_to_parent(SubTransactionId subid, SubTransactionId parent);
 extern void pmhash_unlink(Oid database, uint64 file_id);
 extern void pmhash_remove_file(uint64 file_id);
-extern void pmhash_remove_dropped(Oid database);
 
 #endif							/* PMHASH_FILES_H */

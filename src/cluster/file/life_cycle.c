@@ -50,7 +50,6 @@
 #include "cluster/file/files.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
-#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 
@@ -146,29 +145,6 @@ pmhash_remove_file(uint64 file_id)
 }
 
 /* ==== databases ==== */
-
-/*
- * Remove the directory of a database that does not exist any more.  Since DROP
- * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
- * back.  Another one with its OID may: the caller sees to it that there is none yet.
- */
-void
-pmhash_remove_dropped(Oid database)
-{
-	char		path[MAXPGPATH];
-	uint64	   *files;
-	int			n;
-
-	Assert(database != MyDatabaseId);
-	files = pmhash_list_files(database, &n);
-	for (int i = 0; i < n; i++)
-		pmhash_unlink(database, files[i]);
-	pmhash_database_path(path, database);
-	if (rmdir(path) != 0 && errno != ENOENT)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove directory \"%s\": %m", path)));
-}
 
 /*
  * A row of pg_database has been inserted, and no process can see it yet.
@@ -461,7 +437,7 @@ note_forks_that_go(void)
 			continue;
 		add_leaving(file->file_id);
 		if (file->logged)
-			pmhash_log_file_gone(file->file_id);
+			(void) pmhash_log_event(PMHASH_WAL_FILE_GONE, file->file_id);
 	}
 }
 

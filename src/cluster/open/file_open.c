@@ -70,18 +70,12 @@ static PmhResult
 map_file(PmhashTrouble *trouble, PmhTable **table)
 {
 	PmhEnv		env = pmhash_engine_env();
-	char		journal[MAXPGPATH];
-	PmhResult	result = PMH_OK;
+	PmhResult	result;
 
 	Assert(trouble->path[0] != '\0');
 	/* A standby has no journal: nothing is written that is not in WAL. */
 	if (!RecoveryInProgress())
-		result = pmhash_journal_map(journal, &trouble->error);
-	if (result != PMH_OK)
-	{
-		strlcpy(trouble->path, journal, sizeof(trouble->path));
-		return result;
-	}
+		pmhash_journal_map();
 	do
 		result = pmh_open(trouble->path, &env, table, &trouble->error);
 	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_unmap(0));

@@ -247,7 +247,8 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 {
 	int			sqlstate = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 	PmhashRebuild rebuild;
-	bool		failing = pmhash_rebuild_state(RelationGetRelid(index), &rebuild) &&
+	bool		failing = !RecoveryInProgress() &&
+		pmhash_rebuild_state(RelationGetRelid(index), &rebuild) &&
 		rebuild.failures >= MANY_FAILURES;
 
 	Assert(trouble->reason != PMHASH_REASON_NONE);

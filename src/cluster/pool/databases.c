@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include <dirent.h>
+#include <unistd.h>
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
@@ -154,6 +155,23 @@ pmhash_list_files(Oid database, int *n)
 	}
 	FreeDir(dir);
 	return files;
+}
+
+/*
+ * Remove the directory of a database that does not exist any more.  Since DROP
+ * DATABASE commits synchronously (dbcommands.c, ForceSyncCommit) it won't come
+ * back.  Another one with its OID may: the caller sees to it that there is none yet.
+ * What can't be removed rmtree says.
+ */
+void
+pmhash_remove_dropped(Oid database)
+{
+	char		path[MAXPGPATH];
+
+	Assert(OidIsValid(database) && database != MyDatabaseId);
+	pmhash_database_path(path, database);
+	if (access(path, F_OK) == 0)
+		(void) rmtree(path, true);
 }
 
 /* Has it any? */

@@ -34,7 +34,8 @@ extern const char *pmhash_rebuild_failure_hint(int sqlstate);
 extern void pmhash_rebuild_forget(Oid database, Oid index, const List *but);
 
 /* for workers */
-extern int	pmhash_rebuild_note(Oid index, int sqlstate, const char *failure);
+extern int	pmhash_rebuild_note(Oid database, Oid index, int sqlstate,
+								const char *failure);
 
 /* ---- index_list.c ---- */
 

@@ -148,29 +148,31 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 }
 
 /*
- * Note that a rebuild of an index of this database begins (failure NULL), or has failed, and
- * when to try again.  Returns the pause in seconds, or 0 if there is no row for it.
+ * Note that the rebuild of an index begins (failure NULL), or has failed (sqlstate 0: it was
+ * no fault), or its file on a standby is lost, and when to try again.  Returns the pause in
+ * seconds, or 0 if there is no row for it.
  */
 int
-pmhash_rebuild_note(Oid index, int sqlstate, const char *failure)
+pmhash_rebuild_note(Oid database, Oid index, int sqlstate, const char *failure)
 {
 	PmhashRebuild *r;
 	int			pause = 0;
 
-	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
+	Assert(OidIsValid(database) && OidIsValid(index));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
-	r = find_rebuild(MyDatabaseId, index);
+	r = find_rebuild(database, index);
 	if (r == NULL && (r = find_rebuild(InvalidOid, InvalidOid)) != NULL)
 	{
 		memset(r, 0, sizeof(*r));
-		r->database = MyDatabaseId;
+		r->database = database;
 		r->index = index;
 	}
 	if (r != NULL)
 		r->running = failure == NULL;
 	if (r != NULL && failure != NULL)
 	{
-		pause = (int) (pmhash_pause(++r->failures, PMHASH_LONGEST_PAUSE) / 1000);
+		r->failures += sqlstate != 0;
+		pause = (int) (pmhash_pause(sqlstate == 0 ? 1 : r->failures, PMHASH_LONGEST_PAUSE) / 1000);
 		r->next_try = pmhash_clock_ms() + pause * INT64CONST(1000);
 		r->sqlstate = sqlstate;
 		pmhash_keep_message(r->failure, sizeof(r->failure), failure);

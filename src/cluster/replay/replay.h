@@ -23,30 +23,6 @@
 /* That a builder applies while replay waits. */
 #define PMHASH_PUBLISH_MAX		1000
 
-/* An index that is to have a file here. */
-typedef struct PmhashStandbyIndex
-{
-	uint64		file_id;		/* as in its stub */
-	PmhashSeed	seed;
-	Oid			database;
-	Oid			heap;
-	Oid			index;
-} PmhashStandbyIndex;
-
-/* A build that has begun.  The builder's own; nothing in it is shared. */
-typedef struct PmhashStandbyBuild
-{
-	PmhashStandbyIndex of;
-	FullTransactionId n0;		/* read when the state was DELTA already */
-	uint64		scanned;		/* operations in the delta when the scan had ended */
-	PmhashStandbyRow *row;		/* in the table; its own as long as it has this life */
-	uint64		life;
-	char		path[MAXPGPATH];	/* <id>.pmh: where it goes in the end */
-	char		new_path[MAXPGPATH];	/* <id>.new: where the builder makes it; any
-										 * old one has been removed */
-	char		delta_path[MAXPGPATH];	/* <id>.delta */
-} PmhashStandbyBuild;
-
 /* What is collected of a table. */
 typedef struct PmhashStandbyFill PmhashStandbyFill;
 
@@ -57,9 +33,9 @@ typedef struct PmhashFiller
 	 * Scan a part of the table, in a transaction with AccessShareLock on both.  False
 	 * if there is more to scan: the locks are to be released meanwhile, as replay or
 	 * a session may wait for them.  *fill is NULL at first; its memory and temporary files
-	 * outlive transactions.
+	 * outlive transactions.  n0: the next transaction id when the delta had begun.
 	 */
-	bool		(*scan) (PmhashStandbyFill **fill, const PmhashStandbyBuild *build,
+	bool		(*scan) (PmhashStandbyFill **fill, TransactionId n0, PmhashSeed seed,
 						 Relation heap, Relation index);
 
 	/*
@@ -70,8 +46,7 @@ typedef struct PmhashFiller
 						 TransactionId *usable_xmin);
 } PmhashFiller;
 
-/* To be called from _PG_init. */
-extern void pmhash_set_filler(const PmhashFiller *filler);
+extern const PmhashFiller *pmhash_filler;	/* set by _PG_init */
 
 /* ---- standby_redo.c ---- */
 extern void pmhash_standby_redo_init(void);
@@ -79,17 +54,15 @@ extern void pmhash_standby_redo_init(void);
 /* ---- standby_build.c ---- */
 extern PmhashWorkerResult pmhash_standby_build_database(PmhashJob job);
 
-
 /*
  * Is it still DELTA, and ours?  The startup process sends a file to NONE at any moment (a
  * record that says so, a full disk, damage), and then the builder throws its work away.
  * Cheap: once a page, or so.
  */
-extern bool pmhash_standby_building(const PmhashStandbyBuild *build);
+extern bool pmhash_standby_building(void);
 
 /* For the views.  xid: the one waited for, else InvalidTransactionId. */
-extern void pmhash_standby_progress(const PmhashStandbyBuild *build,
-									PmhashStandbyPhase phase, uint64 done,
-									uint64 total, TransactionId xid);
+extern void pmhash_standby_progress(PmhashStandbyPhase phase, uint64 done, uint64 total,
+									TransactionId xid);
 
 #endif							/* PMHASH_REPLAY_H */

@@ -56,18 +56,21 @@
 #define BATCH			4096	/* operations of a delta that are applied at a time */
 #define LITTLE			(PMHASH_PUBLISH_MAX / 4)	/* to be left to publish */
 
-static void require_building(void);
-
-static const PmhashFiller *filler = NULL;
+const PmhashFiller *pmhash_filler = NULL;
 
 /* What this worker is at. */
 typedef struct Builder
 {
 	PmhashJob	job;			/* which indexes it builds */
 	bool		begun;
-	PmhashStandbyBuild build;
 	char		name[NAMEDATALEN];	/* of the index */
 	PmhashIdentity identity;	/* of the new file */
+	TransactionId n0;			/* read when the state was DELTA already */
+	uint64		scanned;		/* operations in the delta when the scan had ended */
+	PmhashStandbyRow *row;		/* in the table; its own as long as it has this life */
+	uint64		life;
+	char		path[MAXPGPATH];	/* <id>.pmh */
+	char		delta_path[MAXPGPATH];	/* <id>.delta */
 } Builder;
 
 static Builder builder;
@@ -75,48 +78,41 @@ static Builder builder;
 /* Are some indexes to be looked at again soon: they were locked, or not complete? */
 static bool some_left = false;
 
-void
-pmhash_set_filler(const PmhashFiller *wanted)
-{
-	filler = wanted;
-}
-
 /* ---- builds in the table of files ---- */
 
 /*
  * Should this index have a build now?  Not before replay has reached all that files of the
- * life before may have: what is published is said to have all records up to applied, and
- * records that come before that are not for the files that have them.  Under the lock.
+ * life before may have (S3).  Under the lock.
  */
 static bool
-is_due(const PmhashStandbyIndex *of)
+is_due(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	PmhashStandbyRow *row = pmhash_standby_find(of->file_id);
+	PmhashStandbyRow *row = pmhash_standby_find(builder.identity.file_id);
+	PmhashRebuild last;
 
-	if (!RecoveryInProgress() || !standby->active || standby->newer || !pmhash_standby_reached())
+	if (!RecoveryInProgress() || !standby->active || standby->newer ||
+		!pmhash_standby_reached() ||
+		(row != NULL && (row->status != PMHASH_STANDBY_NONE || row->database != MyDatabaseId)))
 		return false;
-	if (row == NULL)
-		return true;
-	if (row->status != PMHASH_STANDBY_NONE || row->database != of->database)
-		return false;
-	if (row->next_try <= pmhash_clock_ms())
+	if (!pmhash_rebuild_state(builder.identity.index_oid, &last) ||
+		last.next_try <= pmhash_clock_ms())
 		return true;
 	some_left = true;
 	return false;
 }
 
-/* The files of a build: no new one, an empty delta.  False with a reason. */
+/* The files of the build: none yet, and an empty delta.  False with a reason. */
 static bool
-prepare_files(const PmhashStandbyBuild *build, char *reason)
+prepare_files(char *reason)
 {
 	char		directory[MAXPGPATH];
 	int			fd = -1;
 
-	pmhash_database_path(directory, build->of.database);
+	pmhash_database_path(directory, MyDatabaseId);
 	if ((mkdir(directory, 0700) == 0 || errno == EEXIST) &&
-		(unlink(build->new_path) == 0 || errno == ENOENT))
-		fd = open(build->delta_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		(unlink(builder.path) == 0 || errno == ENOENT))
+		fd = open(builder.delta_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return pmhash_fail(reason, "could not write to directory \"%s\": %s", directory,
 						   strerror(errno));
@@ -141,35 +137,35 @@ primary_of_build(void)
 	return Max(replayed, pmhash_shared->standby->replay_timeline);
 }
 
-/* The row of a build that is not over; NULL if it is.  Under the lock. */
+/* The row of the build, if that is not over; else NULL.  Under the lock. */
 static PmhashStandbyRow *
-row_of(const PmhashStandbyBuild *build)
+row_of_build(void)
 {
-	PmhashStandbyRow *row = build->row;
+	PmhashStandbyRow *row = builder.row;
 
 	Assert(LWLockHeldByMe(pmhash_standby_lock));
-	if (row->life != build->life || row->file_id != build->of.file_id)
+	if (row->life != builder.life || row->file_id != builder.identity.file_id)
 		return NULL;
 	Assert(row->status == PMHASH_STANDBY_DELTA);
 	return row;
 }
 
 bool
-pmhash_standby_building(const PmhashStandbyBuild *build)
+pmhash_standby_building(void)
 {
 	bool		building;
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	building = row_of(build) != NULL;
+	building = row_of_build() != NULL;
 	LWLockRelease(pmhash_standby_lock);
 	return building;
 }
 
 void
-pmhash_standby_progress(const PmhashStandbyBuild *build, PmhashStandbyPhase phase,
-						uint64 done, uint64 total, TransactionId xid)
+pmhash_standby_progress(PmhashStandbyPhase phase, uint64 done, uint64 total,
+						TransactionId xid)
 {
-	PmhashStandbyRow *row = build->row;
+	PmhashStandbyRow *row = builder.row;
 
 	row->phase = phase;
 	row->done = done;
@@ -179,9 +175,9 @@ pmhash_standby_progress(const PmhashStandbyBuild *build, PmhashStandbyPhase phas
 
 /* Operations in the delta so far, which are complete. */
 static uint64
-delta_length(const PmhashStandbyBuild *build)
+delta_length(void)
 {
-	uint64		n = pg_atomic_read_u64(&build->row->delta_ops);
+	uint64		n = pg_atomic_read_u64(&builder.row->delta_ops);
 
 	pg_read_barrier();
 	return n;
@@ -195,21 +191,21 @@ delta_length(const PmhashStandbyBuild *build)
  * False with a reason.
  */
 static bool
-apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64 to, char *reason)
+apply_ops(PmhTable *table, uint64 *from, uint64 to, char *reason)
 {
 	static PmhEntry ops[BATCH];
 	size_t		n = Min(BATCH, to - *from);
 	ssize_t		wanted = (ssize_t) (n * sizeof(PmhEntry));
-	bool		removes_first = *from < build->scanned;
+	bool		removes_first = *from < builder.scanned;
 	PmhResult	result = PMH_OK;
 	size_t		done;
 	size_t		group;
-	int			fd = open(build->delta_path, O_RDONLY | O_CLOEXEC);
+	int			fd = open(builder.delta_path, O_RDONLY | O_CLOEXEC);
 	ssize_t		got = fd < 0 ? -1 :
 		pread(fd, ops, wanted, (off_t) (*from * sizeof(PmhEntry)));
 
 	if (got != wanted)
-		pmhash_fail(reason, "could not read file \"%s\": %s", build->delta_path,
+		pmhash_fail(reason, "could not read file \"%s\": %s", builder.delta_path,
 					got < 0 ? strerror(errno) : "it is too short");
 	if (fd >= 0)
 		close(fd);
@@ -230,107 +226,85 @@ apply_ops(const PmhashStandbyBuild *build, PmhTable *table, uint64 *from, uint64
 	}
 	*from += n;
 	return result == PMH_OK ||
-		pmhash_fail(reason, "could not use file \"%s\": %s", build->new_path,
+		pmhash_fail(reason, "could not use file \"%s\": %s", builder.path,
 					pmh_error(table)->detail);
 }
 
 /*
- * Replay waits: apply what the delta has from number 'from' on to table, which is open on
- * build->new_path; rename that to build->path; LIVE.  False with a reason.
+ * Replay waits: apply what the delta has from number 'from' on; LIVE.  False with a reason.
  */
 static bool
-publish_locked(const PmhashStandbyBuild *build, uint64 from, uint64 length, PmhTable *table,
-			   TransactionId usable_xmin, char *reason)
+publish_locked(uint64 from, uint64 length, PmhTable *table, TransactionId usable_xmin,
+			   char *reason)
 {
-	PmhashStandbyRow *row = build->row;
-	XLogRecPtr	applied;
+	PmhashStandbyRow *row = builder.row;
 	XLogRecPtr	begun;
 	TimeLineID	timeline;
 
 	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	Assert(row->status == PMHASH_STANDBY_DELTA && row->life == build->life);
+	Assert(row->status == PMHASH_STANDBY_DELTA && row->life == builder.life);
 	Assert(from <= length && length - from <= PMHASH_PUBLISH_MAX);
-	if (!apply_ops(build, table, &from, length, reason))
+	if (!apply_ops(table, &from, length, reason))
 		return false;
 	Assert(from == length);
 
-	/*
-	 * First, as it may end: the record that is being replayed.  The table may have some of
-	 * it, the delta all.  Its timeline is that which replay has come to, or begins with it.
-	 */
-	begun = GetCurrentReplayRecPtr(NULL);
+	/* The record that is being replayed: the table may have some of it, the delta all. */
+	begun = GetCurrentReplayRecPtr(&timeline);
 	PMH_STOP_POINT("standby_publishing");
-	applied = GetXLogReplayRecPtr(&timeline);
-	begun = Max(begun, applied);
 	row->usable_xmin = pmhash_standby_widen(usable_xmin);
-	if (!pmhash_standby_note(build->new_path, row, applied, begun, timeline) ||
-		rename(build->new_path, build->path) != 0)
-		return pmhash_fail(reason, "could not write or rename file \"%s\": %s",
-						   build->new_path, strerror(errno));
+	if (!pmhash_standby_note(builder.path, row, begun, timeline))
+		return pmhash_fail(reason, "could not write file \"%s\": %s", builder.path,
+						   strerror(errno));
 	pmhash_standby_set_status(row, PMHASH_STANDBY_LIVE);
-	row->failures = 0;
-	(void) unlink(build->delta_path);
+	pmhash_rebuild_forget(row->database, row->index, NIL);
+	(void) unlink(builder.delta_path);
 	return true;
 }
 
 /*
- * A build has failed, or is not to go on: NONE if it is still ours; <id>.new and
- * the delta are removed.  sqlstate 0: no fault (cancelled by a conflict, shutdown).  Takes the
- * lock, allocates nothing.
+ * The build has failed, or is not to go on: NONE if it is still ours, and what there is of it
+ * is removed.  sqlstate 0: no fault (cancelled by a conflict, shutdown).  Takes the lock,
+ * allocates nothing.
  */
 static void
-end_build(const PmhashStandbyBuild *build, int sqlstate, const char *message)
+end_build(int sqlstate, const char *message)
 {
 	PmhashStandbyRow *row;
 
+	Assert(builder.begun);
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-	row = row_of(build);
+	row = row_of_build();
 	if (row != NULL)
 		pmhash_standby_lose(row, sqlstate, message);
-
-	/* Unless another build of the same file has begun. */
-	row = pmhash_standby_find(build->of.file_id);
-	if (row == NULL || row->status != PMHASH_STANDBY_DELTA)
-		(void) unlink(build->new_path);
 	LWLockRelease(pmhash_standby_lock);
+	builder.begun = false;
 }
 
 /* ---- looking at an index ---- */
 
 /*
- * Is this an index that is to have a file here?  Then *of is what for.  Not before
+ * Is this an index that is to have a file here?  Then *stub names it.  Not before
  * it is complete on the primary, for which it is looked at again and again.  CREATE INDEX
  * CONCURRENTLY logs entries of rows that are older than it at the end (index.c,
  * validate_index): a file that is LIVE by then has them from the table already, and
  * would get them twice.
  */
 static bool
-is_wanted(Relation index, Oid heap, PmhashStandbyIndex *of)
+is_wanted(Relation index, Oid heap, PmhashStub *stub)
 {
-	PmhashStub	stub;
-
 	Assert(IsTransactionState());
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (!pmhash_is_index(index) || index->rd_index->indrelid != heap ||
 		!index->rd_index->indislive ||
 		index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
-		!pmhash_stub_read(index, true, &stub) ||
-		(stub.flags & PMHASH_STUB_LOGGED) == 0 ||
-		(stub.flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE)) != 0)
+		!pmhash_stub_read(index, true, stub) ||
+		(stub->flags & PMHASH_STUB_LOGGED) == 0 ||
+		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE)) != 0)
 		return false;
-	if ((stub.flags & PMHASH_STUB_FILLING) != 0)
+	if ((stub->flags & PMHASH_STUB_FILLING) != 0)
 		return false;			/* FILE_NEW is going to say when it is not any more */
-	if (!index->rd_index->indisvalid)
-	{
-		some_left = true;
-		return false;
-	}
-	of->file_id = stub.file_id;
-	of->seed = stub.seed;
-	of->database = MyDatabaseId;
-	of->heap = heap;
-	of->index = RelationGetRelid(index);
-	return true;
+	some_left |= !index->rd_index->indisvalid;
+	return index->rd_index->indisvalid;
 }
 
 /* Lock a relation, if that is free.  If it is not, the database is looked at again. */
@@ -395,7 +369,7 @@ require_building(void)
 	CHECK_FOR_INTERRUPTS();
 	if (!RecoveryInProgress())
 		is_over("the server has been promoted");
-	if (!pmhash_standby_building(&builder.build))
+	if (!pmhash_standby_building())
 		is_over("the file is not wanted any more");
 }
 
@@ -408,8 +382,7 @@ require_building(void)
 static bool
 begin(Oid relid)
 {
-	PmhashStandbyBuild *build = &builder.build;
-	const PmhashStandbyIndex *of = &build->of;
+	PmhashStub	stub;
 	PmhashStandbyRow *row;
 	Relation	heap;
 	Relation	index;
@@ -423,40 +396,40 @@ begin(Oid relid)
 		return false;
 	}
 	strlcpy(builder.name, RelationGetRelationName(index), NAMEDATALEN);
-	memset(build, 0, sizeof(*build));
-	if (is_wanted(index, RelationGetRelid(heap), &build->of))
+	if (is_wanted(index, RelationGetRelid(heap), &stub))
 	{
 		bool		ours = pmhash_build_job(index->rd_indextuple) == builder.job;
 		bool		due;
 
 		PMH_STOP_POINT("standby_begins");
-		pmhash_identity_make(index, of->file_id, of->seed, false, &builder.identity);
+		pmhash_identity_make(index, stub.file_id, stub.seed, false, &builder.identity);
 		builder.identity.flags |= PMHASH_IDENTITY_LOGGED;
-		pmhash_standby_paths(of->database, of->file_id, build->path, build->new_path,
-							 build->delta_path);
+		pmhash_file_path(builder.path, MyDatabaseId, stub.file_id);
+		pmhash_standby_delta_path(MyDatabaseId, stub.file_id, builder.delta_path);
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-		due = is_due(of);
-		row = due && ours ? pmhash_standby_enter(of->file_id, of->database) : NULL;
-		if (row != NULL && !prepare_files(build, reason))
+		due = is_due();
+		row = due && ours ? pmhash_standby_enter(stub.file_id, MyDatabaseId) : NULL;
+		if (row != NULL && !prepare_files(reason))
 		{
-			pmhash_standby_note_failure(row, ERRCODE_IO_ERROR, reason);
+			(void) pmhash_rebuild_note(MyDatabaseId, relid, ERRCODE_IO_ERROR, reason);
 			some_left = true;
 		}
 		else if (row != NULL)
 		{
-			row->heap = of->heap;
+			row->heap = RelationGetRelid(heap);
+			row->index = relid;
 			row->timeline = primary_of_build();
 			pg_atomic_write_u64(&row->delta_ops, 0);
 			pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);
-			build->row = row;
-			build->life = row->life;
-			pmhash_standby_progress(build, PMHASH_PHASE_WAITING, 0, 0, InvalidTransactionId);
+			builder.row = row;
+			builder.life = row->life;
+			pmhash_standby_progress(PMHASH_PHASE_WAITING, 0, 0, InvalidTransactionId);
 			builder.begun = true;
 		}
 		LWLockRelease(pmhash_standby_lock);
 
 		/* Only now (B1): each transaction from N0 on has all its records in the delta. */
-		build->n0 = ReadNextFullTransactionId();
+		builder.n0 = XidFromFullTransactionId(ReadNextFullTransactionId());
 		if (due && ours && !builder.begun)
 			ereport(DEBUG1, (errmsg_internal("no build of index \"%s\"", builder.name)));
 		if (due && !ours && builder.job == PMHASH_JOB_PLAIN)
@@ -472,7 +445,6 @@ begin(Oid relid)
 static void
 wait_for_transactions(void)
 {
-	TransactionId n0 = XidFromFullTransactionId(builder.build.n0);
 	TransactionId xmin;
 	long		pause = 1;
 
@@ -482,9 +454,9 @@ wait_for_transactions(void)
 		StartTransactionCommand();
 		xmin = GetLatestSnapshot()->xmin;
 		CommitTransactionCommand();
-		if (!TransactionIdPrecedes(xmin, n0))
+		if (!TransactionIdPrecedes(xmin, builder.n0))
 			break;
-		pmhash_standby_progress(&builder.build, PMHASH_PHASE_WAITING, 0, 0, xmin);
+		pmhash_standby_progress(PMHASH_PHASE_WAITING, 0, 0, xmin);
 		pmhash_sleep(pause, pmhash_wait_event(PMHASH_WAIT_BUILD));
 		require_building();
 		pause = Min(2 * pause, LONGEST_LOOK);
@@ -496,18 +468,18 @@ wait_for_transactions(void)
 static bool
 scan_slice(PmhashStandbyFill **fill)
 {
-	PmhashStandbyIndex of;
+	PmhashStub	stub;
 	Relation	heap;
 	Relation	index;
 	bool		done;
 
 	StartTransactionCommand();
-	if (!open_both(builder.build.of.index, true, &heap, &index))
+	if (!open_both(builder.identity.index_oid, true, &heap, &index))
 		is_over("the index has been dropped");
-	if (!is_wanted(index, RelationGetRelid(heap), &of) ||
-		of.file_id != builder.build.of.file_id)
+	if (!is_wanted(index, RelationGetRelid(heap), &stub) ||
+		stub.file_id != builder.identity.file_id)
 		is_over("the index has another file");
-	done = filler->scan(fill, &builder.build, heap, index);
+	done = pmhash_filler->scan(fill, builder.n0, stub.seed, heap, index);
 	close_both(heap, index);
 	CommitTransactionCommand();
 	return done;
@@ -545,16 +517,27 @@ load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 {
 	PmhEnv		env = pmhash_engine_env();
 	PmhError	error = {0};
+	PmhResult	result = PMH_OK;
+	bool		building;
 
 	memset(file, 0, sizeof(*file));
-	file->file_id = builder.build.of.file_id;
-	file->seed = builder.build.of.seed;
-	file->path = builder.build.new_path;
+	file->file_id = builder.identity.file_id;
+	file->seed = builder.identity.seed;
+	file->path = builder.path;
 	StartTransactionCommand();
-	if (pmh_create(file->path, &builder.identity, &env, &file->table, &error) != PMH_OK)
+
+	/* Under the lock: who ends the build removes the file, which must not come after that. */
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	building = row_of_build() != NULL;
+	if (building)
+		result = pmh_create(file->path, &builder.identity, &env, &file->table, &error);
+	LWLockRelease(pmhash_standby_lock);
+	if (result != PMH_OK)
 		engine_failed(file->path, &error);
-	pmhash_standby_progress(&builder.build, PMHASH_PHASE_LOADING, 0, 0, InvalidTransactionId);
-	filler->load(fill, file, usable_xmin);
+	if (!building)
+		is_over("the file is not wanted any more");
+	pmhash_standby_progress(PMHASH_PHASE_LOADING, 0, 0, InvalidTransactionId);
+	pmhash_filler->load(fill, file, usable_xmin);
 	CommitTransactionCommand();
 	PMH_STOP_POINT("standby_loaded");
 }
@@ -575,13 +558,12 @@ publish(PmhashFile *file, TransactionId usable_xmin)
 	{
 		PmhashStandbyRow *row;
 
-		while (from + LITTLE < (length = delta_length(&builder.build)))
+		while (from + LITTLE < (length = delta_length()))
 		{
 			pmhash_give_way();
 			require_building();
-			pmhash_standby_progress(&builder.build, PMHASH_PHASE_CATCHING_UP, from, length,
-									InvalidTransactionId);
-			if (apply_ops(&builder.build, file->table, &from, length, reason))
+			pmhash_standby_progress(PMHASH_PHASE_CATCHING_UP, from, length, InvalidTransactionId);
+			if (apply_ops(file->table, &from, length, reason))
 				continue;
 			if (pmh_error(file->table)->code != PMH_OK)
 				engine_failed(file->path, pmh_error(file->table));
@@ -589,13 +571,12 @@ publish(PmhashFile *file, TransactionId usable_xmin)
 		}
 		PMH_STOP_POINT("standby_caught_up");
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
-		row = RecoveryInProgress() ? row_of(&builder.build) : NULL;
-		length = delta_length(&builder.build);
+		row = RecoveryInProgress() ? row_of_build() : NULL;
+		length = delta_length();
 		behind = row != NULL && length - from > PMHASH_PUBLISH_MAX;
 		if (row != NULL && !behind)
 		{
-			done = publish_locked(&builder.build, from, length, file->table, usable_xmin,
-								  reason);
+			done = publish_locked(from, length, file->table, usable_xmin, reason);
 			if (!done)
 				pmhash_standby_lose(row, ERRCODE_IO_ERROR, reason);
 		}
@@ -630,7 +611,7 @@ build_index(Oid relid, bool last)
 		PMH_STOP_POINT("standby_scanning");
 		require_building();
 	}
-	builder.build.scanned = delta_length(&builder.build);
+	builder.scanned = delta_length();
 	PMH_STOP_POINT("standby_scanned");
 	load(fill, &file, &usable_xmin);
 	publish(&file, usable_xmin);
@@ -657,10 +638,9 @@ static void
 give_up(const ErrorData *error)
 {
 	bool		failed = is_fault(error->sqlerrcode) &&
-		pmhash_standby_building(&builder.build);
+		pmhash_standby_building();
 
-	end_build(&builder.build, failed ? error->sqlerrcode : 0, error->message);
-	builder.begun = false;
+	end_build(failed ? error->sqlerrcode : 0, error->message);
 	ereport(failed ? LOG : DEBUG1,
 			(errmsg("pmhash: could not build index \"%s\" on this standby: %s",
 					builder.name, error->message)));
@@ -685,8 +665,7 @@ builder_exit(int code, Datum arg)
 {
 	Assert(!LWLockHeldByMe(pmhash_standby_lock));
 	if (builder.begun)
-		end_build(&builder.build, 0, "the worker was terminated");
-	builder.begun = false;
+		end_build(0, "the worker was terminated");
 }
 
 /* Build an index, if it should be built.  False if that has begun, and failed. */
@@ -748,37 +727,10 @@ goes_on(void)
  */
 
 /*
- * Sweep a table to its end, unless the worker is to end, there is no space for the marks, or a
- * process could not mark.  May raise an ERROR.
- */
-static PmhResult
-sweep_table(PmhTable *table)
-{
-	PmhSweep	sweep;
-	volatile PmhResult result = pmh_sweep_begin(table, &sweep);
-
-	if (result != PMH_OK)
-		return result;
-	PG_TRY();
-	{
-		while (result == PMH_OK && goes_on())
-		{
-			pmhash_give_way();
-			PMH_STOP_POINT("standby_sweeping");
-			result = pmh_sweep_next(table, &sweep);
-		}
-	}
-	PG_FINALLY();
-	{
-		pmh_sweep_end(&sweep);
-	}
-	PG_END_TRY();
-	return result;
-}
-
-/*
- * A file that is damaged is given up.  That one can't be opened is not for us to judge: the
- * startup process does, at the next record.  False if it has to be swept again.
+ * Sweep a file to its end, unless the worker is to end, there is no space for the marks, or a
+ * process could not mark.  A file that is damaged is given up.  That one can't be opened is
+ * not for us to judge: the startup process does, at the next record.  False if it has to be
+ * swept again.  May raise an ERROR; what that leaves goes with the worker.
  */
 static bool
 sweep_file(uint64 file_id, uint64 life)
@@ -786,24 +738,33 @@ sweep_file(uint64 file_id, uint64 life)
 	PmhEnv		env = pmhash_engine_env();
 	char		path[MAXPGPATH];
 	PmhTable   *table;
+	PmhSweep	sweep;
 	PmhError	error;
-	PmhResult	result = PMH_OK;
+	PmhResult	result;
 	bool		known;
 
+	Assert(file_id != 0 && life != 0);
 	pmhash_file_path(path, MyDatabaseId, file_id);
 	if (pmh_open(path, &env, &table, &error) != PMH_OK)
 		return false;
 	known = pmh_value_space_is_known(table);
 	if (!known)
 	{
-		result = sweep_table(table);	/* (a mapping that is left goes with the worker) */
+		result = pmh_sweep_begin(table, &sweep);
+		while (result == PMH_OK && goes_on())
+		{
+			pmhash_give_way();
+			PMH_STOP_POINT("standby_sweeping");
+			result = pmh_sweep_next(table, &sweep);
+		}
+		pmh_sweep_end(&sweep);
 		known = pmh_value_space_is_known(table);
 		ereport(DEBUG1,
 				(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
 								 known ? "found" : "did not find", file_id)));
+		if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
+			pmhash_standby_lost(file_id, life, ERRCODE_INDEX_CORRUPTED, pmh_error(table)->detail);
 	}
-	if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
-		pmhash_standby_lost(file_id, life, ERRCODE_INDEX_CORRUPTED, pmh_error(table)->detail);
 	pmh_close(table);
 	return known;
 }

@@ -167,8 +167,6 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	uint64		before = pg_atomic_read_u64(&row->delta_ops);
 	ssize_t		size = work.n * sizeof(PmhEntry);
 	char		path[MAXPGPATH];
-	char		new_path[MAXPGPATH];
-	char		delta_path[MAXPGPATH];
 
 	Assert(AmStartupProcess() && LWLockHeldByMe(pmhash_standby_lock));
 	Assert(row->status == PMHASH_STANDBY_DELTA && row->life != 0 && work.n > 0);
@@ -177,12 +175,12 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	{
 		if (delta_fd >= 0)
 			close(delta_fd);
-		pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
+		pmhash_standby_delta_path(row->database, row->file_id, path);
 		delta_row = row;
-		delta_fd = open(delta_path, O_WRONLY | O_CLOEXEC);
+		delta_fd = open(path, O_WRONLY | O_CLOEXEC);
 	}
 	if (delta_fd < 0)
-		return pmhash_fail(reason, "could not open file \"%s\": %s", delta_path, strerror(errno));
+		return pmhash_fail(reason, "could not open file \"%s\": %s", path, strerror(errno));
 	if (takes_too_much(before + work.n, before))
 		return pmhash_fail(reason, "a delta file has become larger than what is left of the file system");
 	for (size_t i = 0; delete && i < work.n; i++)
@@ -195,11 +193,11 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	return true;
 }
 
-/* Has the file this record already (S2)? */
+/* Did the file come after this record, in the life before? */
 static bool
 is_past(const PmhashStandbyRow *row)
 {
-	return row->restored && work.end <= row->applied;
+	return row->restored && work.end < row->begun;
 }
 
 /* Between the steps of a sweep, which the server need not wait for if it is to end. */
@@ -219,30 +217,28 @@ static bool
 apply_live(PmhashStandbyRow *row, char *reason)
 {
 	PmhTable   *table = open_table(row, reason);
-	PmhResult	result;
+	bool		again = row->restored && work.end <= row->begun;
+	PmhResult	result = PMH_OK;
 	size_t		done;
 
-	Assert(!is_past(row));
 	if (table == NULL)
 		return false;
-	result = pmhash_standby_note_begun(table, row, work.end, work.timeline);
+	if (!again)
+		result = pmhash_standby_note_begun(table, row, work.end, work.timeline);
 	if (result == PMH_OK && work.record.type == PMHASH_WAL_DEAD &&
 		!pmhash_remove_dead(table, work.record.pieces, work.record.size, between_steps, reason))
 		return false;
 
 	/*
-	 * The server was killed in the record that ends at `begun`, or the file was published in
-	 * it: what of it is there comes out before it is inserted.  No scan uses the file yet.
+	 * The life before had the record, or a part of it, or the file was published in it: what
+	 * of it is there comes out before it is inserted.  No scan uses the file yet.
 	 */
 	if (result == PMH_OK && (work.record.type == PMHASH_WAL_DELETE ||
-							 (work.record.type == PMHASH_WAL_INSERT &&
-							  row->restored && work.end == row->begun)))
+							 (work.record.type == PMHASH_WAL_INSERT && again)))
 		result = pmh_delete_group(table, work.entries, work.n, &done);
 	if (result == PMH_OK && work.record.type == PMHASH_WAL_INSERT)
 		result = pmh_insert_group(table, work.entries, work.n, false, &done);
-	PMH_STOP_POINT("redo_before_applied");
-	if (result == PMH_OK)
-		result = pmhash_standby_note_applied(table, work.end);
+	PMH_STOP_POINT("redo_applied");
 	return result == PMH_OK ||
 		pmhash_fail(reason, "could not use the file: %s", pmh_error(table)->detail);
 }
@@ -295,7 +291,7 @@ change_entries(void)
 		fault = 0;
 		done = pmhash_fail(reason, "many rows of its table were vacuumed while it was built");
 	}
-	else if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
+	else if (row != NULL && row->status != PMHASH_STANDBY_NONE)
 	{
 		PMH_STOP_POINT("redo_before_entries");
 		work.n = work.record.count;
@@ -409,13 +405,12 @@ is_build(const PmhashStandbyRow *row)
 }
 
 /*
- * Before the first record of another timeline than that of `applied`, past it: there
- * is a new primary.  Do our files have what its timeline shares with ours, and no
+ * Before the first record of a later timeline than that of `applied`, or of another past it:
+ * there is a new primary.  Do our files have what its timeline shares with ours, and no
  * more?  Then the record before was of the timeline of `applied`, and this one, which is
- * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`,
- * and past the record that the server life before was killed in.  Then LIVE files are good
- * until it vacuums (end_inherited), and builds begin anew.  Else we follow one that has
- * forked off before: all are given up.
+ * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`.
+ * Then LIVE files are good until it vacuums (end_inherited), and builds begin anew.  Else
+ * we follow one that has forked off before: all are given up.
  */
 static void
 note_timeline(void)
@@ -423,11 +418,12 @@ note_timeline(void)
 	PmhashStandby *standby = pmhash_shared->standby;
 	XLogRecPtr	applied = pg_atomic_read_u64(&standby->applied);
 	bool		inherits = standby->replay_timeline == standby->applied_timeline &&
-		work.start >= Max(applied, standby->last_begun);
+		work.start >= applied;
 
 	standby->replay_timeline = work.timeline;
-	if (work.end <= applied || work.timeline == standby->applied_timeline)
-		return;
+	if (work.timeline == standby->applied_timeline ||
+		(work.end <= applied && work.timeline < standby->applied_timeline))
+		return;					/* (timelines are older and older backwards) */
 	ereport(LOG,
 			(errmsg("pmhash: index files in \"%s\" are of timeline %u, and WAL is of timeline %u now",
 					pmhash_pool_path(), standby->applied_timeline, work.timeline),
@@ -439,6 +435,8 @@ note_timeline(void)
 	/* Past what files have, or they are gone: builds need not wait until this one gets there. */
 	pg_atomic_write_u32(&standby->reached, 1);
 	LWLockRelease(pmhash_standby_lock);
+	standby->applied_timeline = work.timeline;
+	pg_atomic_write_u64(&standby->applied, work.start);
 	PMH_STOP_POINT("redo_new_timeline");
 }
 
@@ -501,15 +499,14 @@ database_made(const XLogReaderState *record)
 	}
 }
 
-/* What replay had come past before the last restart has been done (S2). */
+/* (What the life before has built past this record is of the database that is made.) */
 static void
 deal_with_database(XLogReaderState *record)
 {
 	Oid			database = database_made(record);
 
-	if (OidIsValid(database) &&
-		record->EndRecPtr > pg_atomic_read_u64(&pmhash_shared->standby->applied))
-		pmhash_standby_database_dropped(database);
+	if (OidIsValid(database))
+		pmhash_standby_database_dropped(database, record->EndRecPtr);
 }
 
 /* ---- the wrappers ---- */

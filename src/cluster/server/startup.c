@@ -39,10 +39,6 @@
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
 
-/* In the postmaster: which server life this is, and whether it does without its pool. */
-static uint64 current_instance;
-static bool given_up;
-
 /* ---- shared memory ---- */
 
 static uint64
@@ -79,6 +75,10 @@ request_shared_memory(void)
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
 
+#if defined(PG_HAVE_ATOMIC_U32_SIMULATION) || defined(PG_HAVE_ATOMIC_U64_SIMULATION)
+#error "atomics of this processor are not initialized by zeroes"
+#endif
+
 static void
 init_shared_memory(void)
 {
@@ -87,19 +87,7 @@ init_shared_memory(void)
 
 	Assert(!IsUnderPostmaster);
 	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
-	do
-		pmhash_shared->instance = pmhash_random_id();
-	while (pmhash_shared->instance == current_instance);
-	current_instance = pmhash_shared->instance;
-	pg_atomic_init_u32(&pmhash_shared->ready, 0);
-	pg_atomic_init_u32(&pmhash_shared->not_ready, 0);
-	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
-	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
-	for (int i = 0; i < PMHASH_WORKERS; i++)
-		pg_atomic_init_u32(&pmhash_shared->worker_result[i], 0);
-	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);
-	pg_atomic_init_u64(&pmhash_shared->no_worker, 0);
-	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
+	pmhash_shared->instance = pmhash_random_id();
 	pg_atomic_init_u64(&pmhash_shared->ask_from, !IsPostmasterEnvironment ? 0 :
 					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
@@ -113,22 +101,12 @@ init_shared_memory(void)
 
 	pmhash_shared->journal_most = journal_records();
 	pmhash_shared->journal_records = pmhash_shared->journal_most;
-	pg_atomic_init_u64(&pmhash_shared->journal_next, 0);
 	pmhash_shared->journal_lsn = ShmemInitStruct("pmhash journal records",
 												 journal_lsn_size(), &found);
-	for (uint64 i = 0; i < pmhash_shared->journal_records; i++)
-		pg_atomic_init_u64(&pmhash_shared->journal_lsn[i], 0);
+	memset(pmhash_shared->journal_lsn, 0, journal_lsn_size());
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();
 	pmhash_imports_init();
-	for (int i = 0; i < PMHASH_NCOUNTERS; i++)
-		pg_atomic_init_u64(&pmhash_shared->counted[i], 0);
-	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
-		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
-	for (int i = 0; i < PMHASH_COMPLAINTS; i++)
-		pg_atomic_init_u64(&pmhash_shared->complaint[i], 0);
-	for (int i = 0; i < PMHASH_QUEUE_COUNTS; i++)
-		pg_atomic_init_u32(&pmhash_shared->queues[i], 0);
 }
 
 /* ---- the pool ---- */
@@ -142,7 +120,7 @@ start_pool(void)
 {
 	char		reason[PMHASH_REASON_SIZE] = "";
 
-	pmhash_shared->usable = pmhash_pool_start(&pmhash_shared->control, current_instance, reason);
+	pmhash_shared->usable = pmhash_pool_start(&pmhash_shared->control, reason);
 	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
 	if (pmhash_shared->usable)
 		return;
@@ -155,13 +133,14 @@ start_pool(void)
 /* ---- hooks ---- */
 
 /*
- * The end of a server life, before shared memory goes.  What has been given up must not be
- * made good again (postmaster_exit).
+ * The end of a server life, before shared memory goes: of a postmaster, or of a single-user
+ * backend; or after a crash of a child.
  */
 static void
-note_given_up(int code, Datum arg)
+life_exit(int code, Datum arg)
 {
-	given_up = !pmhash_shared->usable;
+	if (!IsUnderPostmaster && pmhash_shared->usable)
+		pmhash_pool_stop();
 }
 
 /*
@@ -181,20 +160,9 @@ shared_memory_startup(void)
 	{
 		init_shared_memory();
 		start_pool();
-		on_shmem_exit(note_given_up, (Datum) 0);
+		on_shmem_exit(life_exit, (Datum) 0);
 	}
 	LWLockRelease(AddinShmemInitLock);
-}
-
-/*
- * At exit of the postmaster, or of a single-user backend: sync, clean mark.
- * Shared memory is gone by now (ipc.c, proc_exit_prepare).
- */
-static void
-postmaster_exit(int code, Datum arg)
-{
-	if (!IsUnderPostmaster && current_instance != 0 && !given_up)
-		pmhash_pool_stop(current_instance);
 }
 
 /* Install the hooks.  While shared_preload_libraries is loaded. */
@@ -206,5 +174,4 @@ pmhash_startup_init(void)
 	shmem_request_hook = request_shared_memory;
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = shared_memory_startup;
-	on_proc_exit(postmaster_exit, (Datum) 0);
 }

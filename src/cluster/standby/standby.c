@@ -30,7 +30,6 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
@@ -58,9 +57,6 @@ pmhash_standby_shmem_init(void)
 
 	memset(standby, 0, sizeof(*standby));
 	pg_atomic_init_u64(&standby->changes, 1);
-	pg_atomic_init_u64(&standby->applied, InvalidXLogRecPtr);
-	pg_atomic_init_u32(&standby->reached, 0);
-	pg_atomic_init_u32(&standby->full, 0);
 	pmhash_shared->standby = standby;
 }
 
@@ -102,15 +98,24 @@ pmhash_standby_find(uint64 file_id)
 }
 
 /*
- * The row of a file of our database, or NULL.  A copied stub names one of another
- * database; so do those that ALTER INDEX has made of copies, in WAL of earlier versions.
+ * What is known of a file of our database; all zeroes if it has no row.  False if it could not
+ * have one, as none is free.  A copied stub names a file of another database; so do those that
+ * ALTER INDEX has made of copies, in WAL of earlier versions.
  */
-PmhashStandbyRow *
-pmhash_standby_find_own(uint64 file_id)
+bool
+pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy)
 {
-	PmhashStandbyRow *row = pmhash_standby_find(file_id);
+	const PmhashStandbyRow *row;
+	bool		has_place;
 
-	return row != NULL && row->database == MyDatabaseId ? row : NULL;
+	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
+	row = pmhash_standby_find(file_id);
+	if (row != NULL && row->database != MyDatabaseId)
+		row = NULL;
+	has_place = row != NULL || search(0, 0) != NULL;
+	*copy = row == NULL ? (PmhashStandbyRow) {0} : *row;
+	LWLockRelease(pmhash_standby_lock);
+	return has_place;
 }
 
 /*
@@ -161,23 +166,6 @@ pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status)
 	pmhash_forget_plans(row->database, row->heap);
 }
 
-/*
- * Note why there is no file, for views, and when that is tried again.  sqlstate 0: no fault.
- * That, too, may come again and again: others have their turn.
- */
-void
-pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate, const char *why)
-{
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	Assert(row->status == PMHASH_STANDBY_NONE);
-	row->sqlstate = sqlstate;
-	pmhash_keep_message(row->message, sizeof(row->message), why == NULL ? "" : why);
-	if (sqlstate != 0)
-		row->failures++;
-	row->next_try = pmhash_clock_ms() +
-		pmhash_pause(sqlstate == 0 ? 1 : row->failures, PMHASH_LONGEST_PAUSE);
-}
-
 /* ---- which scans may use a file ---- */
 
 /*
@@ -207,15 +195,10 @@ pmhash_standby_reached(void)
 uint64
 pmhash_standby_life(uint64 file_id)
 {
-	PmhashStandbyRow *row;
-	uint64		life = 0;
+	PmhashStandbyRow row;
 
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find_own(file_id);
-	if (row != NULL && row->status == PMHASH_STANDBY_LIVE)
-		life = row->life;
-	LWLockRelease(pmhash_standby_lock);
-	return life;
+	(void) pmhash_standby_look(file_id, &row);
+	return row.status == PMHASH_STANDBY_LIVE ? row.life : 0;
 }
 
 /* The 64-bit number of a transaction id that is not older than 2^31 ids. */
@@ -259,19 +242,13 @@ file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 bool
 pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 {
-	PmhashStandbyRow *row;
-	bool		serves;
+	PmhashStandbyRow row;
 
 	if (!pmhash_standby_is_active())
 		return false;
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find_own(file_id);
-	serves = row != NULL && row->status == PMHASH_STANDBY_LIVE &&
-		row->life == life &&
-		(!row->restored || pmhash_standby_reached()) &&
-		file_fits(row, snapshot);
-	LWLockRelease(pmhash_standby_lock);
-	return serves;
+	(void) pmhash_standby_look(file_id, &row);
+	return row.status == PMHASH_STANDBY_LIVE && row.life == life &&
+		(!row.restored || pmhash_standby_reached()) && file_fits(&row, snapshot);
 }
 
 /*
@@ -281,36 +258,10 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 bool
 pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 {
-	PmhashStandbyRow *row;
-	bool		fits;
+	PmhashStandbyRow row;
 
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find_own(file_id);
-	fits = row == NULL || file_fits(row, snapshot);
-	LWLockRelease(pmhash_standby_lock);
-	return fits;
-}
-
-/*
- * For views: what is known of a file, all zeroes if it has no row.  False if it could not
- * have one, as none is free.
- */
-bool
-pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy)
-{
-	PmhashStandbyRow *row;
-	bool		has_place;
-
-	memset(copy, 0, sizeof(*copy));
-	if (!pmhash_standby_is_active())
-		return true;
-	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-	row = pmhash_standby_find_own(file_id);
-	has_place = row != NULL || search(0, 0) != NULL;
-	if (row != NULL)
-		*copy = *row;
-	LWLockRelease(pmhash_standby_lock);
-	return has_place;
+	(void) pmhash_standby_look(file_id, &row);
+	return row.file_id == 0 || file_fits(&row, snapshot);
 }
 
 /* ---- notes ---- */
@@ -318,7 +269,7 @@ pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy)
 typedef struct Note
 {
 	uint64		begun;			/* of_lsn; 0: the file is not LIVE */
-	uint64		applied;		/* of_lsn */
+	uint64		unused;
 	uint64		timeline;		/* of begun; the upper half is its complement */
 	uint64		usable_xmin;	/* full transaction id */
 	Oid			heap;			/* as in PmhashStandbyRow */
@@ -332,7 +283,7 @@ typedef struct Note
 
 /* Guards: another layout is another PMHASH_IDENTITY_VERSION. */
 PMHASH_AT(Note, begun, 0);
-PMHASH_AT(Note, applied, 8);
+PMHASH_AT(Note, unused, 8);
 PMHASH_AT(Note, timeline, 16);
 PMHASH_AT(Note, usable_xmin, 24);
 PMHASH_AT(Note, heap, 32);
@@ -371,39 +322,27 @@ static bool
 is_sound(const Note *note)
 {
 	return note->begun == of_lsn(lsn_of(note->begun)) &&
-		note->applied == of_lsn(lsn_of(note->applied)) &&
 		note->timeline == of_timeline((TimeLineID) note->timeline) &&
 		note->crc == crc_of(note);
 }
 
 /* The file at path is about to become LIVE, of that row.  False with errno. */
 bool
-pmhash_standby_note(const char *path, PmhashStandbyRow *row, XLogRecPtr applied,
-					XLogRecPtr begun, TimeLineID timeline)
+pmhash_standby_note(const char *path, PmhashStandbyRow *row, XLogRecPtr begun,
+					TimeLineID timeline)
 {
 	Note		note = {
 		.begun = of_lsn(begun),
-		.applied = of_lsn(applied),
 		.timeline = of_timeline(timeline),
 		.usable_xmin = U64FromFullTransactionId(row->usable_xmin),
 		.heap = row->heap,
 		.made_under = row->timeline
 	};
 
-	Assert(applied <= begun && timeline != 0);
+	Assert(begun != InvalidXLogRecPtr && timeline != 0);
 	note.crc = crc_of(&note);
 	row->noted_timeline = timeline;
 	return pmh_write_note(path, 0, (uint64 *) &note, PMH_NOTE_WORDS);
-}
-
-/* The file at path is not LIVE any more.  False with errno. */
-bool
-pmhash_standby_note_lost(const char *path)
-{
-	const uint64 not_live = 0;
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) || !IsUnderPostmaster);
-	return pmh_write_note(path, WORD_OF(begun), &not_live, 1);
 }
 
 /*
@@ -427,94 +366,45 @@ pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row, XLogRecPtr end
 	return result;
 }
 
-PmhResult
-pmhash_standby_note_applied(PmhTable *table, XLogRecPtr end)
-{
-	return pmh_store_note(table, WORD_OF(applied), of_lsn(end));
-}
-
 /* ---- the pool's files ---- */
 
-/* Where a file is, is being made, and its delta: MAXPGPATH bytes each. */
+/* Where the delta of a file is: MAXPGPATH bytes. */
 void
-pmhash_standby_paths(Oid database, uint64 file_id, char *path, char *new_path,
-					 char *delta_path)
+pmhash_standby_delta_path(Oid database, uint64 file_id, char *path)
 {
 	char		directory[MAXPGPATH];
 
 	pmhash_database_path(directory, database);
-	pmhash_file_path(path, database, file_id);
-	snprintf(new_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".new", directory, file_id);
-	snprintf(delta_path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".delta", directory,
-			 file_id);
+	snprintf(path, MAXPGPATH, "%s/" PMHASH_ID_FORMAT ".delta", directory, file_id);
 }
 
-/* Is this <id>.new or <id>.delta? */
+/* Remove a file, or at least what is in it, for good.  False with errno. */
+bool
+pmhash_standby_remove(const char *path)
+{
+	return unlink(path) == 0 || errno == ENOENT || truncate(path, 0) == 0;
+}
+
 static bool
-is_work_file(const char *path)
+remove_delta(const char *path, Oid database, uint64 file_id, void *arg)
 {
 	const char *name = last_dir_separator(path) + 1;
 
-	return strspn(name, "0123456789abcdef") == 16 &&
-		(strcmp(name + 16, ".new") == 0 || strcmp(name + 16, ".delta") == 0);
-}
-
-/* What is to go? */
-typedef enum Clearing
-{
-	CLEAR_WORK,					/* <id>.new and <id>.delta, as far as they can be removed */
-	CLEAR_ALL_BUT_LIVE,
-	CLEAR_ALL
-} Clearing;
-
-static bool
-clear_file(const char *path, Oid database, uint64 file_id, void *arg)
-{
-	Clearing	what = *(const Clearing *) arg;
-	PmhashStandbyRow *row = what == CLEAR_ALL_BUT_LIVE ? pmhash_standby_find(file_id) : NULL;
-
-	if (OidIsValid(database) && is_work_file(path))
-		return unlink(path) == 0 || errno == ENOENT || what == CLEAR_WORK;
-	if (file_id == 0 || what == CLEAR_WORK ||
-		(row != NULL && row->database == database && row->status == PMHASH_STANDBY_LIVE))
-		return true;
-	return unlink(path) == 0 || errno == ENOENT;
+	if (OidIsValid(database) && strspn(name, "0123456789abcdef") == 16 &&
+		strcmp(name + 16, ".delta") == 0)
+		(void) unlink(path);
+	return true;
 }
 
 /*
- * Remove what builds of an earlier life have left, whatever this server is now: no
- * process knows it.  For the postmaster, or when there is no builder.
+ * Remove the deltas that builds of an earlier life have left, whatever this server is now: no
+ * process knows them.  For the postmaster.
  */
 void
-pmhash_standby_clear_work(void)
+pmhash_standby_remove_deltas(void)
 {
-	Clearing	what = CLEAR_WORK;
-
-	(void) pmhash_visit_files(InvalidOid, clear_file, &what);
-}
-
-/* Remove all files but those that are LIVE; false with errno if one is still there. */
-bool
-pmhash_standby_clear_files(void)
-{
-	Clearing	what = CLEAR_ALL_BUT_LIVE;
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE));
-	return pmhash_visit_files(InvalidOid, clear_file, &what);
-}
-
-/* Remove the directory of a database, with all that is in it.  False with errno. */
-bool
-pmhash_standby_clear_database(Oid database)
-{
-	Clearing	what = CLEAR_ALL;
-	char		path[MAXPGPATH];
-
-	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) && OidIsValid(database));
-	if (!pmhash_visit_files(database, clear_file, &what))
-		return false;
-	pmhash_database_path(path, database);
-	return rmdir(path) == 0 || errno == ENOENT;
+	Assert(!IsUnderPostmaster);
+	(void) pmhash_visit_files(InvalidOid, remove_delta, NULL);
 }
 
 /* ---- the start ---- */
@@ -530,57 +420,51 @@ typedef struct Found
 /*
  * A file that is trusted is LIVE.  If it was this server's own when that was the primary it
  * has to be logged: it was made under this server itself.  Of one that this server had as a
- * standby its note has to say so.
+ * standby its note has to say so.  All others are removed: after a promotion they would be
+ * taken for good.
  */
 static bool
 find_file(const char *path, Oid database, uint64 file_id, void *arg)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 	const Found *found = arg;
+	bool		demoted = found->how == PMHASH_STANDBY_DEMOTED;
 	PmhashIdentity id;
-	PmhashStandbyRow *row;
+	PmhashStandbyRow *row = NULL;
 	PmhHead		head;
 	PmhError	error;
 	Note		note;
 
-	if (file_id == 0 || pmh_examine(path, &head, &error) != PMH_OK)
+	if (file_id == 0)
 		return true;
+	if (pmh_examine(path, &head, &error) != PMH_OK)
+		memset(&head, 0, sizeof(head));
 	memcpy(&id, head.identity, sizeof(id));
 	memcpy(&note, head.note, sizeof(note));
-	if (id.file_id != file_id || id.database != database)
-		return true;
-	if (found->how == PMHASH_STANDBY_DEMOTED)
+	if (found->how != PMHASH_STANDBY_FRESH && id.file_id == file_id &&
+		id.database == database &&
+		pmhash_identity_doubt(&id, true) == PMHASH_REASON_NONE &&
+		(demoted ? (id.flags & PMHASH_IDENTITY_LOGGED) != 0 : note.begun != 0))
 	{
-		if ((id.flags & PMHASH_IDENTITY_LOGGED) == 0 ||
-			pmhash_identity_doubt(&id, true) != PMHASH_REASON_NONE)
-			return pmhash_standby_note_lost(path);	/* it may be from an earlier time */
-	}
-	else
-	{
-		if (note.begun == 0 || pmhash_identity_doubt(&id, true) != PMHASH_REASON_NONE)
-			return true;
-		if (!is_sound(&note))
-		{
+		if (demoted || is_sound(&note))
+			row = pmhash_standby_enter(file_id, database);
+		else
 			ereport(LOG,
 					(errmsg("pmhash: the header of index file \"%s\" is damaged", path),
 					 errdetail("It is built again in the background.")));
-			return true;
-		}
 	}
-	row = pmhash_standby_enter(file_id, database);
 	if (row == NULL)
-		return pmhash_standby_note_lost(path);
+		return pmhash_standby_remove(path);
 	row->status = PMHASH_STANDBY_LIVE;
 	row->restored = true;
 	row->life = ++standby->lives;
-	if (found->how == PMHASH_STANDBY_DEMOTED)
+	row->index = id.index_oid;
+	if (demoted)
 	{
-		row->applied = row->begun = found->shut_down;
+		row->begun = found->shut_down;
 		row->timeline = found->timeline;
-		return pmhash_standby_note(path, row, found->shut_down, found->shut_down,
-								   found->timeline);
+		return pmhash_standby_note(path, row, found->shut_down, found->timeline);
 	}
-	row->applied = lsn_of(note.applied);
 	row->begun = lsn_of(note.begun);
 	row->noted_timeline = (TimeLineID) note.timeline;
 	row->heap = note.heap;
@@ -593,7 +477,7 @@ find_file(const char *path, Oid database, uint64 file_id, void *arg)
  * Set the table up for a standby's run, by what the files say.  Called in the postmaster
  * when it has taken the pool, alone, and before the control file says that this is a
  * standby: to adopt a primary's files may be begun anew.  False with a reason if the files
- * can't be listed or noted; then the table is empty, and none is to be trusted.
+ * can't be listed, noted or removed; then the table is empty, and none is to be trusted.
  */
 bool
 pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
@@ -603,13 +487,12 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	Found		found = {how, server->control.checkPoint,
 		server->control.checkPointCopy.ThisTimeLineID};
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
-	XLogRecPtr	applied = redo;
 	bool		done;
 
 	Assert(!IsUnderPostmaster);
 	pmhash_standby_reset();
-	done = how == PMHASH_STANDBY_FRESH || pmhash_visit_files(InvalidOid, find_file, &found) ||
-		pmhash_fail(reason, "could not read the files in \"%s\": %s", pmhash_pool_path(),
+	done = pmhash_visit_files(InvalidOid, find_file, &found) ||
+		pmhash_fail(reason, "could not read or remove the files in \"%s\": %s", pmhash_pool_path(),
 					strerror(errno));
 	if (!done)
 		pmhash_standby_reset();
@@ -620,7 +503,6 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 
 		if (standby->id[i] == 0)
 			continue;
-		applied = Max(applied, row->applied);
 		if (row->begun > standby->last_begun)
 		{
 			standby->last_begun = row->begun;
@@ -633,7 +515,7 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	standby->applied_timeline = standby->last_begun <= redo ? found.timeline :
 		standby->last_timeline;
 	standby->replay_timeline = found.timeline;
-	pg_atomic_write_u64(&standby->applied, applied);
+	pg_atomic_write_u64(&standby->applied, Max(redo, standby->last_begun));
 	standby->active = true;
 	return done;
 }

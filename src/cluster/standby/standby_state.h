@@ -10,7 +10,7 @@
  * by the startup process while it applies a record and exclusively by a process
  * that changes a state:
  *   NONE	records are dropped; a file that is not in the table is NONE
- *   DELTA	records are appended to <id>.delta; a builder is at work
+ *   DELTA	records are appended to <id>.delta; a builder is at work, and fills the file
  *   LIVE	records are applied; scans may use it (pmhash_standby_serves)
  *
  * None of these functions raises an ERROR while it holds the lock.
@@ -50,13 +50,12 @@ typedef struct PmhashStandbyRow
 	uint64		file_id;		/* 0: a free row */
 	Oid			database;
 	PmhashStandbyStatus status;
-	bool		restored;		/* LIVE since before this server life: it has all
-								 * records up to 'applied', and may have something of
-								 * the one that ends at 'begun' */
-	XLogRecPtr	applied;
+	bool		restored;		/* LIVE since before this server life: it may have
+								 * something of all records up to 'begun' */
 	XLogRecPtr	begun;
 	TimeLineID	noted_timeline; /* of the last record that its header has noted */
 	Oid			heap;			/* the table, or InvalidOid: not known */
+	Oid			index;			/* that it was made for: it may be another one's by now */
 	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
 	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
@@ -67,12 +66,6 @@ typedef struct PmhashStandbyRow
 	TransactionId xid;
 	uint64		done;
 	uint64		total;
-
-	/* if NONE */
-	int			failures;		/* in a row */
-	int			sqlstate;		/* of the last one */
-	int64		next_try;		/* pmhash_clock_ms: not before that */
-	char		message[PMHASH_KEPT_MESSAGE];
 } PmhashStandbyRow;
 
 typedef struct PmhashStandby
@@ -81,7 +74,7 @@ typedef struct PmhashStandby
 	bool		newer;			/* the primary writes what we do not know */
 	pg_atomic_uint64 changes;	/* steps with each change of a status */
 	pg_atomic_uint64 applied;	/* the end of the last record of RM_XLOG_ID that LIVE
-								 * files have, here or in the life before */
+								 * files have something of, here or in the life before */
 	TimeLineID	applied_timeline;
 	TimeLineID	replay_timeline;	/* of the last record of RM_XLOG_ID replayed */
 
@@ -105,29 +98,21 @@ extern void pmhash_standby_shmem_init(void);
 extern void pmhash_standby_reset(void);
 extern bool pmhash_standby_is_active(void);
 extern PmhashStandbyRow *pmhash_standby_find(uint64 file_id);
-extern PmhashStandbyRow *pmhash_standby_find_own(uint64 file_id);
 extern PmhashStandbyRow *pmhash_standby_enter(uint64 file_id, Oid database);
 extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
-extern void pmhash_standby_note_failure(PmhashStandbyRow *row, int sqlstate,
-										const char *why);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy);
-extern void pmhash_standby_paths(Oid database, uint64 file_id, char *path,
-								 char *new_path, char *delta_path);
+extern void pmhash_standby_delta_path(Oid database, uint64 file_id, char *path);
+extern bool pmhash_standby_remove(const char *path);
 extern bool pmhash_standby_note(const char *path, PmhashStandbyRow *row,
-								XLogRecPtr applied, XLogRecPtr begun,
-								TimeLineID timeline);
-extern bool pmhash_standby_note_lost(const char *path);
+								XLogRecPtr begun, TimeLineID timeline);
 extern PmhResult pmhash_standby_note_begun(PmhTable *table, PmhashStandbyRow *row,
 										   XLogRecPtr end, TimeLineID timeline);
-extern PmhResult pmhash_standby_note_applied(PmhTable *table, XLogRecPtr end);
 extern bool pmhash_standby_load(PmhashStandbyStart how,
 								const PmhashServerState *server, char *reason);
-extern void pmhash_standby_clear_work(void);
-extern bool pmhash_standby_clear_files(void);
-extern bool pmhash_standby_clear_database(Oid database);
+extern void pmhash_standby_remove_deltas(void);
 
 /* ---- scans ---- */
 

@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
+#include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
@@ -167,7 +168,7 @@ ask_before_server(void)
  * be read or written now.
  */
 static bool
-enter_pool(PmhashControl *control, uint64 instance, char *reason)
+enter_pool(PmhashControl *control, char *reason)
 {
 	PmhashServerState server;
 	PmhashControlRead there = pmhash_control_read(control, reason);
@@ -195,13 +196,13 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
 	write_failed = found == PMHASH_CONTROL_VALID &&
 		control->state == PMHASH_POOL_RUNNING && pmhash_start_calls_syncfs() &&
 		!ask_before_server();
-	start = pmhash_decide(control, found, write_failed, &server, instance);
+	start = pmhash_decide(control, found, write_failed, &server);
 	if (control->role == PMHASH_ROLE_STANDBY && !pmhash_standby_load(start, &server, why))
 		pmhash_trust_none(control, PMHASH_REASON_APART, why);
 	if (!pmhash_control_first_nonce(control, &server, reason))
 		return false;
 	PMH_STOP_POINT("pool_taken");
-	pmhash_standby_clear_work();
+	pmhash_standby_remove_deltas();
 	reason[0] = '\0';
 
 	/* last: it vouches for what the control file says */
@@ -223,14 +224,14 @@ enter_pool(PmhashControl *control, uint64 instance, char *reason)
  * be used.
  */
 bool
-pmhash_pool_start(PmhashControl *control, uint64 instance, char *reason)
+pmhash_pool_start(PmhashControl *control, char *reason)
 {
 	Assert(!IsUnderPostmaster);
 	pmhash_set_pool_path();
 	/* At a restart after a crash we still have the lock, unless the directory was replaced. */
 	return prepare_directory(reason) &&
 		((pmhash_pool_is_locked() && pmhash_pool_is_present()) || pmhash_pool_lock(reason)) &&
-		enter_pool(control, instance, reason);
+		enter_pool(control, reason);
 }
 
 /* ---- stop ---- */
@@ -287,24 +288,18 @@ shut_file(const char *path, Oid database, uint64 file_id, void *arg)
 /*
  * Stamp all files and write them back: those that syncfs speaks for all at
  * once, which is one commit of the file system's journal instead of one for each
- * of what may be thousands.  False with errno, and *lost if pages may be gone.  The
- * witness is away meanwhile, as in failed_writes.c, ask_kernel, and stays away then.
+ * of what may be thousands.  False with errno.  The witness is away meanwhile, as in
+ * failed_writes.c, ask_kernel, and stays away if pages may be gone from the page cache.
  */
 static bool
-shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
+shut_all_files(uint64 stamp)
 {
-	Shutting	shutting;
+	Shutting	shutting = {.env = pmhash_engine_env(), .stamp = stamp,
+		.synced = pmhash_device_of_syncfs()};
 	bool		ok;
 	int			save_errno;
 
-	Assert(pmhash_pool_is_locked() && control->next_shut != 0);
-	memset(&shutting, 0, sizeof(shutting));
-	shutting.env.instance = instance;
-	shutting.env.shut = control->shut;
-	shutting.env.shut_begun = control->shut_begun;
-	shutting.env.all_shut = control->all_shut != 0;
-	shutting.stamp = control->next_shut;
-	shutting.synced = pmhash_device_of_syncfs();
+	Assert(pmhash_pool_is_locked() && stamp != 0);
 	/* as long as the witness is there */
 	(void) pmhash_pool_write_back_or_ask(shutting.synced, NULL, NULL);
 	ok = pmhash_withdraw_witness() &&
@@ -316,31 +311,7 @@ shut_all_files(const PmhashControl *control, uint64 instance, bool *lost)
 	if (!shutting.lost)
 		pmhash_restore_witness();
 	errno = save_errno;
-	*lost = shutting.lost;
 	return ok;
-}
-
-/*
- * The files could not be written back.  If the kernel has tried, pages may be gone from
- * the page cache at any time.  Shared memory has gone by now.
- */
-static void
-give_up_files(PmhashControl *control, bool lost, int error)
-{
-	char		reason[PMHASH_REASON_SIZE];
-
-	errno = error;
-	ereport(LOG,
-			(errmsg("pmhash: could not write the files in \"%s\" back: %m",
-					pmhash_pool_path())));
-	if (!lost)
-		return;
-	pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_WRITE_FAILED);
-	if (!pmhash_pool_write_control(control, reason))
-	{
-		ereport(LOG, (errmsg("pmhash: %s", reason)));
-		pmhash_refuse_trust();
-	}
 }
 
 /*
@@ -350,24 +321,21 @@ give_up_files(PmhashControl *control, bool lost, int error)
  * happens is that the files are not trusted after a reboot.
  */
 void
-pmhash_pool_stop(uint64 instance)
+pmhash_pool_stop(void)
 {
 	char		reason[PMHASH_REASON_SIZE];
 	ControlFileData server;
-	PmhashControl control;
+	PmhashControl control = pmhash_shared->control;
 	PmhashToken token;
-	bool		lost;
 	bool		done;
 
-	Assert(!IsUnderPostmaster);
-	if (!pmhash_pool_is_locked() || !pmhash_pool_is_present() ||
+	Assert(!IsUnderPostmaster && pmhash_shared->usable);
+	if (!pmhash_pool_is_present() ||
 		!pmhash_read_pg_control(&server, reason) ||
-		pmhash_control_read(&control, reason) != PMHASH_CONTROL_VALID ||
 		server.state != (control.role == PMHASH_ROLE_STANDBY ?
 						 DB_SHUTDOWNED_IN_RECOVERY : DB_SHUTDOWNED) ||
-		control.life_instance != instance ||
 		control.state == PMHASH_POOL_STARTING ||
-		/* nor if it has given its pool up */
+		/* nor if a process has died of the kernel's answer */
 		pmhash_witness_is_withdrawn() ||
 		!pmhash_token_matches(&control, pmhash_read_token(&token), &token))
 		return;
@@ -382,9 +350,11 @@ pmhash_pool_stop(uint64 instance)
 	control.clean_checkpoint = server.checkPoint;
 	control.seen_redo = server.checkPointCopy.redo;
 	done = pmhash_pool_write_control(&control, reason);
-	if (done && !shut_all_files(&control, instance, &lost))
+	if (done && !shut_all_files(control.next_shut))
 	{
-		give_up_files(&control, lost, errno);
+		ereport(LOG,
+				(errmsg("pmhash: could not write the files in \"%s\" back: %m",
+						pmhash_pool_path())));
 		return;
 	}
 	if (done)

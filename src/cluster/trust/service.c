@@ -66,7 +66,10 @@ make_ready(void)
 	if (promoted)
 	{
 		PMH_STOP_POINT("promoted_before_use");
-		pmhash_standby_promote(&control);
+		pmhash_standby_promote();
+		if (!pmhash_shared->usable)	/* a file that does not count can't be removed */
+			not_ready(pmhash_shared->reason);
+		control.role = PMHASH_ROLE_PRIMARY;
 	}
 	pmhash_journal_begin(pmhash_shared->instance, &pmem);
 	if (!pmhash_make_life_mark(reason))
@@ -76,7 +79,6 @@ make_ready(void)
 	control.journal_instance = pmhash_shared->instance;
 	control.nonce_pending = 0;
 	control.pmem = pmem;
-	control.timeline = GetWALInsertionTimeLine();
 	control.life_mark = pmhash_life_mark_time();
 	keep_control(&control);
 }

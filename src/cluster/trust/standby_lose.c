@@ -7,8 +7,8 @@
  *
  * A process that finds something wrong sends the file to NONE.  Then it must never be
  * used again, neither by scans now nor after a restart or a promotion: it is removed, or
- * its header says so.  If not even that can be done, pmhash is given up for this run and
- * the token of trust goes (pmhash_refuse_trust).
+ * emptied.  If not even that can be done, pmhash is given up for this run and the token of
+ * trust goes (pmhash_refuse_trust).
  *
  * A standby becomes a primary at the first use of pmhash (service.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
@@ -16,6 +16,8 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <unistd.h>
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
@@ -25,9 +27,8 @@
 #include "engine/stop_point.h"
 
 /*
- * Neither the file nor its note that it is LIVE can be taken away: a later start,
- * or a promotion, would take it for up to date.  So this server life does without pmhash,
- * and the next one trusts no file.
+ * The file can't be taken away: a later start, or a promotion, would take it for up to
+ * date.  So this server life does without pmhash, and the next one trusts no file.
  */
 static void
 give_files_up(const char *path)
@@ -47,28 +48,24 @@ give_files_up(const char *path)
 
 /* A file becomes NONE, whatever it was. */
 static void
-remove_file(PmhashStandbyRow *row, int sqlstate, const char *why)
+remove_file(PmhashStandbyRow *row)
 {
-	bool		was_live = row->status == PMHASH_STANDBY_LIVE;
 	char		path[MAXPGPATH];
-	char		new_path[MAXPGPATH];
-	char		delta_path[MAXPGPATH];
 
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_EXCLUSIVE));
+	Assert(row->status != PMHASH_STANDBY_NONE && OidIsValid(row->index));
 	pmhash_standby_set_status(row, PMHASH_STANDBY_NONE);
 	pmhash_removal_finished(row->file_id);
-	pmhash_standby_note_failure(row, sqlstate, why);
-	pmhash_standby_paths(row->database, row->file_id, path, new_path, delta_path);
-
-	/* What the builder is filling it removes itself, or the next one. */
-	(void) unlink(delta_path);
-	if (unlink(path) != 0 && errno != ENOENT && was_live && !pmhash_standby_note_lost(path))
+	pmhash_standby_delta_path(row->database, row->file_id, path);
+	(void) unlink(path);
+	pmhash_file_path(path, row->database, row->file_id);
+	if (!pmhash_standby_remove(path))
 		give_files_up(path);
 }
 
 /*
- * A file is lost, and to be built again.  sqlstate 0: there was no fault.  Under the lock,
- * exclusively.  Raises no ERROR.
+ * A file is lost, and to be built again.  sqlstate 0: there was no fault; that, too, may come
+ * again and again, and others have their turn.  Under the lock, exclusively.  Raises no ERROR.
  *
  * Not past the promotion, which ends 'active' under the lock: the files are the
  * primary's then, whose stubs are to say what is wrong, and processes that hold the
@@ -77,7 +74,8 @@ remove_file(PmhashStandbyRow *row, int sqlstate, const char *why)
 void
 pmhash_standby_lose(PmhashStandbyRow *row, int sqlstate, const char *why)
 {
-	remove_file(row, sqlstate, why);
+	remove_file(row);
+	(void) pmhash_rebuild_note(row->database, row->index, sqlstate, why == NULL ? "" : why);
 	pmhash_request(row->database, PMHASH_JOB_PLAIN);
 }
 
@@ -108,7 +106,8 @@ pmhash_standby_forget(PmhashStandbyRow *row)
 	PmhashStandby *standby = pmhash_shared->standby;
 
 	if (row->status != PMHASH_STANDBY_NONE)
-		remove_file(row, 0, NULL);
+		remove_file(row);
+	pmhash_rebuild_forget(row->database, row->index, NIL);
 	standby->id[row - standby->row] = row->file_id = 0;
 }
 
@@ -161,23 +160,27 @@ pmhash_standby_lost(uint64 file_id, uint64 life, int sqlstate, const char *why)
 }
 
 void
-pmhash_standby_database_dropped(Oid database)
+pmhash_standby_database_dropped(Oid database, XLogRecPtr upto)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
+	bool		kept = false;
 
 	Assert(OidIsValid(database));
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	for (int i = 0; standby->active && i < PMHASH_STANDBY_FILES; i++)
 	{
-		if (standby->id[i] != 0 && standby->row[i].database == database)
-			pmhash_standby_forget(&standby->row[i]);
+		PmhashStandbyRow *row = &standby->row[i];
+
+		if (standby->id[i] == 0 || row->database != database)
+			continue;
+		if (row->restored && upto < row->begun)
+			kept = true;
+		else
+			pmhash_standby_forget(row);
 	}
 	/* (Promoted, it is the primary's worker that does it.) */
-	if (standby->active && !pmhash_standby_clear_database(database))
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove the directory of database %u, which has been dropped: %m",
-						database)));
+	if (standby->active && !kept)
+		pmhash_remove_dropped(database);
 	LWLockRelease(pmhash_standby_lock);
 }
 
@@ -191,17 +194,15 @@ does_not_fit(const PmhashStandbyRow *row)
 }
 
 /*
- * The server has left recovery: what was LIVE is what its indexes have from now on.
- * What is not must not be in the way: a file that has missed records would be taken
- * for a good one.
+ * The server has left recovery: what was LIVE is what its indexes have from now on.  What is
+ * not LIVE has been removed, at the start (pmhash_standby_load) or when it was lost.
  *
  * The role is the caller's to write down, before the first entry; a start after a
- * promotion that was killed before trusts none (trust.c).  Leaves new eras in *control if a
- * file can't be removed.  Under the pool lock; again, if what the caller does next has
- * failed.
+ * promotion that was killed before trusts none (trust.c).  Under the pool lock; again, if
+ * what the caller does next has failed.
  */
 void
-pmhash_standby_promote(PmhashControl *control)
+pmhash_standby_promote(void)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
 
@@ -210,17 +211,8 @@ pmhash_standby_promote(PmhashControl *control)
 	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 	if (standby->active)
 		(void) pmhash_standby_lose_all(does_not_fit, 0, NULL);
-	if (!pmhash_standby_clear_files())
-	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("pmhash: could not remove a file in \"%s\": %m", pmhash_pool_path()),
-				 errdetail("Index files there are not trusted any more.")));
-		pmhash_renew_eras(control, PMHASH_ALL_FILES, PMHASH_REASON_APART);
-	}
 	standby->active = false;
 	pmhash_stub_changed();
 	LWLockRelease(pmhash_standby_lock);
 	PMH_STOP_POINT("promoted_before_role");
-	control->role = PMHASH_ROLE_PRIMARY;
 }

@@ -136,8 +136,6 @@ pmhash_token_matches(const PmhashControl *control, bool has_token, const PmhashT
  * takes nothing away either (wal_doubt): the one that begins now recovers and leaves a
  * checkpoint past all of the crashed one's WAL.  What it leaves out of an index it marks in
  * the stub.
- *
- * Also called at the postmaster's exit, when shared memory has gone.
  */
 void
 pmhash_refuse_trust(void)
@@ -201,22 +199,6 @@ standby_doubt(const PmhashControl *control, const PmhashServerState *server)
 	if (server->control.checkPointCopy.redo > control->seen_redo)
 		return "this standby has replayed WAL without the pool";
 	return NULL;
-}
-
-/*
- * The timeline that the server writes to.  After a promotion pg_control has it with
- * the record that ended recovery, until a checkpoint on it is complete (xlog.c,
- * CreateEndOfRecoveryRecord).
- */
-static TimeLineID
-timeline_of(const PmhashServerState *server)
-{
-	const ControlFileData *control = &server->control;
-
-	if (control->minRecoveryPoint != InvalidXLogRecPtr &&
-		control->minRecoveryPointTLI > control->checkPointCopy.ThisTimeLineID)
-		return control->minRecoveryPointTLI;
-	return control->checkPointCopy.ThisTimeLineID;
 }
 
 /* ---- is what was stored still in the page cache? ---- */
@@ -301,8 +283,6 @@ reason_for_doubt(const PmhashControl *control, bool write_failed,
 		return "the data directory was last used without this pool";
 	if (!pmhash_token_matches(control, true, &server->token))
 		return "data directory and pool were last used at different times";
-	if (control->timeline != 0 && timeline_of(server) != control->timeline)
-		return "the server is on another timeline";
 
 	/*
 	 * Has the pool been copied while it was in use?  A copy of a running server's
@@ -359,8 +339,7 @@ new_control(PmhashControl *control, PmhashControlRead found,
  * come to it leaves STARTING.
  */
 static void
-begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted,
-		   uint64 instance)
+begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted)
 {
 	/* Some files may already have the stamp of a shutdown without our mark. */
 	control->all_shut = control->state == PMHASH_POOL_CLEAN;
@@ -374,7 +353,6 @@ begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted
 		server->control.checkPoint : InvalidXLogRecPtr;
 	control->system_identifier = server->control.system_identifier;
 	control->start_counter++;
-	control->life_instance = instance;
 
 	/*
 	 * A backup label takes pg_control back to the checkpoint that it names (xlog.c,
@@ -383,7 +361,6 @@ begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted
 	 */
 	control->seen_redo = server->standby && server->restored ?
 		InvalidXLogRecPtr : server->control.checkPointCopy.redo;
-	control->timeline = server->standby ? 0 : timeline_of(server);
 	control->role = server->standby ? PMHASH_ROLE_STANDBY : PMHASH_ROLE_PRIMARY;
 	read_lock_identity(&control->lock_inode, &control->lock_birth);
 }
@@ -391,17 +368,17 @@ begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted
 /*
  * Bring the control structure from what was found to what holds from now on.
  * found: what the control file is; write_failed: the kernel has failed to write something
- * back; instance: of the server life that begins.  Returns what a standby begins with.
+ * back.  Returns what a standby begins with.
  */
 PmhashStandbyStart
 pmhash_decide(PmhashControl *control, PmhashControlRead found, bool write_failed,
-			  const PmhashServerState *server, uint64 instance)
+			  const PmhashServerState *server)
 {
 	const char *doubt;
 	PmhashStandbyStart start = PMHASH_STANDBY_FRESH;
 	PmhashReason reason = PMHASH_REASON_APART;
 
-	Assert(!IsUnderPostmaster && instance != 0);
+	Assert(!IsUnderPostmaster);
 	if (found != PMHASH_CONTROL_VALID)
 		doubt = new_control(control, found, server);
 	else
@@ -418,6 +395,6 @@ pmhash_decide(PmhashControl *control, PmhashControlRead found, bool write_failed
 		start = control->role == PMHASH_ROLE_STANDBY ? PMHASH_STANDBY_RESUME :
 			PMHASH_STANDBY_DEMOTED;
 
-	begin_life(control, server, doubt == NULL, instance);
+	begin_life(control, server, doubt == NULL);
 	return start;
 }

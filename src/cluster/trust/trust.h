@@ -16,15 +16,13 @@
 #include "cluster/standby/standby_state.h"
 
 /* ---- pool_start.c ---- */
-extern bool pmhash_pool_start(PmhashControl *control, uint64 instance,
-							  char *reason);
-extern void pmhash_pool_stop(uint64 instance);
+extern bool pmhash_pool_start(PmhashControl *control, char *reason);
+extern void pmhash_pool_stop(void);
 
 /* ---- trust.c ---- */
 extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 										PmhashControlRead found, bool write_failed,
-										const PmhashServerState *server,
-										uint64 instance);
+										const PmhashServerState *server);
 extern bool pmhash_token_matches(const PmhashControl *control, bool has_token,
 								 const PmhashToken *token);
 extern void pmhash_refuse_trust(void);
@@ -58,10 +56,13 @@ extern int	pmhash_standby_lose_all(bool (*which) (const PmhashStandbyRow *), int
 extern void pmhash_standby_forget(PmhashStandbyRow *row);
 extern void pmhash_standby_lost(uint64 file_id, uint64 life, int sqlstate,
 								const char *why);
-extern void pmhash_standby_promote(PmhashControl *control);
+extern void pmhash_standby_promote(void);
 
-/* A database has been dropped: WAL does not say which files go with it. */
-extern void pmhash_standby_database_dropped(Oid database);
+/*
+ * A database has been dropped: WAL does not say which files go with it.  Not those that the
+ * server life before has built past this place in WAL, where another one has its OID.
+ */
+extern void pmhash_standby_database_dropped(Oid database, XLogRecPtr upto);
 
 /*
  * What is in the files of a server in recovery cannot be believed any more: none of them

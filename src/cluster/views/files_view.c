@@ -66,14 +66,13 @@ building(const PmhashStandbyRow *state)
 
 /* A build or rebuild that has failed, and when it is tried again by the wall clock. */
 static const char *
-failed_state(bool rebuild, const char *message, int sqlstate, int64 next_try,
-			 bool details)
+failed_state(bool rebuild, const PmhashRebuild *last, bool details)
 {
-	int64		wait = next_try - pmhash_clock_ms();
+	int64		wait = last->next_try - pmhash_clock_ms();
 	TimestampTz next = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(wait, 0));
+	const char *message = details ? last->failure :
+		psprintf("SQLSTATE %s", unpack_sql_state(last->sqlstate));
 
-	if (!details)
-		message = psprintf("SQLSTATE %s", unpack_sql_state(sqlstate));
 	return psprintf(rebuild ? "rebuild failed: %s; next try at %s" :
 					"build failed: %s; next try at %s", message, timestamptz_to_str(next));
 }
@@ -97,9 +96,10 @@ what_is_lacking(bool rebuild)
  * NULL: it can.
  */
 static const char *
-standby_index_state(const PmhashStub *stub, bool details)
+standby_index_state(Oid index, const PmhashStub *stub, bool details)
 {
 	PmhashStandbyRow state;
+	PmhashRebuild last;
 	bool		has_place;
 
 	if (stub == NULL || (stub->flags & PMHASH_STUB_LOGGED) == 0)
@@ -117,9 +117,9 @@ standby_index_state(const PmhashStub *stub, bool details)
 	if (!has_place)
 		return psprintf("no place: this standby has files of %d logged indexes, as many as it can have",
 						PMHASH_STANDBY_FILES);
-	if (state.failures == 0 || state.sqlstate == 0)
+	if (!pmhash_rebuild_state(index, &last) || last.sqlstate == 0)
 		return psprintf("to be built%s", what_is_lacking(false));
-	return failed_state(false, state.message, state.sqlstate, state.next_try, details);
+	return failed_state(false, &last, details);
 }
 
 /*
@@ -187,18 +187,19 @@ index_state(Relation index, const PmhashStub *stub, bool details, bool *pmem)
 	const char *state = NULL;
 
 	if (RecoveryInProgress())
-		state = standby_index_state(stub, details);
+		state = standby_index_state(RelationGetRelid(index), stub, details);
 	if (state != NULL)
 		return state;
 
 	if (reason == PMHASH_REASON_NONE)
 		return "valid";
-	if (!pmhash_rebuild_state(RelationGetRelid(index), &rebuild))
+	if (!pmhash_rebuild_state(RelationGetRelid(index), &rebuild) ||
+		(!rebuild.running && rebuild.sqlstate == 0))
 		return psprintf("invalid: %s%s", pmhash_reason_text(reason),
 						why_not_rebuilt(index));
 	if (rebuild.running)
 		return "rebuilding";
-	return failed_state(true, rebuild.failure, rebuild.sqlstate, rebuild.next_try, details);
+	return failed_state(true, &rebuild, details);
 }
 
 /*

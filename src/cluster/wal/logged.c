@@ -88,18 +88,6 @@ pmhash_tell_of_wal(Relation index)
 			 errhint("Use REINDEX INDEX CONCURRENTLY to have it rebuilt now.")));
 }
 
-/* ---- files ---- */
-
-/* No index has that file any more. */
-void
-pmhash_log_file_gone(uint64 file_id)
-{
-	Assert(!RecoveryInProgress() && file_id != 0);
-	(void) pmhash_wal_log(&(PmhashWalRecord) {
-		.type = PMHASH_WAL_FILE_GONE, .file_id = file_id, .database = MyDatabaseId
-	}, NULL, InvalidBuffer);
-}
-
 /* ---- entries ---- */
 
 /*
@@ -180,15 +168,6 @@ pmhash_log_dead_tids(const PmhashFile *file, const PmhashDeadTids *set)
 		}, NULL, InvalidBuffer);
 	}
 	return end;
-}
-
-void
-pmhash_log_bulk_delete(PmhashFile *file)
-{
-	Assert(file->logged && !RecoveryInProgress());
-	(void) pmhash_wal_log(&(PmhashWalRecord) {
-		.type = PMHASH_WAL_SWEPT, .file_id = file->file_id, .database = MyDatabaseId
-	}, NULL, InvalidBuffer);
 }
 
 /* ---- conflict horizons ---- */

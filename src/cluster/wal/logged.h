@@ -24,14 +24,10 @@
 extern PmhResult pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries,
 									   int n, size_t *done);
 
-/* The bulk delete is over: to be called before pmhash_removal_finished. */
-extern void pmhash_log_bulk_delete(PmhashFile *file);
-
 /* ---- for the cluster layer ---- */
 
 extern bool pmhash_wants_wal(Relation index);
 extern void pmhash_tell_of_wal(Relation index);
-extern void pmhash_log_file_gone(uint64 file_id);
 extern XLogRecPtr pmhash_log_dead_tids(const PmhashFile *file, const PmhashDeadTids *set);
 extern XLogRecPtr pmhash_log_deletes(const PmhashFile *file, TransactionId horizon,
 									 uint8 flags, const PmhEntry *entries, int n);

@@ -21,6 +21,7 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
+#include "cluster/pool/pool.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/pm.h"
 #include "engine/stop_point.h"
@@ -227,52 +228,53 @@ require_journal(void)
 	journal_error(path, &error);
 }
 
-/*
- * Map the journal of this server life, if that has not been done.  Its path
- * goes into path[MAXPGPATH], what went wrong into *error.  Done whenever an
- * index file is opened, so that a process that has one mapped never lacks the
- * journal for it, whatever happens to the directory.
- */
-PmhResult
-pmhash_journal_map(char *path, PmhError *error)
+/* Does an error of the engine say nothing about the file? */
+static bool
+is_passing(const PmhError *error)
 {
+	return error->code == PMH_ERR_NO_DESCRIPTOR || error->code == PMH_ERR_NO_MEMORY ||
+		error->code == PMH_ERR_NO_SPACE ||
+		(error->code == PMH_ERR_IO &&
+		 (error->sys_errno == EINTR || error->sys_errno == EAGAIN));
+}
+
+/*
+ * Map the journal of this server life, if that has not been done.  Done whenever an
+ * index file is opened, so that a process that has one mapped never lacks the
+ * journal for it, whatever happens to the directory.  ERROR if it can't be mapped; and
+ * then it is given up, unless that may pass.
+ */
+void
+pmhash_journal_map(void)
+{
+	char		path[MAXPGPATH];
+	PmhError	error;
 	PmhResult	result;
 	const PmhashJournalHeader *header;
 
+	if (likely(journal.base != NULL))
+		return;
+	Assert(!RecoveryInProgress() && pmhash_shared->journal_records > 0);
 	pmhash_journal_path(path);
-	if (journal.base != NULL)
-		return PMH_OK;
-	result = pm_open(&journal, path, false, error);
+	result = pm_open(&journal, path, false, &error);
 	header = (const PmhashJournalHeader *) journal.base;
 	if (result == PMH_OK && (journal.bound < size_of(pmhash_shared->journal_records) ||
 							 header->magic != PMHASH_JOURNAL_MAGIC ||
 							 header->instance != pmhash_shared->instance))
 	{
 		pm_close(&journal);
-		memset(error, 0, sizeof(*error));
-		error->code = result = PMH_ERR_FORMAT;
-		strlcpy(error->detail, "It is not the undo journal of the running server.",
-				sizeof(error->detail));
+		memset(&error, 0, sizeof(error));
+		result = PMH_ERR_FORMAT;
+		strlcpy(error.detail, "It is not the undo journal of the running server.",
+				sizeof(error.detail));
 	}
-	if (result == PMH_ERR_FORMAT)
-		give_up_journal(path, error);
 	if (result != PMH_OK)
-		return result;
-	ring = (PmhashJournalRecord *) (journal.base + sizeof(PmhashJournalHeader));
-	return PMH_OK;
-}
-
-/* The same, or ERROR. */
-static void
-map_journal(void)
-{
-	char		path[MAXPGPATH];
-	PmhError	error;
-
-	if (likely(journal.base != NULL))
-		return;
-	if (pmhash_journal_map(path, &error) != PMH_OK)
+	{
+		if (!is_passing(&error) && pmhash_pool_is_present())
+			give_up_journal(path, &error);
 		journal_error(path, &error);
+	}
+	ring = (PmhashJournalRecord *) (journal.base + sizeof(PmhashJournalHeader));
 }
 
 /* Make sure that WAL up to lsn, the end of a record, is flushed, for a file's sake. */
@@ -340,7 +342,7 @@ pmhash_journal_note_flushed(XLogRecPtr lsn)
 {
 	PmhashJournalHeader *header;
 
-	map_journal();
+	pmhash_journal_map();
 	Assert(lsn <= GetFlushRecPtr(NULL));
 	header = (PmhashJournalHeader *) journal.base;
 	pm_raise64(&header->flushed, lsn);
@@ -366,7 +368,7 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	if (!file->journaled)
 		return;
 	Assert(n >= 1 && !RecoveryInProgress());
-	map_journal();
+	pmhash_journal_map();
 
 	/*
 	 * What the entries depend on: the end of this transaction's last WAL record, which is
@@ -455,10 +457,7 @@ compare_records(const void *a, const void *b)
 static void
 try_again_if_passing(const char *path, const PmhError *error)
 {
-	if (error->code != PMH_ERR_NO_DESCRIPTOR && error->code != PMH_ERR_NO_MEMORY &&
-		error->code != PMH_ERR_NO_SPACE &&
-		(error->code != PMH_ERR_IO ||
-		 (error->sys_errno != EINTR && error->sys_errno != EAGAIN)))
+	if (!is_passing(error))
 		return;
 	errno = error->sys_errno;
 	ereport(ERROR,

@@ -65,7 +65,7 @@ PMHASH_SIZE(PmhashJournalRecord, 64);
 extern XLogRecPtr pmhash_insert_end(void);
 extern bool pmhash_journal_provide(char *reason);
 extern void pmhash_journal_begin(uint64 instance, bool *pmem);
-extern PmhResult pmhash_journal_map(char *path, PmhError *error);
+extern void pmhash_journal_map(void);
 extern void pmhash_journal_note_flushed(XLogRecPtr lsn);
 extern void pmhash_undo(PmhashControl *control);
 

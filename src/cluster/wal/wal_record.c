@@ -115,6 +115,16 @@ pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries, Buffer pa
 	return XLogInsert(RM_XLOG_ID, BufferIsValid(page) ? XLOG_FPI : XLOG_NOOP);
 }
 
+/* Write a record that says no more than its type of a file of this database.  Returns its end. */
+XLogRecPtr
+pmhash_log_event(PmhashWalType type, uint64 file_id)
+{
+	Assert(!RecoveryInProgress() && file_id != 0);
+	return pmhash_wal_log(&(PmhashWalRecord) {
+		.type = type, .file_id = file_id, .database = MyDatabaseId
+	}, NULL, InvalidBuffer);
+}
+
 /* ---- FILE_NEW ---- */
 
 /*
@@ -143,9 +153,7 @@ pmhash_log_new_files(bool made)
 
 	if (made && new_file != 0)
 	{
-		XLogSetAsyncXactLSN(pmhash_wal_log(&(PmhashWalRecord) {
-			.type = PMHASH_WAL_FILE_NEW, .file_id = new_file, .database = MyDatabaseId
-		}, NULL, InvalidBuffer));
+		XLogSetAsyncXactLSN(pmhash_log_event(PMHASH_WAL_FILE_NEW, new_file));
 
 		/* The next transaction's entries do not depend on that (undo_journal.c). */
 		XactLastRecEnd = last;

@@ -124,6 +124,7 @@ extern uint32 pmhash_wal_piece(const uint8 *pieces, uint32 size, uint32 *at,
 extern XLogRecPtr pmhash_wal_log(const PmhashWalRecord *record, const PmhEntry *entries,
 								 Buffer page);
 
+extern XLogRecPtr pmhash_log_event(PmhashWalType type, uint64 file_id);
 extern void pmhash_announce_file(uint64 file_id);
 extern void pmhash_log_new_files(bool made);
 

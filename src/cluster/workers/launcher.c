@@ -247,7 +247,7 @@ forget_database(Task *task)
 {
 	Assert(!list_member_oid(existing, task->database));
 	if (task->job == PMHASH_JOB_PLAIN && RecoveryInProgress())
-		pmhash_standby_database_dropped(task->database);
+		pmhash_standby_database_dropped(task->database, PG_UINT64_MAX);
 	else if (task->job == PMHASH_JOB_PLAIN)
 	{
 		PMH_STOP_POINT("launcher_before_dropped");
@@ -591,8 +591,6 @@ pmhash_launcher_main(Datum arg)
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(round);
-	if (RecoveryInProgress() && pmhash_standby_is_active())
-		pmhash_remove_distrusted();
 	for (;;)
 	{
 		if (!pmhash_shared->usable)

@@ -53,7 +53,6 @@
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
-#include "cluster/standby/standby_state.h"
 #include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"
@@ -256,37 +255,4 @@ pmhash_remove_orphans(List **lacking)
 	pmhash_rebuild_forget(MyDatabaseId, InvalidOid, *lacking);
 	return n_orphans > 0 && n_unknown > 0 ? PMHASH_WORKER_LEFT_SOME :
 		indexes == NIL ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;
-}
-
-/* Remove a file that this standby has not. */
-static bool
-remove_if_unknown(const char *path, Oid database, uint64 file_id, void *arg)
-{
-	const PmhashStandbyRow *row;
-
-	CHECK_FOR_INTERRUPTS();
-	if (file_id == 0)
-		return true;
-
-	/* A build that is published comes under the same name, with this lock. */
-	LWLockAcquire(pmhash_lwlock(PMHASH_STANDBY_LOCK), LW_SHARED);
-	row = pmhash_standby_find(file_id);
-	if (RecoveryInProgress() && (row == NULL || row->status != PMHASH_STANDBY_LIVE))
-	{
-		PMH_STOP_POINT("distrusted_before_unlink");
-		pmhash_unlink(database, file_id);
-	}
-	LWLockRelease(pmhash_lwlock(PMHASH_STANDBY_LOCK));
-	return true;
-}
-
-/*
- * On a standby: remove the files that were made before it became one, and have not been kept.  What
- * is made after a promotion was not there when it was looked for.
- */
-void
-pmhash_remove_distrusted(void)
-{
-	Assert(!IsTransactionState());
-	(void) pmhash_visit_files(InvalidOid, remove_if_unknown, NULL);
 }

@@ -214,7 +214,7 @@ begin(Oid relid)
 	{
 		refill.index = relid;
 		refill.heap = heap_oid;
-		(void) pmhash_rebuild_note(relid, 0, NULL);
+		(void) pmhash_rebuild_note(MyDatabaseId, relid, 0, NULL);
 		report_begin(index);
 		remove_old_file(heap, index);
 		refill.file_id = pmhash_file_begin_filling(index);
@@ -462,7 +462,7 @@ give_up(Oid relid, const char *name, MemoryContext context)
 		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_count(PMHASH_REBUILD_FAILURES, 1);
 	pmhash_counts_flush();
-	pause = pmhash_rebuild_note(relid, error->sqlerrcode, error->message);
+	pause = pmhash_rebuild_note(MyDatabaseId, relid, error->sqlerrcode, error->message);
 	forget_refill();
 	result_of_pass = Min(result_of_pass,
 						 pause > 0 ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_UNFINISHED);
@@ -514,7 +514,7 @@ static void
 rebuild_exit(int code, Datum arg)
 {
 	if (OidIsValid(refill.index))
-		(void) pmhash_rebuild_note(refill.index, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
+		(void) pmhash_rebuild_note(MyDatabaseId, refill.index, ERRCODE_ADMIN_SHUTDOWN, "the worker was terminated");
 }
 
 /*

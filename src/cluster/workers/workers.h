@@ -22,7 +22,6 @@ extern bool pmhash_start_worker(Oid database, PmhashJob job, int place,
 
 /* ---- orphans.c ---- */
 extern PmhashWorkerResult pmhash_remove_orphans(List **lacking);
-extern void pmhash_remove_distrusted(void);
 
 /* ---- rebuild.c ---- */
 extern PmhashWorkerResult pmhash_rebuild_indexes(PmhashJob job, const List *indexes);

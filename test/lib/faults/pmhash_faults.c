@@ -275,7 +275,7 @@ errno_or(int usual)
 	HOOK(pwrite, "io", ssize_t, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o), -1, -1, ENOSPC) \
 	HOOK(ftruncate, "io", int, (int fd, off_t n), (fd, n), -1, 0, EIO) \
 	HOOK(fsync, "io", int, (int fd), (fd), -1, 0, EIO) \
-	HOOK(rename, "io", int, (const char *a, const char *b), (a, b), -1, 0, EIO) \
+	HOOK(truncate, "io", int, (const char *p, off_t n), (p, n), -1, 0, EIO) \
 	HOOK(uname, "uname", int, (struct utsname *u), (u), -1, -1, ENOSYS) \
 	HOOK(syncfs, "io", int, (int fd), (fd), -1, 0, EIO) \
 	HOOK(sync_file_range, "write back", int, (int fd, off_t o, off_t n, unsigned f), \

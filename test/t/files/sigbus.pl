@@ -200,7 +200,7 @@ like(index_state($node, 't_k'), qr/^invalid: it cannot be read$/, 'crash right a
 rebuild_on($node);
 all_come_back($node, 'crash right after the error');
 
-# event: the undo journal is cut off while the server runs, or its medium fails
+# event: the undo journal is removed or cut off while the server runs, or its medium fails
 # ---- the undo journal ----
 my $journal = pool($node) . '/journal';
 my $user = $node->background_psql('postgres', on_error_stop => 0);

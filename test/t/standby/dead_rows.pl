@@ -195,7 +195,7 @@ foreach my $point (qw(vacuum_after_log vacuum_after_flush))
 # ---- the standby: killed while it sweeps ----
 
 use_stop_points($standby);
-foreach my $point (qw(redo_before_entries redo_sweeping redo_before_applied))
+foreach my $point (qw(redo_before_entries redo_sweeping redo_applied))
 {
 	my $name = "standby killed at $point";
 	my $position = log_position($standby);
@@ -225,11 +225,11 @@ places_are_taken();
 is_held('redo_sweeping', $name);
 $standby->command_ok([ 'pg_ctl', '-D', $standby->data_dir, '-m', 'fast', '-W', 'stop' ], $name);
 $standby->wait_for_log(qr/received fast shutdown request/, $position);
-hold('redo_before_applied');
+hold('redo_applied');
 release('redo_sweeping');
 $standby->wait_for_log(qr/database system is shut down/, $position);
 $standby->stop('fast', fail_ok => 1);
-unlink(use_stop_points($standby) . '/redo_before_applied') or die "it has not ended in the sweep: $!";
+unlink(use_stop_points($standby) . '/redo_applied') or die "it has not ended in the sweep: $!";
 $standby->start;
 same($standby, $name);
 unlike(logged_since($standby, $position), qr/has been built on this standby|not trusted|is given up/, "$name: nothing is built");

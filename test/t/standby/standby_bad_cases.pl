@@ -318,7 +318,7 @@ SKIP:
 	$failing->start;
 	both_valid($failing, 'failing: built');
 	my $at = log_position($failing);
-	set_faults($failing, calls => 'syncfs pwrite unlink ftruncate open', process => 'pmhash launcher',
+	set_faults($failing, calls => 'syncfs pwrite unlink truncate ftruncate open', process => 'pmhash launcher',
 		at_restart => 'off', error => 5, fail_for => 1_000_000, fail_at => 1);
 	$source->safe_psql('postgres', 'INSERT INTO t SELECT 1, $$x$$, 1; CHECKPOINT');
 	caught_up($source, $failing);

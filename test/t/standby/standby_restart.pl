@@ -246,14 +246,14 @@ CONF
 
 	$primary->stop;
 
-	# and it was at two builds, of indexes that have gone since
-	my @left_over = map { ((index_files(pool($primary)))[0] =~ m{^(.*)/})[0] . "/00000000000000aa.$_" } qw(new delta);
+	# and it was at a build, of an index that has gone since
+	my ($left_over) = map { s{[^/]*$}{00000000000000aa.delta}r } index_files(pool($primary));
 
-	append_to_file($_, 'x') foreach @left_over;
+	append_to_file($left_over, 'x');
 	unlink($primary->data_dir . '/standby.signal') or die $!;
 	$old_position = log_position($primary);
 	$primary->start;
-	is_deeply([ grep { -e } @left_over ], [], 'signal removed: what the builds have made is removed');
+	ok(!-e $left_over, 'signal removed: what the build has made is removed');
 	# trust: standby-signal
 	like(logged_since($primary, $old_position), qr/was a standby and has not used the pool as a primary/,
 		'signal removed: not trusted');
@@ -293,8 +293,8 @@ CONF
 
 	# trust: note
 	# event: a bit flips in what a standby keeps in the header of an index file
-	foreach my $part (some_of(2, [ 'begun', 0, 16 ], [ 'begun, its check', 0, 1 ], [ 'applied', 8, 20 ],
-			[ 'applied, high', 8, 40 ], [ 'timeline', 16, 0 ], [ 'timeline, its check', 16, 32 ],
+	foreach my $part (some_of(2, [ 'begun', 0, 16 ], [ 'begun, high', 0, 40 ], [ 'begun, its check', 0, 1 ],
+			[ 'timeline', 16, 0 ], [ 'timeline, its check', 16, 32 ],
 			[ 'usable_xmin', 24, 33 ], [ 'table', 32, 3 ], [ 'made under', 32, 32 ], [ 'crc', 40, 31 ]))
 	{
 		my ($name, $at, $bit) = @$part;
@@ -347,6 +347,8 @@ SQL
 		$standby->start;
 		$standby->poll_query_until('wide', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'") or die;
 		$standby->append_conf('postgresql.conf', 'pmhash.rebuild = off');
+		$primary->safe_psql('wide', 'CHECKPOINT');    # replay has nothing to apply again, and maps nothing
+		caught_up($primary, $standby);
 		$standby->restart;
 		chmod(0, $_) foreach index_files($pool);
 		$primary->safe_psql('wide', 'INSERT INTO t VALUES (1)');

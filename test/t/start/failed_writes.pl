@@ -257,7 +257,7 @@ CONF
 
 		$node->restart;
 		rebuild_off($node);
-		faults_of_given_up('pwrite fsync ftruncate unlink rename mmap', 1, 1_000_000, 5, 'on', '');
+		faults_of_given_up('pwrite fsync ftruncate unlink mmap', 1, 1_000_000, 5, 'on', '');
 		$session = $node->background_psql('postgres', on_error_stop => 0);
 		kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
 		eval { $session->quit };

@@ -128,6 +128,13 @@ SQL
 	rename("$pool/journal.away", "$pool/journal") or die $!;
 	$node->start;
 	comes_back($node, 'a journal again');
+
+	# ---- it is removed while the server runs: it is named, and no index file is ----
+	unlink("$pool/journal") or die $!;
+	fails_like($node, 'INSERT INTO t VALUES (0)', qr/could not use the pmhash undo journal "journal": No such file or directory/, 'no journal any more');
+	like(index_state($node, 't_k'), qr/^disabled: undo journal "\Q$pool\E\/journal" was lost/, '... disabled');
+	$node->restart;
+	comes_back($node, 'another journal');
 	$node->stop;
 }
 

@@ -312,12 +312,6 @@ use PmhashTest;
 		return "$pool/journal";
 	}
 
-	# trust: timeline
-	crash($node);
-	is(ord(substr(slurp_file("$pool/control"), 76, 4)), 1, 'timeline 1 stands there');
-	patch_control($pool, 76, pack('V', 7));
-	doubted('the server is on another timeline', 'another timeline');
-
 	# trust: flushed
 	crash($node);
 	patch_file(journal(), 24, pack('Q', 2**47));
