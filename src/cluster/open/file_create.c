@@ -14,6 +14,7 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -29,20 +30,23 @@
 #include "cluster/wal/undo_journal.h"
 #include "cluster/wal/wal_record.h"
 
-static void
-new_stub(PmhashStub *stub)
+/* A stub for a file that is about to be made. */
+static PmhashStub
+new_stub(uint16 flags)
 {
-	memset(stub, 0, sizeof(*stub));
-	stub->magic = PMHASH_STUB_MAGIC;
-	stub->version = PMHASH_STUB_VERSION;
-	while (stub->file_id == 0)
+	uint64		file_id = 0;
+	PmhashSeed	seed;
+
+	while (file_id == 0)
 	{
-		if (!pg_strong_random(&stub->file_id, sizeof(stub->file_id)) ||
-			!pg_strong_random(&stub->seed, sizeof(stub->seed)))
+		if (!pg_strong_random(&file_id, sizeof(file_id)) ||
+			!pg_strong_random(&seed, sizeof(seed)))
 			ereport(ERROR,
 					(errcode(ERRCODE_INTERNAL_ERROR),
 					 errmsg("could not generate a random file id")));
 	}
+	return pmhash_stub_make(flags, file_id, seed, (flags & PMHASH_STUB_INVALID) != 0 ?
+							PMHASH_REASON_MOVED : PMHASH_REASON_NONE);
 }
 
 /* The flag of a stub whose file's changes are to be logged. */
@@ -123,11 +127,10 @@ pmhash_file_begin_filling(Relation index)
 
 	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	pmhash_require_service(index);
-	new_stub(&stub);
-	stub.flags = PMHASH_STUB_FILLING | wal_flags(index);
+	stub = new_stub(PMHASH_STUB_FILLING | wal_flags(index));
 	file = make_file(index, &stub, true);
 	HOLD_INTERRUPTS();
-	pmhash_stub_fill(index, stub.flags, stub.file_id, stub.seed);
+	pmhash_stub_write(index, &stub);
 	pmhash_stub_changed();
 	pmhash_pending_keep(file->file_id);
 	RESUME_INTERRUPTS();
@@ -139,7 +142,7 @@ pmhash_file_begin_filling(Relation index)
  *		The file of this index that its present main fork has had before; 0: none.
  *
  * The main fork is empty by now, so it is what we have noted, or what this transaction has
- * made.  (file_cache.c keeps no entry that is neither mapped nor valid.)
+ * made.
  */
 uint64
 pmhash_file_replaces(Relation index)
@@ -168,7 +171,7 @@ part_with_file_before(Relation index)
 	{
 		if (pmhash_flags_logged(wal_flags(index)))
 			pmhash_log_file_gone(file_id);
-		pmhash_unlink(MyDatabaseId, file_id);
+		pmhash_remove_file(MyDatabaseId, file_id, false);
 	}
 	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 			 pmhash_node_subid(index) != InvalidSubTransactionId)
@@ -203,19 +206,16 @@ pmhash_file_create(Relation index)
 	comes_back = !is_new && !(temporary && pmhash_transaction_is_ending) &&
 		index->rd_index->indisready && pmhash_table_is_moved(index);
 	part_with_file_before(index);
-	new_stub(&stub);
-	stub.flags = comes_back ? PMHASH_STUB_INVALID : wal_flags(index);
+	stub = new_stub(comes_back ? PMHASH_STUB_INVALID : wal_flags(index));
 	file = make_file(index, &stub, is_new && !temporary);
-	pmhash_stub_create(index, stub.flags, stub.file_id, stub.seed);
+	Assert(RelationGetNumberOfBlocks(index) == 0);
+	pmhash_stub_write(index, &stub);
 	if (pmhash_flags_logged(stub.flags))
 		pmhash_announce_file(stub.file_id);
 	if (!is_new)
 		pmhash_pending_keep(file->file_id);
 	if (comes_back)
-	{
-		pmhash_rebuild_at_end();
 		TransferPredicateLocksToHeapRelation(index);	/* the new file has other pages */
-	}
 	return file;
 }
 
@@ -243,10 +243,10 @@ pmhash_file_create_missing(Relation index)
 	if (pmhash_stub_read(index, false, &stub) &&
 		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
 	{
-		new_stub(&stub);
+		stub = new_stub(0);
 		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
 		file = make_file(index, &stub, false);
-		pmhash_stub_fill(index, 0, stub.file_id, stub.seed);
+		pmhash_stub_write(index, &stub);
 		pmhash_pending_keep(file->file_id);
 		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	}

@@ -156,16 +156,6 @@ pmhash_list_files(Oid database, int *n)
 	return files;
 }
 
-/* Has it any? */
-bool
-pmhash_database_has_files(Oid database)
-{
-	int			n;
-
-	pfree(pmhash_list_files(database, &n));
-	return n > 0;
-}
-
 /* ==== who may see ==== */
 
 /* Is this user the owner of the index (InvalidOid: it has none), or in pg_monitor? */

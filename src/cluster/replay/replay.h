@@ -77,7 +77,7 @@ extern void pmhash_set_filler(const PmhashFiller *filler);
 extern void pmhash_standby_redo_init(void);
 
 /* ---- standby_build.c ---- */
-extern PmhashWorkerResult pmhash_standby_build_database(PmhashJob job);
+extern bool pmhash_standby_build_database(PmhashJob job);
 
 
 /*

@@ -75,7 +75,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(sizeof(PmhashStandby));
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
 	RequestAddinShmemSpace(pmhash_imports_size());
-	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
+	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS + PMHASH_DEAD_LISTS);
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
 
@@ -96,7 +96,7 @@ init_shared_memory(void)
 	pg_atomic_init_u64(&pmhash_shared->stub_generation, 0);
 	pg_atomic_init_u64(&pmhash_shared->flush_wanted, InvalidXLogRecPtr);
 	for (int i = 0; i < PMHASH_WORKERS; i++)
-		pg_atomic_init_u32(&pmhash_shared->worker_result[i], 0);
+		pg_atomic_init_u32(&pmhash_shared->worker_done[i], 0);
 	pg_atomic_init_u32(&pmhash_shared->function_worker, 0);
 	pg_atomic_init_u64(&pmhash_shared->no_worker, 0);
 	pg_atomic_init_u64(&pmhash_shared->asked_redo, InvalidXLogRecPtr);
@@ -104,7 +104,6 @@ init_shared_memory(void)
 					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	pmhash_shared->key_locks = GetNamedLWLockTranche(KEY_TRANCHE_NAME);
-	SpinLockInit(&pmhash_shared->mutex);
 	pmhash_wait_events_name();
 
 	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);
@@ -125,8 +124,8 @@ init_shared_memory(void)
 		pg_atomic_init_u64(&pmhash_shared->counted[i], 0);
 	for (int i = 0; i < PMHASH_REMOVAL_EPOCHS; i++)
 		pg_atomic_init_u64(&pmhash_shared->removal_epoch[i], 0);
-	for (int i = 0; i < PMHASH_COMPLAINTS; i++)
-		pg_atomic_init_u64(&pmhash_shared->complaint[i], 0);
+	for (int i = 0; i < PMHASH_JOBS * PMHASH_MAX_REQUESTS; i++)
+		pg_atomic_init_u32(&pmhash_shared->request[i], InvalidOid);
 	for (int i = 0; i < PMHASH_QUEUE_COUNTS; i++)
 		pg_atomic_init_u32(&pmhash_shared->queues[i], 0);
 }

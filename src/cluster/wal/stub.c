@@ -39,8 +39,8 @@
 /* ---- writing ---- */
 
 /* A stub that names a file. */
-static PmhashStub
-make_stub(uint16 flags, uint64 file_id, PmhashSeed seed, PmhashReason reason)
+PmhashStub
+pmhash_stub_make(uint16 flags, uint64 file_id, PmhashSeed seed, PmhashReason reason)
 {
 	PmhashStub	stub;
 
@@ -102,45 +102,33 @@ log_page_and_end(Buffer buffer, const PmhashStub *stub)
 	END_CRIT_SECTION();
 }
 
-/*
- * Make block 0 of an empty main fork the stub of file_id.
- */
-void
-pmhash_stub_create(Relation index, uint16 flags, uint64 file_id, PmhashSeed seed)
+/* The page for the stub, locked: a new one if there is none. */
+static Buffer
+lock_page(Relation index)
 {
 	Buffer		buffer;
-	PmhashStub	stub;
 
-	Assert(file_id != 0 && !RecoveryInProgress());
-	Assert(RelationGetNumberOfBlocks(index) == 0);
-	buffer = ReadBufferExtended(index, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK,
-								NULL);
-	if (BufferGetBlockNumber(buffer) != 0)
-		elog(ERROR, "index \"%s\" already contains data",
-			 RelationGetRelationName(index));
-	stub = make_stub(flags, file_id, seed, (flags & PMHASH_STUB_INVALID) != 0 ?
-					 PMHASH_REASON_MOVED : PMHASH_REASON_NONE);
-	log_page(index, buffer, &stub);
-	UnlockReleaseBuffer(buffer);
+	if (RelationGetNumberOfBlocks(index) == 0)
+		return ReadBufferExtended(index, MAIN_FORKNUM, P_NEW, RBM_ZERO_AND_LOCK, NULL);
+	buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0, RBM_ZERO_ON_ERROR, NULL);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	return buffer;
 }
 
 /*
- * Write another file's id into an existing stub: that of an unlogged index after a crash,
- * which has none yet (flags 0), or of an invalid one whose new file is about to be filled
+ * Write a stub that names another file: that of a new main fork, of an unlogged index after a
+ * crash, which has none yet, or of an invalid one whose new file is about to be filled
  * (PMHASH_STUB_FILLING).  The caller sees to it that no other process does the same.
  */
 void
-pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id, PmhashSeed seed)
+pmhash_stub_write(Relation index, const PmhashStub *stub)
 {
-	Buffer		buffer = ReadBuffer(index, 0);
-	PmhashStub	stub = make_stub(flags, file_id, seed, PMHASH_REASON_NONE);
+	Buffer		buffer = lock_page(index);
 
-	Assert(file_id != 0 && !RecoveryInProgress());
-	Assert((flags & ~PMHASH_STUB_LOGGED) == 0 ||
-		   (CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true) &&
-			(flags & PMHASH_STUB_FILLING) != 0));
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	log_page(index, buffer, &stub);
+	Assert(stub->file_id != 0 && !RecoveryInProgress());
+	Assert((stub->flags & PMHASH_STUB_FILLING) == 0 ||
+		   CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
+	log_page(index, buffer, stub);
 	UnlockReleaseBuffer(buffer);
 }
 
@@ -194,17 +182,7 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	Assert(IsTransactionState() && !RecoveryInProgress());
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_CREATE_LOCK)));
 	LockRelationForExtension(index, ExclusiveLock);
-	if (RelationGetNumberOfBlocks(index) == 0)
-	{
-		buffer = ReadBufferExtended(index, MAIN_FORKNUM, P_NEW,
-									RBM_ZERO_AND_LOCK, NULL);
-	}
-	else
-	{
-		buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0, RBM_ZERO_ON_ERROR,
-									NULL);
-		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	}
+	buffer = lock_page(index);
 	page = BufferGetPage(buffer);
 	memset(&stub, 0, sizeof(stub));
 	if (!PageIsNew(page))
@@ -214,8 +192,8 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 		(file_id == 0 || (ours && stub.file_id == file_id));
 	if (mark)
 	{
-		marked = make_stub(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
-						   ours ? stub.seed : (PmhashSeed) {0}, reason);
+		marked = pmhash_stub_make(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
+								  ours ? stub.seed : (PmhashSeed) {0}, reason);
 		PMH_STOP_POINT("stub_before_mark");
 		if (ours ? pmhash_flags_logged(stub.flags) :
 			RelationIsPermanent(index) && XLogIsNeeded())
@@ -249,7 +227,7 @@ pmhash_stub_create_init(Relation index)
 	SMgrRelation smgr = RelationGetSmgr(index);
 	PGIOAlignedBlock block;
 	Page		page = (Page) block.data;
-	PmhashStub	stub = make_stub(PMHASH_STUB_NEW_FILE, 0, (PmhashSeed) {0},
+	PmhashStub	stub = pmhash_stub_make(PMHASH_STUB_NEW_FILE, 0, (PmhashSeed) {0},
 										PMHASH_REASON_NONE);
 
 	fill_page(page, &stub);

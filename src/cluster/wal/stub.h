@@ -54,11 +54,10 @@ pmhash_stub_is_known(const PmhashStub *stub)
 }
 
 extern bool pmhash_flags_logged(uint16 flags);
-extern void pmhash_stub_create(Relation index, uint16 flags, uint64 file_id,
-							   PmhashSeed seed);
+extern PmhashStub pmhash_stub_make(uint16 flags, uint64 file_id, PmhashSeed seed,
+								   PmhashReason reason);
+extern void pmhash_stub_write(Relation index, const PmhashStub *stub);
 extern void pmhash_stub_create_init(Relation index);
-extern void pmhash_stub_fill(Relation index, uint16 flags, uint64 file_id,
-							 PmhashSeed seed);
 extern bool pmhash_stub_filled(Relation index, uint64 file_id,
 							   FullTransactionId by);
 extern bool pmhash_stub_invalidate(Relation index, uint64 file_id,
