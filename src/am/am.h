@@ -85,7 +85,7 @@ extern bool pmhash_core_hash_misleads(Oid type, Oid collation, bool *by_order);
 extern void pmhash_row_types_note(Oid relid, AttrNumber attno);
 extern void pmhash_row_types_check(void);
 extern void pmhash_row_types_forget(void);
-extern void pmhash_row_types_level_ends(SubXactEvent event);
+extern void pmhash_row_types_level_ends(int level, bool committed);
 
 /* ---- spool.c: sorting, with a look at interrupts ---- */
 extern int	pmhash_compare_entries(const void *a, const void *b);

@@ -30,7 +30,6 @@
 
 #include "am/build.h"
 #include "cluster/queue/queue.h"
-#include "cluster/workers/workers.h"
 #include "engine/stop_point.h"
 
 #define REST_ENTRIES	4096	/* read back at a time */

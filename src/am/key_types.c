@@ -10,6 +10,7 @@
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -28,7 +29,6 @@
 #include "utils/typcache.h"
 
 #include "am/am.h"
-#include "cluster/base/tools.h"
 #include "cluster/queue/queue.h"
 
 /*
@@ -288,7 +288,7 @@ pmhash_core_hash_misleads(Oid type, Oid collation, bool *by_order)
 /* A relation whose columns have changed; lives in TopTransactionContext. */
 typedef struct Altered
 {
-	int			level;			/* nesting level of the transaction (tools.h) */
+	int			level;			/* nesting level of the transaction */
 	Oid			relid;
 	AttrNumber	attno;			/* 0: a column has come or gone; else this one was
 								 * altered, and had this type */
@@ -497,7 +497,17 @@ pmhash_row_types_forget(void)
 }
 
 void
-pmhash_row_types_level_ends(SubXactEvent event)
+pmhash_row_types_level_ends(int level, bool committed)
 {
-	altered = pmhash_level_ends(altered, event);
+	ListCell   *lc;
+
+	foreach(lc, altered)
+	{
+		Altered    *one = lfirst(lc);
+
+		if (one->level >= level && !committed)
+			altered = foreach_delete_current(altered, lc);
+		else if (one->level >= level)
+			one->level = level - 1;	/* what it has noted is its parent's */
+	}
 }

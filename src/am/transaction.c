@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "utils/inval.h"
-#include "utils/resowner.h"
 
 #include "am/am.h"
 #include "cluster/base/tools.h"
@@ -63,7 +62,7 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 	{
 		bool		committed = event == SUBXACT_EVENT_COMMIT_SUB;
 
-		pmhash_row_types_level_ends(event);
+		pmhash_row_types_level_ends(level, committed);
 		pmhash_queues_level_ends(level, committed); /* before files are removed */
 		if (committed)
 			pmhash_files_to_parent(mySubid, parentSubid);
@@ -81,18 +80,10 @@ subtransaction_callback(SubXactEvent event, SubTransactionId mySubid,
 		AcceptInvalidationMessages();
 }
 
-static void
-release_callback(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
-{
-	if (phase == RESOURCE_RELEASE_AFTER_LOCKS && isTopLevel)
-		pmhash_files_over();
-}
-
 /* Install the callbacks; children of the postmaster inherit them. */
 void
 pmhash_transaction_init(void)
 {
 	RegisterXactCallback(transaction_callback, NULL);
 	RegisterSubXactCallback(subtransaction_callback, NULL);
-	RegisterResourceReleaseCallback(release_callback, NULL);
 }

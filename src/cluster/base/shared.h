@@ -13,7 +13,6 @@
 #include "port/atomics.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
-#include "storage/spin.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/cluster.h"
@@ -24,11 +23,11 @@
 #define PMHASH_MAX_REBUILDS		1024
 #endif
 #define PMHASH_LONGEST_PAUSE	300		/* s, between tries to build a file (pmhash_pause) */
-#define PMHASH_COMPLAINTS		256
 #define PMHASH_REMOVAL_EPOCHS	256
 #define PMHASH_QUEUE_COUNTS		4096
 #define PMHASH_KEY_LOCKS		256		/* a power of two */
 #define PMHASH_WORKERS			3		/* of the launcher, at most */
+#define PMHASH_DEAD_LISTS		16		/* a power of two; each has a lock */
 
 typedef enum PmhashLockId
 {
@@ -38,7 +37,7 @@ typedef enum PmhashLockId
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
 	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby_state.h */
-	PMHASH_NLOCKS
+	PMHASH_NLOCKS				/* from here on: of the lists of dead entries */
 } PmhashLockId;
 
 /*
@@ -53,16 +52,6 @@ typedef enum PmhashJob
 	PMHASH_JOBS
 } PmhashJob;
 
-/* How a worker has ended. */
-typedef enum PmhashWorkerResult
-{
-	PMHASH_WORKER_UNFINISHED,	/* it has not been through its database, or its failures
-								 * are noted nowhere */
-	PMHASH_WORKER_LEFT_SOME,	/* it has, but not at all that it wanted to look at */
-	PMHASH_WORKER_DONE,
-	PMHASH_WORKER_FOUND_NOTHING /* the same, and there is nothing of ours */
-} PmhashWorkerResult;
-
 /* The rebuild of an invalid index, while it goes on; how that, or a build here, has failed. */
 typedef struct PmhashRebuild
 {
@@ -74,14 +63,6 @@ typedef struct PmhashRebuild
 	int64		next_try;		/* pmhash_clock_ms */
 	char		failure[PMHASH_KEPT_MESSAGE];
 } PmhashRebuild;
-
-/* What the launcher is to have done, and where. */
-typedef struct PmhashRequests
-{
-	int			n;
-	Oid			database[PMHASH_MAX_REQUESTS];
-	PmhashJob	job[PMHASH_MAX_REQUESTS];
-} PmhashRequests;
 
 /*
  * Each statement reads what stands first, up to journal_next, and hardly anything writes
@@ -118,7 +99,7 @@ typedef struct PmhashShared
 	pg_atomic_uint64 counted[PMHASH_NCOUNTERS]; /* by all, since shared memory was made */
 
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
-	pg_atomic_uint32 worker_result[PMHASH_WORKERS]; /* PmhashWorkerResult of the last one */
+	pg_atomic_uint32 worker_done[PMHASH_WORKERS];	/* 1: the last one has left nothing */
 	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */
 	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
 								 * worker of ours, or 0 */
@@ -127,12 +108,8 @@ typedef struct PmhashShared
 									 * failed writes, or 0 */
 	pg_atomic_uint64 ask_from;	/* pmhash_clock_ms: not to be asked before */
 
-	/* indexes that workers have complained about, with their databases, by OID */
-	pg_atomic_uint64 complaint[PMHASH_COMPLAINTS];
-
 	Latch	   *volatile launcher;
-	slock_t		mutex;			/* requests */
-	PmhashRequests requests;
+	pg_atomic_uint32 request[PMHASH_JOBS * PMHASH_MAX_REQUESTS];	/* databases: requests.c */
 } PmhashShared;
 
 extern PmhashShared *pmhash_shared; /* NULL unless preloaded */

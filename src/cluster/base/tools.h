@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tools.h
- *	  The monotonic clock; levels of a transaction; what may fail; waits.
+ *	  The monotonic clock; what may fail; waits.
  *
  * Include postgres.h first.
  *
@@ -13,7 +13,6 @@
 #include <time.h>
 
 #include "access/xact.h"
-#include "nodes/pg_list.h"
 
 /* ---- the clock ---- */
 
@@ -36,34 +35,11 @@ pmhash_clock_ms(void)
 	return (int64) now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
 }
 
-/* The same clock, some milliseconds late, for a few nanoseconds. */
-static inline int64
-pmhash_clock_coarse(void)
-{
-	struct timespec now;
-
-	(void) clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (int64) now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
-}
-
 /* Have 'interval' ms gone by since the reading 'then'?  0: never read yet. */
 static inline bool
 pmhash_clock_past(int64 then, int64 interval)
 {
 	return then == 0 || pmhash_clock_ms() - then >= interval;
-}
-
-/*
- * Milliseconds from now to the reading 'then', for a latch: 1 at least, as less than 0
- * would be a wait without an end, and 'most' at most.
- */
-static inline long
-pmhash_clock_until(int64 then, long most)
-{
-	int64		left = then - pmhash_clock_ms();	/* read once */
-
-	Assert(most > 0);
-	return left < 1 ? 1 : (long) Min(left, most);
 }
 
 /*
@@ -75,35 +51,6 @@ pmhash_pause(int tries, int most)
 {
 	Assert(tries > 0 && most > 0);
 	return Min(INT64CONST(1) << Min(tries - 1, 30), most) * 1000;
-}
-
-/* ---- levels ---- */
-
-/*
- * For a callback at the end of a subtransaction: the list without what an aborted level
- * has noted; what a committed one has is its parent's.  Each element begins with an int,
- * the nesting level of the transaction that it is of.
- */
-static inline List *
-pmhash_level_ends(List *notes, SubXactEvent event)
-{
-	int			ending = GetCurrentTransactionNestLevel();
-	ListCell   *lc;
-
-	if (event != SUBXACT_EVENT_ABORT_SUB && event != SUBXACT_EVENT_COMMIT_SUB)
-		return notes;
-	foreach(lc, notes)
-	{
-		int		   *level = lfirst(lc);
-
-		if (*level < ending)
-			continue;
-		if (event == SUBXACT_EVENT_ABORT_SUB)
-			notes = foreach_delete_current(notes, lc);
-		else
-			*level = ending - 1;
-	}
-	return notes;
 }
 
 /* ---- what may fail ---- */

@@ -116,19 +116,14 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	table_beginscan_parallel(heap, scan, SO_NONE)
 #define pmhash_index_fetch_begin(heap) \
 	table_index_fetch_begin(heap, SO_NONE)
-#define pmhash_shared_hash(name, rows, info, flags) \
-	ShmemInitHash(name, rows, info, flags)
 #define pmhash_plan_query(query, text) \
 	pg_plan_query(query, text, 0, NULL, NULL)
 #else
 #define pmhash_plan_query(query, text) \
 	pg_plan_query(query, text, 0, NULL)
-#define pg_fallthrough					__attribute__((fallthrough))
 #define NodeInstrumentation				Instrumentation
 #define pmhash_index_fetch_begin(heap) \
 	table_index_fetch_begin(heap)
-#define pmhash_shared_hash(name, rows, info, flags) \
-	ShmemInitHash(name, rows, rows, info, flags)
 #define pmhash_set_checksum(page, block) \
 	PageSetChecksumInplace(page, block)
 #define pmhash_beginscan_parallel(heap, scan) \

@@ -27,11 +27,8 @@
  * up to what its last entry waits for: scans of its file would have come and taken all of it.
  *
  * What is taken out of the ring to be removed keeps its word until that is done
- * (pmhash_dead_list_forget): the process that does it may lose the processor for
+ * (forget): the process that does it may lose the processor for
  * milliseconds, and all others would visit those rows again.
- *
- * Spinlocks are held for PIECE entries at most, or while the words are cleared, some
- * microseconds.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,19 +37,18 @@
 #include "access/xlog.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
+#include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "storage/spin.h"
 
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
 #include "cluster/file/files.h"
 
-#define LISTS			16		/* 448 kB each; a power of two */
+#define LISTS			PMHASH_DEAD_LISTS	/* 448 kB each */
 #define SETS			1024	/* a power of two */
 #define SET_WORDS		8		/* one cache line */
 #define GROUP_BITS		4		/* neighbours in a word */
 #define GROUP			(1 << GROUP_BITS)
-#define PIECE			64
 
 /* An entry that waits. */
 typedef struct Waiting
@@ -65,17 +61,16 @@ typedef struct Waiting
 /* Words in one cache line or another, whatever is before them. */
 #define CACHE_LINE		64
 
-/* What readers look at when nothing has changed is not on the mutex' cache line. */
+/* What readers look at when nothing has changed is on a cache line of its own. */
 typedef struct PmhashDeadList
 {
 	pg_atomic_uint64 change;
 	pg_atomic_uint64 file_id;	/* 0: no file's */
 	pg_atomic_uint64 epoch;
 	pg_attribute_aligned(CACHE_LINE)
-	pg_atomic_uint32 n;			/* that wait; changed with the mutex held */
+	pg_atomic_uint32 n;			/* that wait; changed with the lock held */
 	pg_atomic_uint32 known;		/* values in words; likewise */
-	slock_t		mutex;			/* the rest */
-	uint32		head;			/* the first of them in the ring */
+	uint32		head;			/* the first of them in the ring; the rest needs the lock */
 	XLogRecPtr	last_end;		/* of the last of them */
 	int64		since;
 	Waiting		ring[PMHASH_DEAD_MAX];
@@ -109,7 +104,6 @@ pmhash_dead_lists_init(void)
 	memset(lists, 0, pmhash_dead_lists_size());
 	for (int i = 0; i < LISTS; i++)
 	{
-		SpinLockInit(&lists[i].mutex);
 		pg_atomic_init_u64(&lists[i].change, 0);
 		pg_atomic_init_u64(&lists[i].file_id, 0);
 		pg_atomic_init_u64(&lists[i].epoch, 0);
@@ -141,7 +135,7 @@ set_of(PmhashDeadList *list, uint64 group)
 	return list->word[(mixed >> 40) % SETS];
 }
 
-/* Add to a number that only holders of the mutex change. */
+/* Add to a number that only holders of the lock change. */
 static inline void
 add_to(pg_atomic_uint32 *number, int summand)
 {
@@ -164,16 +158,13 @@ find_word(PmhashDeadList *list, uint64 group, uint64 *bits)
 	return NULL;
 }
 
-static inline bool
-has_value(PmhashDeadList *list, uint64 value)
-{
-	uint64		bits;
-
-	(void) find_word(list, group_of(value), &bits);
-	return (bits & bit_of(value)) != 0;
-}
-
 /* ---- whose list it is ---- */
+
+static LWLock *
+lock_of(const PmhashDeadList *list)
+{
+	return pmhash_lwlock(PMHASH_NLOCKS + (list - pmhash_shared->dead_lists));
+}
 
 /* Which list may be a file's: 0 and 1. */
 static inline PmhashDeadList *
@@ -202,7 +193,7 @@ find_list(const PmhashFile *file)
 	return NULL;
 }
 
-/* Give a list to a file, empty.  The mutex is held. */
+/* Give a list to a file, empty.  The lock is held. */
 static void
 change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 {
@@ -220,7 +211,7 @@ change_owner(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 	pg_atomic_fetch_add_u64(&list->change, 1);
 }
 
-/* Is it a file's, and for entries read in this epoch?  The mutex is held. */
+/* Is it a file's, and for entries read in this epoch?  The lock is held. */
 static inline bool
 is_for(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 {
@@ -230,7 +221,7 @@ is_for(PmhashDeadList *list, const PmhashFile *file, uint64 epoch)
 /*
  * Lock the list of a file for entries read in this epoch, which is still that of the
  * file; gives it a list, if it has none and there is one.  NULL: there is none; else
- * the mutex is held.  (If the epoch has advanced meanwhile, the list is one that no
+ * the lock is held.  (If the epoch has advanced meanwhile, the list is one that no
  * reader uses, and the next that notes something begins it anew.)
  */
 static PmhashDeadList *
@@ -241,22 +232,22 @@ lock_list(const PmhashFile *file, uint64 epoch)
 
 	if (list != NULL)
 	{
-		SpinLockAcquire(&list->mutex);
+		LWLockAcquire(lock_of(list), LW_EXCLUSIVE);
 		if (is_for(list, file, epoch))
 			return list;
-		SpinLockRelease(&list->mutex);
+		LWLockRelease(lock_of(list));
 	}
 	flushed = GetFlushRecPtr(NULL);
 	for (int i = 0; i < 2; i++)
 	{
 		list = list_of_file(file, i);
-		SpinLockAcquire(&list->mutex);
+		LWLockAcquire(lock_of(list), LW_EXCLUSIVE);
 		if (belongs_to(list, file) || list->last_end <= flushed)
 		{
 			change_owner(list, file, epoch);
 			return list;
 		}
-		SpinLockRelease(&list->mutex);
+		LWLockRelease(lock_of(list));
 	}
 	return NULL;
 }
@@ -276,27 +267,15 @@ pmhash_dead_list_room(const PmhashFile *file, uint64 epoch)
 	if (list != NULL)
 	{
 		room = PMHASH_DEAD_MAX - pg_atomic_read_u32(&list->n);
-		SpinLockRelease(&list->mutex);
+		LWLockRelease(lock_of(list));
 	}
 	PMH_STOP_POINT("dead_room");
 	return room;
 }
 
-/* A word of this set that is free, or NULL. */
-static pg_atomic_uint64 *
-free_word(pg_atomic_uint64 *set)
-{
-	for (int i = 0; i < SET_WORDS; i++)
-	{
-		if (pg_atomic_read_u64(&set[i]) == 0)
-			return &set[i];
-	}
-	return NULL;
-}
-
 /*
  * Put a value that is not there into the word of its group, or into a free one if its
- * set has one.  The mutex is held.
+ * set has one.  The lock is held.
  */
 static void
 add_to_word(PmhashDeadList *list, uint64 value)
@@ -306,9 +285,13 @@ add_to_word(PmhashDeadList *list, uint64 value)
 	pg_atomic_uint64 *word = find_word(list, group, &bits);
 
 	if (word == NULL)
-	{
-		word = free_word(set_of(list, group));
 		bits = group << GROUP;
+	for (int i = 0; word == NULL && i < SET_WORDS; i++)
+	{
+		pg_atomic_uint64 *other = &set_of(list, group)[i];
+
+		if (pg_atomic_read_u64(other) == 0)
+			word = other;
 	}
 	if (word == NULL)
 		return;
@@ -316,7 +299,7 @@ add_to_word(PmhashDeadList *list, uint64 value)
 	add_to(&list->known, 1);
 }
 
-/* Take a value out of its word, if it is in one.  The mutex is held. */
+/* Take a value out of its word, if it is in one.  The lock is held. */
 static void
 take_from_word(PmhashDeadList *list, uint64 value)
 {
@@ -331,16 +314,17 @@ take_from_word(PmhashDeadList *list, uint64 value)
 }
 
 /*
- * Put an entry last, unless it is there.  False: there is no room.  The mutex is
- * held.
+ * Put an entry last, unless it is there.  False: there is no room.  The lock is held.
  */
 static bool
 push(PmhashDeadList *list, const Waiting *waiting)
 {
 	uint32		n = pg_atomic_read_u32(&list->n);
 	Waiting    *last = &list->ring[(list->head + n) % PMHASH_DEAD_MAX];
+	uint64		bits;
 
-	if (has_value(list, waiting->entry.value))
+	(void) find_word(list, group_of(waiting->entry.value), &bits);
+	if ((bits & bit_of(waiting->entry.value)) != 0)
 		return true;
 	if (n == PMHASH_DEAD_MAX)
 		return false;
@@ -361,27 +345,22 @@ pmhash_dead_list_add(const PmhashFile *file, uint64 epoch,
 					 XLogRecPtr end, const PmhEntry *entries, int n)
 {
 	Waiting		waiting = {.end = end};
-	int64		now = pmhash_clock_coarse();
-	bool		room = true;
+	PmhashDeadList *list = NULL;
 
 	Assert(n >= 0);
-	for (int done = 0; room && done < n;)
+	if (pmhash_removal_epoch(file) == epoch)
+		list = lock_list(file, epoch);
+	if (list == NULL)
+		return;
+	if (pg_atomic_read_u32(&list->n) == 0)
+		list->since = pmhash_clock_ms();
+	for (int i = 0; i < n; i++)
 	{
-		PmhashDeadList *list = NULL;
-
-		if (pmhash_removal_epoch(file) == epoch)
-			list = lock_list(file, epoch);
-		if (list == NULL)
-			return;
-		if (pg_atomic_read_u32(&list->n) == 0)
-			list->since = now;
-		for (int i = 0; room && i < PIECE && done < n; i++)
-		{
-			waiting.entry = entries[done++];
-			room = push(list, &waiting);
-		}
-		SpinLockRelease(&list->mutex);
+		waiting.entry = entries[i];
+		if (!push(list, &waiting))
+			break;
 	}
+	LWLockRelease(lock_of(list));
 }
 
 /* ---- passing over ---- */
@@ -395,15 +374,23 @@ pmhash_any_known_dead(const PmhashFile *file)
 	return list != NULL && pg_atomic_read_u32(&list->known) > 0;
 }
 
-/* Of n values, at most 64: which are in the words?  A bit each. */
+/*
+ * Of n values, at most 64: which are in the words, if the list is the file's, and its epoch
+ * still the file's?  A bit each.
+ */
 static uint64
-find_some(PmhashDeadList *list, const uint64 *value, int n)
+known_of(const PmhashFile *file, PmhashDeadList *list, const uint64 *value, int n)
 {
+	uint64		change = pg_atomic_read_u64(&list->change);
 	uint64		found = 0;
 	uint64		group = PG_UINT64_MAX;	/* of the value before */
 	uint64		bits = 0;
+	uint64		epoch;
 
 	Assert(n > 0 && n <= 64);
+	pg_read_barrier();
+	if (change % 2 != 0 || !belongs_to(list, file))
+		return 0;
 	for (int i = 0; i < n; i++)
 	{
 		if (group_of(value[i]) != group)
@@ -414,21 +401,6 @@ find_some(PmhashDeadList *list, const uint64 *value, int n)
 		if ((bits & bit_of(value[i])) != 0)
 			found |= UINT64CONST(1) << i;
 	}
-	return found;
-}
-
-/* What find_some says if the list is the file's, and its epoch still the file's; or 0. */
-static uint64
-known_of(const PmhashFile *file, PmhashDeadList *list, const uint64 *value, int n)
-{
-	uint64		change = pg_atomic_read_u64(&list->change);
-	uint64		found;
-	uint64		epoch;
-
-	pg_read_barrier();
-	if (change % 2 != 0 || !belongs_to(list, file))
-		return 0;
-	found = find_some(list, value, n);
 	if (found == 0)
 		return 0;
 	epoch = pg_atomic_read_u64(&list->epoch);
@@ -448,9 +420,7 @@ known_of(const PmhashFile *file, PmhashDeadList *list, const uint64 *value, int 
 bool
 pmhash_known_dead(const PmhashFile *file, uint64 value)
 {
-	PmhashDeadList *list = find_list(file);
-
-	return list != NULL && known_of(file, list, &value, 1) != 0;
+	return pmhash_drop_known_dead(file, &value, 1) == 0;
 }
 
 /* The same for value[0 .. n): drops those that are.  Returns how many are left. */
@@ -478,33 +448,45 @@ pmhash_drop_known_dead(const PmhashFile *file, uint64 *value, size_t n)
 
 /* ---- taking out ---- */
 
-/* What waits in the list of a file?  False: nothing. */
+/* What waits in the list of a file?  False: nothing, or that is not known just now. */
 bool
 pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *waiting)
 {
 	PmhashDeadList *list = find_list(file);
-	const Waiting *first;
 
-	if (likely(list == NULL || pg_atomic_read_u32(&list->n) == 0))
+	if (likely(list == NULL || pg_atomic_read_u32(&list->n) == 0) ||
+		!LWLockConditionalAcquire(lock_of(list), LW_SHARED))
 		return false;
-	SpinLockAcquire(&list->mutex);
-	first = &list->ring[list->head];
 	waiting->n = belongs_to(list, file) ? pg_atomic_read_u32(&list->n) : 0;
 	waiting->since = list->since;
-	waiting->first = first->end;
+	waiting->first = list->ring[list->head].end;
 	waiting->last = list->last_end;
-	SpinLockRelease(&list->mutex);
+	LWLockRelease(lock_of(list));
 	return waiting->n > 0;
 }
 
-/* Take the first entries out for which WAL is flushed.  The mutex is held. */
-static int
-take_piece(PmhashDeadList *list, XLogRecPtr flushed, XLogRecPtr *noted,
-		   PmhEntry *entries, int room)
+/*
+ * pmhash_dead_list_take
+ *		Take what may be removed out of the list of a file, 'room' entries at most.
+ *
+ * flushed: how far WAL is.  Returns how many;
+ * *epoch is the one of their reading, and *noted a record's end, not before what made
+ * them dead and not past 'flushed', to be noted in the journal before they go.  They are
+ * known to be dead until they are forgotten.
+ */
+int
+pmhash_dead_list_take(const PmhashFile *file, XLogRecPtr flushed,
+					  XLogRecPtr *noted, PmhEntry *entries, int room, uint64 *epoch)
 {
+	PmhashDeadList *list = find_list(file);
 	int			n = 0;
 
-	while (n < Min(room, PIECE) && pg_atomic_read_u32(&list->n) > 0)
+	Assert(room > 0);
+	if (list == NULL)
+		return 0;
+	LWLockAcquire(lock_of(list), LW_EXCLUSIVE);
+	*epoch = pg_atomic_read_u64(&list->epoch);
+	while (n < room && belongs_to(list, file) && pg_atomic_read_u32(&list->n) > 0)
 	{
 		const Waiting *first = &list->ring[list->head];
 
@@ -515,40 +497,7 @@ take_piece(PmhashDeadList *list, XLogRecPtr flushed, XLogRecPtr *noted,
 		list->head = (list->head + 1) % PMHASH_DEAD_MAX;
 		add_to(&list->n, -1);
 	}
-	return n;
-}
-
-/*
- * pmhash_dead_list_take
- *		Take what may be removed out of the list of a file, 'room' entries at most.
- *
- * flushed: how far WAL is.  Returns how many;
- * *epoch is the one of their reading, and *noted a record's end, not before what made
- * them dead and not past 'flushed', to be noted in the journal before they go.  They are
- * known to be dead until pmhash_dead_list_forget.
- */
-int
-pmhash_dead_list_take(const PmhashFile *file, XLogRecPtr flushed,
-					  XLogRecPtr *noted, PmhEntry *entries, int room, uint64 *epoch)
-{
-	PmhashDeadList *list = find_list(file);
-	int			n = 0;
-	int			some;
-
-	Assert(room > 0);
-	if (list == NULL)
-		return 0;
-	do
-	{
-		some = 0;
-		SpinLockAcquire(&list->mutex);
-		if (n == 0)
-			*epoch = pg_atomic_read_u64(&list->epoch);
-		if (is_for(list, file, *epoch))
-			some = take_piece(list, flushed, noted, entries + n, room - n);
-		SpinLockRelease(&list->mutex);
-		n += some;
-	} while (some == PIECE);
+	LWLockRelease(lock_of(list));
 	return n;
 }
 
@@ -556,23 +505,18 @@ pmhash_dead_list_take(const PmhashFile *file, XLogRecPtr flushed,
  * Entries that were taken out have been removed, or will not be: they are not known
  * to be dead any more, and those that are still there will be found again.
  */
-void
-pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch,
+static void
+forget(const PmhashFile *file, uint64 epoch,
 						const PmhEntry *entries, int n)
 {
-	for (int done = 0; done < n;)
-	{
-		PmhashDeadList *list = find_list(file);
+	PmhashDeadList *list = find_list(file);
 
-		if (list == NULL)
-			return;
-		SpinLockAcquire(&list->mutex);
-		if (!is_for(list, file, epoch))
-			done = n;
-		for (int i = 0; i < PIECE && done < n; i++)
-			take_from_word(list, entries[done++].value);
-		SpinLockRelease(&list->mutex);
-	}
+	if (list == NULL)
+		return;
+	LWLockAcquire(lock_of(list), LW_EXCLUSIVE);
+	for (int i = 0; i < n && is_for(list, file, epoch); i++)
+		take_from_word(list, entries[i].value);
+	LWLockRelease(lock_of(list));
 }
 
 /* ---- what this session is removing ---- */
@@ -596,7 +540,7 @@ drop_batch(void)
 		return;
 	own_batch = NULL;
 	pmh_removal_end(&batch->removal);
-	pmhash_dead_list_forget(batch->file, batch->epoch, batch->entry, batch->n);
+	forget(batch->file, batch->epoch, batch->entry, batch->n);
 	pfree(batch);
 }
 

@@ -20,15 +20,12 @@
  *
  * A mapping keeps the space of a file that has been removed, unless that was cut off
  * (pmhash_remove_file).  So a relcache invalidation, which comes when another file has taken
- * its place, unmaps one that has gone: at once, or at the end of the transaction that has
- * used it.  An index that has handed its main fork to another (tablecmds.c, TryReuseIndex)
- * has no more invalidations; then it is that of its table.
+ * its place, or the index has gone, unmaps a file: at once, or at the end of the transaction
+ * that uses it.  If it was another change of the index, the next use maps the file again.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include <sys/stat.h>
 
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -41,11 +38,8 @@
 #include "cluster/wal/stub.h"
 
 static HTAB *entries = NULL;	/* PmhashEntry by OID of the index */
-
-static int	mapped = 0;			/* how many have a file */
-static bool doubts = false;		/* some entries may be mapped and not valid */
+static bool doubts = false;		/* some that this transaction uses may be not valid */
 static List *replaced = NIL;	/* handles to close at end of transaction */
-static List *handed_out = NIL;	/* indexes whose files this transaction has been given */
 
 /*
  * Stands for this top-level transaction, and grows with each.  Files that have been handed
@@ -74,15 +68,6 @@ is_idle(const PmhashEntry *entry)
 	return entry->used < transaction;
 }
 
-/* Has a file that is mapped been removed? */
-bool
-pmhash_file_is_gone(const PmhashFile *file)
-{
-	struct stat st;
-
-	return stat(file->path, &st) != 0 && errno == ENOENT;
-}
-
 static void
 close_file(PmhashFile *file)
 {
@@ -91,48 +76,27 @@ close_file(PmhashFile *file)
 	pfree(file);
 }
 
-/* Take the mapping out of an entry. */
-static PmhashFile *
-take_file(PmhashEntry *entry)
-{
-	PmhashFile *file = entry->file;
-
-	Assert(entry->file != NULL);
-	mapped--;
-	entry->file = NULL;
-	return file;
-}
-
-/* Unmap the file of an entry that is idle.  One that is not valid goes. */
+/* Unmap the file of an entry that is idle, and forget it. */
 static void
 unmap(PmhashEntry *entry)
 {
 	Assert(is_idle(entry));
-	close_file(take_file(entry));
-	if (!entry->valid)
-		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
+	close_file(entry->file);
+	hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 }
 
-/*
- * The stub is to be read again.  An entry without a mapping is worth nothing then, nor is a
- * mapping of a file that has gone.
- */
+/* The stub is to be read again, and the file may have gone. */
 static void
 doubt(PmhashEntry *entry)
 {
 	entry->valid = false;
-	if (entry->file == NULL)
-		hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
-	else if (is_idle(entry) && pmhash_file_is_gone(entry->file))
+	if (is_idle(entry))
 		unmap(entry);
 	else
 		doubts = true;
 }
 
-/*
- * A relcache invalidation: the entry of that index must look at its stub again, or those
- * of that table that are in doubt.  InvalidOid: of all.  Most are of none of ours.
- */
+/* A relcache invalidation; InvalidOid: of all.  Most are of none of ours. */
 static void
 invalidate(Datum arg, Oid relid)
 {
@@ -141,17 +105,11 @@ invalidate(Datum arg, Oid relid)
 
 	if (entry != NULL)
 		doubt(entry);
-	if (entry != NULL || (OidIsValid(relid) && !doubts))
+	if (OidIsValid(relid))
 		return;
-	doubts = false;
 	hash_seq_init(&status, entries);
 	while ((entry = hash_seq_search(&status)) != NULL)
-	{
-		if (!OidIsValid(relid) || (!entry->valid && entry->heap == relid))
-			doubt(entry);
-		else
-			doubts |= !entry->valid;
-	}
+		doubt(entry);
 }
 
 static void
@@ -205,7 +163,7 @@ pmhash_entry_find(Relation index, PmhashUse use)
 	PmhashEntry *entry = find_any(RelationGetRelid(index));
 
 	if (entry == NULL || !entry->valid ||
-		entry->generation != pg_atomic_read_u64(&pmhash_shared->stub_generation) ||
+		entry->file->generation != pg_atomic_read_u64(&pmhash_shared->stub_generation) ||
 		!same_fork(entry, index) || !pmhash_stub_serves(entry->stub.flags, use))
 		return NULL;
 	return entry;
@@ -213,46 +171,44 @@ pmhash_entry_find(Relation index, PmhashUse use)
 
 /* ---- mappings ---- */
 
+static long
+n_mapped(void)
+{
+	return entries != NULL ? hash_get_num_entries(entries) : 0;
+}
+
 /*
  * Unmap what this transaction does not use, as long as more than 'most' are mapped.  False if
  * there was nothing.  Raises no error.
  */
 bool
-pmhash_entries_unmap(int most)
+pmhash_entries_unmap(long most)
 {
 	HASH_SEQ_STATUS status;
 	PmhashEntry *entry;
-	int			before = mapped;
+	long		before = n_mapped();
 
-	if (mapped <= most)
+	if (before <= most)
 		return false;
 	hash_seq_init(&status, entries);
 	while ((entry = hash_seq_search(&status)) != NULL)
 	{
-		if (entry->file != NULL && is_idle(entry))
+		if (is_idle(entry))
 			unmap(entry);
-		if (mapped <= most)
+		if (n_mapped() <= most)
 		{
 			hash_seq_term(&status);
 			break;
 		}
 	}
-	return mapped < before;
+	return n_mapped() < before;
 }
 
 /* The mapped file of an entry: it stays until the end of the transaction. */
 PmhashFile *
 pmhash_entry_use(PmhashEntry *entry)
 {
-	Assert(entry->file != NULL);
-	if (unlikely(entry->used != transaction))
-	{
-		MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-
-		handed_out = lappend_oid(handed_out, entry->relid);
-		entry->used = transaction;
-		MemoryContextSwitchTo(old);
-	}
+	entry->used = transaction;
 	return entry->file;
 }
 
@@ -269,8 +225,6 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 	memcpy(&id, pmh_identity(table), sizeof(id));
 	memcpy(file->predicate_key, id.predicate_key, sizeof(file->predicate_key));
 	file->journaled = RelationIsPermanent(index);
-	file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
-	file->filled_by = stub->filled_by;
 	file->logged = pmhash_flags_logged(stub->flags);
 	file->path = pmh_path(table);
 	return file;
@@ -278,57 +232,59 @@ make_handle(Relation index, PmhTable *table, const PmhashStub *stub)
 
 /* ---- entering ---- */
 
-/* Take the mapping from an entry, and close it when it can be in use no longer. */
+/* Forget an entry; its file is closed when it can be in use no longer. */
 static void
-drop_file(PmhashEntry *entry)
+drop(PmhashEntry *entry)
 {
 	MemoryContext old;
 
-	Assert(entry->file != NULL);
-	if (entry->used == transaction)
+	if (is_idle(entry))
 	{
-		old = MemoryContextSwitchTo(TopMemoryContext);
-		replaced = lappend(replaced, entry->file);
-		MemoryContextSwitchTo(old);
-		(void) take_file(entry);
+		unmap(entry);
+		return;
 	}
-	else
-		close_file(take_file(entry));
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	replaced = lappend(replaced, entry->file);
+	MemoryContextSwitchTo(old);
+	hash_search(entries, &entry->relid, HASH_REMOVE, NULL);
 }
 
 /*
- * The stub of the index has been read, after stub_generation was 'generation':
- * note what it says.  What is mapped stays if it is the file that the stub names.
- * Want of memory is an ERROR.
+ * The file of an index, if it is mapped and is the one that this stub names; or NULL.  What
+ * else is mapped for the index is forgotten.  Want of memory is an ERROR.
  */
 PmhashEntry *
-pmhash_entry_confirm(Relation index, const PmhashStub *stub, uint64 generation)
+pmhash_entry_mapped(Relation index, const PmhashStub *stub)
 {
-	Oid			relid = RelationGetRelid(index);
-	PmhashEntry *entry = find_any(relid);
-	bool		found;
+	PmhashEntry *entry = find_any(RelationGetRelid(index));
 
-	Assert(stub->file_id != 0);
-	if (entry != NULL && entry->file != NULL && entry->stub.file_id != stub->file_id)
-		drop_file(entry);
-	entry = hash_search(entries, &relid, HASH_ENTER, &found);
-	if (!found)
+	/* (A standby gives the same id to a file that it builds again.) */
+	if (entry != NULL &&
+		(entry->stub.file_id != stub->file_id ||
+		 (entry->file->standby_life != 0 &&
+		  entry->file->standby_life != pmhash_standby_life(stub->file_id))))
 	{
-		memset(entry, 0, sizeof(*entry));
-		entry->relid = relid;
+		drop(entry);
+		return NULL;
 	}
-	entry->heap = index->rd_index->indrelid;
+	return entry;
+}
+
+/*
+ * The stub of the index has been read, after stub_generation was 'generation', and names the
+ * file of the entry, which may be used.
+ */
+void
+pmhash_entry_confirm(PmhashEntry *entry, Relation index, const PmhashStub *stub,
+					 uint64 generation)
+{
+	Assert(stub->file_id == entry->file->file_id && stub->file_id != 0);
+	entry->valid = true;
 	entry->fork = pmhash_fork_of(index);
 	entry->stub = *stub;
-	if (entry->file != NULL)
-	{
-		entry->file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
-		entry->file->filled_by = stub->filled_by;
-		entry->file->generation = generation;
-	}
-	entry->generation = generation;
-	entry->valid = true;
-	return entry;
+	entry->file->filling = (stub->flags & PMHASH_STUB_FILLING) != 0;
+	entry->file->filled_by = stub->filled_by;
+	entry->file->generation = generation;
 }
 
 /*
@@ -339,15 +295,16 @@ PmhashEntry *
 pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 				   uint64 generation)
 {
+	Oid			relid = RelationGetRelid(index);
 	PmhashFile *volatile file = NULL;
-	PmhashEntry *volatile entry = NULL;
+	PmhashEntry *volatile entry = find_any(relid);
 
 	PG_TRY();
 	{
 		file = make_handle(index, table, stub);
-		entry = pmhash_entry_confirm(index, stub, generation);
-		if (entry->file != NULL)
-			drop_file(entry);
+		if (entry != NULL)
+			drop(entry);
+		entry = hash_search(entries, &relid, HASH_ENTER, NULL);
 	}
 	PG_CATCH();
 	{
@@ -358,9 +315,8 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 	}
 	PG_END_TRY();
 	entry->file = file;
-	file->generation = generation;
 	entry->used = 0;
-	mapped++;
+	pmhash_entry_confirm(entry, index, stub, generation);
 	return entry;
 }
 
@@ -371,12 +327,12 @@ pmhash_entries_of_removed(uint64 file_id)
 	HASH_SEQ_STATUS status;
 	PmhashEntry *entry;
 
-	if (mapped == 0)
+	if (n_mapped() == 0)
 		return;
 	hash_seq_init(&status, entries);
 	while ((entry = hash_seq_search(&status)) != NULL)
 	{
-		if (entry->file != NULL && entry->stub.file_id == file_id)
+		if (entry->stub.file_id == file_id)
 			doubt(entry);
 	}
 }
@@ -390,52 +346,36 @@ pmhash_entry_in_fork(Relation index)
 	return entry != NULL && same_fork(entry, index) ? entry->stub.file_id : 0;
 }
 
-/* This file as it is mapped for this index, or NULL. */
-const PmhashFile *
-pmhash_entry_mapped(Oid relid, uint64 file_id)
-{
-	PmhashEntry *entry = find_any(relid);
-
-	if (entry == NULL || entry->file == NULL || entry->stub.file_id != file_id)
-		return NULL;
-
-	/* A standby gives the same id to a file that it builds again. */
-	if (entry->file->standby_life != 0 &&
-		entry->file->standby_life != pmhash_standby_life(file_id))
-	{
-		drop_file(entry);
-		return NULL;
-	}
-	return entry->file;
-}
-
 /* ---- end of transactions ---- */
 
 /*
- * End of a top-level transaction: unmap what was replaced or removed, and what
- * is too much.  Must not raise an error.
+ * End of a top-level transaction: unmap what was replaced or is in doubt, and what is too
+ * much.  Must not raise an error.
  */
 void
 pmhash_entries_at_end_of_transaction(void)
 {
+	HASH_SEQ_STATUS status;
+	PmhashEntry *entry;
 	ListCell   *lc;
 
 	transaction++;
-	foreach(lc, handed_out)
+	if (doubts)
 	{
-		PmhashEntry *entry = find_any(lfirst_oid(lc));
-
-		if (entry != NULL && entry->file != NULL && !entry->valid &&
-			pmhash_file_is_gone(entry->file))
-			unmap(entry);
+		hash_seq_init(&status, entries);
+		while ((entry = hash_seq_search(&status)) != NULL)
+		{
+			if (!entry->valid)
+				unmap(entry);
+		}
+		doubts = false;
 	}
-	handed_out = NIL;
 	foreach(lc, replaced)
 		close_file(lfirst(lc));
 	list_free(replaced);
 	replaced = NIL;
 
 	/* by a quarter, so that this is not to be done after each of many transactions */
-	if (mapped > pmhash_mapped_files)
+	if (n_mapped() > pmhash_mapped_files)
 		(void) pmhash_entries_unmap(pmhash_mapped_files / 4 * 3);
 }

@@ -28,12 +28,10 @@ typedef struct PmhashFork
 typedef struct PmhashEntry
 {
 	Oid			relid;			/* of the index: the key */
-	Oid			heap;			/* its table */
 	bool		valid;			/* no invalidation since the stub was read */
 	PmhashFork	fork;			/* that the stub was read from */
-	uint64		generation;		/* stub_generation before that */
 	PmhashStub	stub;			/* as it was */
-	PmhashFile *file;			/* NULL: not mapped just now */
+	PmhashFile *file;			/* mapped */
 	uint64		used;			/* the last transaction it was handed out in */
 } PmhashEntry;
 
@@ -49,15 +47,14 @@ extern bool pmhash_stub_serves(uint16 flags, PmhashUse use);
 extern PmhashFork pmhash_fork_of(Relation index);
 extern PmhashEntry *pmhash_entry_find(Relation index, PmhashUse use);
 extern PmhashFile *pmhash_entry_use(PmhashEntry *entry);
-extern PmhashEntry *pmhash_entry_confirm(Relation index, const PmhashStub *stub,
-										 uint64 generation);
+extern PmhashEntry *pmhash_entry_mapped(Relation index, const PmhashStub *stub);
+extern void pmhash_entry_confirm(PmhashEntry *entry, Relation index,
+								 const PmhashStub *stub, uint64 generation);
 extern PmhashEntry *pmhash_entry_enter(Relation index, PmhTable *table,
 									   const PmhashStub *stub, uint64 generation);
-extern bool pmhash_entries_unmap(int most);
+extern bool pmhash_entries_unmap(long most);
 extern void pmhash_entries_of_removed(uint64 file_id);
 extern uint64 pmhash_entry_in_fork(Relation index);
-extern const PmhashFile *pmhash_entry_mapped(Oid relid, uint64 file_id);
-extern bool pmhash_file_is_gone(const PmhashFile *file);
 extern void pmhash_entries_at_end_of_transaction(void);
 
 /* ---- dead_list.c ---- */
@@ -66,7 +63,7 @@ extern void pmhash_entries_at_end_of_transaction(void);
 typedef struct PmhashDeadWaiting
 {
 	int			n;				/* entries, at least one */
-	int64		since;			/* when the first was noted; pmhash_clock_coarse */
+	int64		since;			/* when the first was noted; pmhash_clock_ms */
 	XLogRecPtr	first;			/* what it waits for */
 	XLogRecPtr	last;			/* what the last one waits for */
 } PmhashDeadWaiting;
@@ -90,8 +87,6 @@ extern bool pmhash_dead_list_look(const PmhashFile *file, PmhashDeadWaiting *wai
 extern int	pmhash_dead_list_take(const PmhashFile *file,
 								  XLogRecPtr flushed, XLogRecPtr *noted,
 								  PmhEntry *entries, int room, uint64 *epoch);
-extern void pmhash_dead_list_forget(const PmhashFile *file, uint64 epoch,
-									const PmhEntry *entries, int n);
 
 extern PmhashDeadBatch *pmhash_dead_batch(const PmhashFile *file);
 extern void pmhash_dead_batch_keep(PmhashDeadBatch *batch);
@@ -104,16 +99,13 @@ extern void pmhash_pending_create(uint64 file_id, Relation index);
 extern uint64 pmhash_made_for(Relation index);
 extern void pmhash_pending_keep(uint64 file_id);
 extern bool pmhash_goes_with_table(uint64 file_id, Relation heap);
-extern void pmhash_rebuild_at_end(void);
 extern void pmhash_fork_replaced(Relation index);
 extern void pmhash_visit_at_commit(Oid database);
 extern void pmhash_files_before_commit(void);
 extern void pmhash_files_committed(void);
 extern void pmhash_files_prepared(void);
 extern void pmhash_files_aborted(SubTransactionId subid);
-extern void pmhash_files_over(void);
 extern void pmhash_files_to_parent(SubTransactionId subid, SubTransactionId parent);
-extern void pmhash_unlink(Oid database, uint64 file_id);
-extern void pmhash_remove_file(uint64 file_id);
+extern void pmhash_remove_file(Oid database, uint64 file_id, bool cut_off);
 
 #endif							/* PMHASH_FILES_H */

@@ -70,7 +70,6 @@ static List *leaving = NIL;		/* ids of those that go if the transaction commits;
 static bool forks_may_go = false; /* at commit, which have stubs */
 static bool temporary_may_go = false;	/* files of temporary indexes: at the next commit, as ON
 										 * COMMIT comes when it has been looked which do */
-static bool rebuild_at_end = false; /* something can be rebuilt when it is over */
 static Oid	visit_wanted = InvalidOid;	/* database to be looked after when it has committed */
 
 /* What was made with this id, or NULL. */
@@ -105,8 +104,8 @@ forget_made(Made *file)
  * cut off, as the server does with its own files (md.c, mdunlinkfork), for its space to be
  * free at once: when it has no name any more, so that none meets it cut off.
  */
-static void
-unlink_file(Oid database, uint64 file_id, bool cut_off)
+void
+pmhash_remove_file(Oid database, uint64 file_id, bool cut_off)
 {
 	char		path[MAXPGPATH];
 	int			fd = -1;
@@ -119,6 +118,7 @@ unlink_file(Oid database, uint64 file_id, bool cut_off)
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not remove file \"%s\": %m", path)));
 	pmhash_entries_of_removed(file_id);
+	forget_made(find_made(file_id));
 	if (fd < 0)
 		return;
 	if (ftruncate(fd, 0) != 0)
@@ -126,22 +126,6 @@ unlink_file(Oid database, uint64 file_id, bool cut_off)
 				(errcode_for_file_access(),
 				 errmsg("pmhash: could not truncate removed file: %m")));
 	(void) close(fd);
-}
-
-/* Remove a file that open transactions may use. */
-void
-pmhash_unlink(Oid database, uint64 file_id)
-{
-	unlink_file(database, file_id, false);
-	forget_made(find_made(file_id));
-}
-
-/* Remove one of this database that nobody uses any more, or will. */
-void
-pmhash_remove_file(uint64 file_id)
-{
-	unlink_file(MyDatabaseId, file_id, true);
-	forget_made(find_made(file_id));
 }
 
 /* ==== databases ==== */
@@ -265,13 +249,6 @@ pmhash_goes_with_table(uint64 file_id, Relation heap)
 		memcmp(&file->table_node, &pmhash_node(heap), sizeof(PmhashNode)) == 0;
 }
 
-/* An index is to be rebuilt as soon as this transaction has let its locks go. */
-void
-pmhash_rebuild_at_end(void)
-{
-	rebuild_at_end = true;
-}
-
 /* Something may be left over in a database when this transaction has committed. */
 void
 pmhash_visit_at_commit(Oid database)
@@ -298,23 +275,18 @@ add_leaving(uint64 file_id)
  * An index is being deleted.  dependency.c holds the lock on it already
  * (AcquireDeletionLock).  The stub of another session's temporary index is in
  * that session's memory; its file goes with that backend.  What ON COMMIT DROP
- * deletes is temporary, and goes when files have been looked at; so at once.
+ * deletes is temporary, and goes when files have been looked at: its file goes at the next
+ * commit.
  */
 void
 pmhash_note_drop(Oid relid)
 {
 	Relation	index = relation_open(relid, NoLock);
-	PmhashStub	stub;
 
 	Assert(IsTransactionState());
 	if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index) &&
 		pmhash_shared != NULL && pmhash_shared->usable)
-	{
 		pmhash_fork_replaced(index);
-		if (pmhash_transaction_is_ending &&
-			pmhash_stub_look(index, &stub) == PMHASH_LOOK_STUB && stub.file_id != 0)
-			add_leaving(stub.file_id);
-	}
 	relation_close(index, NoLock);
 }
 
@@ -363,32 +335,35 @@ typedef struct ForkFile
 {
 	uint64		file_id;
 	bool		logged;			/* standbys may have one like it */
+	bool		stays;
 } ForkFile;
 
-/* Those that some main forks name; *unknown: and others, as a page can't be read. */
-static HTAB *
-named_by_forks(const PmhashNode *node, int n, bool *unknown)
+/*
+ * Look which files some main forks name: enter these, or mark those that stay.  False: there
+ * may be others, as a page can't be read.
+ */
+static bool
+look_at_forks(HTAB *files, const PmhashNode *node, int n, bool stay)
 {
-	HASHCTL		ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(ForkFile),
-		.hcxt = TopTransactionContext};
-	HTAB	   *files = hash_create("pmhash files of forks", 64, &ctl,
-									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	bool		known = true;
 
-	*unknown = false;
 	for (int i = 0; i < n; i++)
 	{
 		PmhashStub	stub;
 		PmhashLook	look = pmhash_stub_look_at(node[i], &stub);
+		ForkFile   *file;
 
-		*unknown |= look == PMHASH_LOOK_UNREADABLE;
-		if (look == PMHASH_LOOK_STUB && stub.file_id != 0)
+		known &= look != PMHASH_LOOK_UNREADABLE;
+		if (look != PMHASH_LOOK_STUB || stub.file_id == 0)
+			continue;
+		file = hash_search(files, &stub.file_id, stay ? HASH_FIND : HASH_ENTER, NULL);
+		if (file != NULL)
 		{
-			ForkFile   *file = hash_search(files, &stub.file_id, HASH_ENTER, NULL);
-
+			file->stays = stay;
 			file->logged = pmhash_flags_logged(stub.flags);
 		}
 	}
-	return files;
+	return known;
 }
 
 static int
@@ -404,15 +379,16 @@ compare_nodes(const void *a, const void *b)
 static void
 note_forks_that_go(void)
 {
+	HASHCTL		ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(ForkFile),
+		.hcxt = TopTransactionContext};
 	PmhashNode *gone;
 	PmhashNode *kept;
 	int			n_gone = smgrGetPendingDeletes(true, &gone);
 	int			n_made;
 	int			n_kept = 0;
-	bool		unknown_gone;
-	bool		unknown_kept;
-	HTAB	   *to_go;
-	HTAB	   *to_stay;
+	bool		gone_known;
+	bool		kept_known;
+	HTAB	   *files;
 	HASH_SEQ_STATUS status;
 	ForkFile   *file;
 
@@ -426,14 +402,15 @@ note_forks_that_go(void)
 		if (bsearch(&kept[i], gone, n_gone, sizeof(PmhashNode), compare_nodes) == NULL)
 			kept[n_kept++] = kept[i];
 	}
-	to_stay = named_by_forks(kept, n_kept, &unknown_kept);
-	to_go = named_by_forks(gone, n_gone, &unknown_gone);
-	if (unknown_gone || unknown_kept)
+	files = hash_create("pmhash files of forks", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	gone_known = look_at_forks(files, gone, n_gone, false);
+	kept_known = look_at_forks(files, kept, n_kept, true);
+	if (!gone_known || !kept_known)
 		pmhash_visit_at_commit(MyDatabaseId);
-	hash_seq_init(&status, to_go);
+	hash_seq_init(&status, files);
 	while ((file = hash_seq_search(&status)) != NULL)
 	{
-		if (unknown_kept || hash_search(to_stay, &file->file_id, HASH_FIND, NULL) != NULL)
+		if (!kept_known || file->stays)
 			continue;
 		add_leaving(file->file_id);
 		if (file->logged)
@@ -477,7 +454,7 @@ made_at_end(SubTransactionId subid, bool committed)
 		}
 		made = foreach_delete_current(made, lc);
 		if (!committed)
-			unlink_file(MyDatabaseId, file->file_id, false);
+			pmhash_remove_file(MyDatabaseId, file->file_id, false);
 		pfree(file);
 	}
 }
@@ -499,8 +476,8 @@ pmhash_files_committed(void)
 	ListCell   *lc;
 
 	made_at_end(InvalidSubTransactionId, true);
-	foreach(lc, leaving)
-		pmhash_remove_file(*(uint64 *) lfirst(lc)); /* nobody has a lock on its index, or will */
+	foreach(lc, leaving)		/* nobody has a lock on its index, or will */
+		pmhash_remove_file(MyDatabaseId, *(uint64 *) lfirst(lc), true);
 	pmhash_log_new_files(true);
 	if (OidIsValid(visit_wanted))
 		pmhash_request(visit_wanted, PMHASH_JOB_PLAIN);
@@ -523,15 +500,6 @@ pmhash_files_prepared(void)
 	made_at_end(InvalidSubTransactionId, true);
 	pmhash_log_new_files(true);
 	forget_notes();
-}
-
-/* The transaction has ended, in whatever way, and let its locks go. */
-void
-pmhash_files_over(void)
-{
-	if (rebuild_at_end)
-		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
-	rebuild_at_end = false;
 }
 
 /* A subtransaction has become part of its parent. */

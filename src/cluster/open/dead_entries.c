@@ -201,23 +201,9 @@ log_removal(Relation index, const PmhashFile *file, uint64 epoch,
 	return end;
 }
 
-/* Those of entries[0 .. n) that are not in the file's list go to fresh[]. */
-static int
-not_known_yet(const PmhashFile *file, const PmhEntry *entries, int n, PmhEntry *fresh)
-{
-	int			nfresh = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		if (!pmhash_known_dead(file, entries[i].value))
-			fresh[nfresh++] = entries[i];
-	}
-	return nfresh;
-}
-
 /*
  * Entries of a logged file have been handed over; see pmhash_dead_entries.  What the
- * list has no room for is not logged: it will be found again.
+ * list has, or has no room for, is not logged: it will be found again.
  */
 static void
 hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
@@ -225,11 +211,16 @@ hand_over_logged(Relation index, PmhashFile *file, uint64 epoch,
 {
 	PmhEntry   *fresh = palloc(n * sizeof(PmhEntry));
 	XLogRecPtr	end;
+	int			nfresh = 0;
 	int			room;
 
-	n = not_known_yet(file, entries, n, fresh);
+	for (int i = 0; i < n; i++)
+	{
+		if (!pmhash_known_dead(file, entries[i].value))
+			fresh[nfresh++] = entries[i];
+	}
 	room = pmhash_dead_list_room(file, epoch);	/* once: it changes */
-	n = Min(n, room);
+	n = Min(nfresh, room);
 	if (n > 0)
 	{
 		end = log_removal(index, file, epoch, fresh, n);
@@ -260,7 +251,7 @@ work_on_list(Relation index, PmhashFile *file)
 	if (waiting.first > flushed)
 	{
 		if (waiting.n >= MANY_WAIT ||
-			pmhash_clock_coarse() - waiting.since >= LONGEST_WAIT)
+			pmhash_clock_ms() - waiting.since >= LONGEST_WAIT)
 			request_flush(waiting.last);
 		return;
 	}

@@ -141,7 +141,7 @@ pmhash_file_begin_filling(Relation index)
  *		The file of this index that its present main fork has had before; 0: none.
  *
  * The main fork is empty by now, so it is what we have noted, or what this transaction has
- * made.  (file_cache.c keeps no entry that is neither mapped nor valid.)
+ * made.
  */
 uint64
 pmhash_file_replaces(Relation index)
@@ -170,7 +170,7 @@ part_with_file_before(Relation index)
 	{
 		if (pmhash_flags_logged(wal_flags(index)))
 			(void) pmhash_log_event(PMHASH_WAL_FILE_GONE, file_id);
-		pmhash_unlink(MyDatabaseId, file_id);
+		pmhash_remove_file(MyDatabaseId, file_id, false);
 	}
 	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 			 pmhash_node_subid(index) != InvalidSubTransactionId)
@@ -214,10 +214,7 @@ pmhash_file_create(Relation index)
 	if (!is_new)
 		pmhash_pending_keep(file->file_id);
 	if (comes_back)
-	{
-		pmhash_rebuild_at_end();
 		TransferPredicateLocksToHeapRelation(index);	/* the new file has other pages */
-	}
 	return file;
 }
 

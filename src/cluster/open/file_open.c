@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "access/htup_details.h"
 #include "access/transam.h"
 #include "access/xact.h"
@@ -63,38 +65,28 @@ check_identity(const PmhashStub *stub, bool *recovered, PmhashTrouble *trouble)
 }
 
 /*
- * Map a file.  If the process has no room for another mapping, what it does not
- * need is unmapped.
- */
-static PmhResult
-map_file(PmhashTrouble *trouble, PmhTable **table)
-{
-	PmhEnv		env = pmhash_engine_env();
-	PmhResult	result;
-
-	Assert(trouble->path[0] != '\0');
-	/* A standby has no journal: nothing is written that is not in WAL. */
-	if (!RecoveryInProgress())
-		pmhash_journal_map();
-	do
-		result = pmh_open(trouble->path, &env, table, &trouble->error);
-	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_unmap(0));
-	return result;
-}
-
-/*
  * Map the file that the stub names, which check_identity has found to be the
- * right one, and enter it.  NULL: trouble.
+ * right one, and enter it.  If the process has no room for another mapping, what it does not
+ * need is unmapped.  NULL: trouble.
  */
 static PmhashEntry *
 open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 			  PmhashTrouble *trouble)
 {
+	PmhEnv		env = pmhash_engine_env();
 	PmhTable   *table;
 	PmhashEntry *entry;
+	PmhResult	result;
 
+	Assert(trouble->path[0] != '\0');
 	PMH_STOP_POINT("open_before_map");
-	if (map_file(trouble, &table) != PMH_OK)
+	/* A standby has no journal: nothing is written that is not in WAL. */
+	if (!RecoveryInProgress())
+		pmhash_journal_map();
+	do
+		result = pmh_open(trouble->path, &env, &table, &trouble->error);
+	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_unmap(0));
+	if (result != PMH_OK)
 	{
 		trouble->reason = pmhash_reason_of(&trouble->error);
 		return NULL;
@@ -158,20 +150,23 @@ serves_in_recovery(const PmhashStub *stub, uint64 life, Snapshot snapshot,
 	return trouble->reason == PMHASH_REASON_NONE;
 }
 
+/* Does a file that is mapped live on in here alone? */
+static bool
+has_been_removed(const PmhashFile *file)
+{
+	return access(file->path, F_OK) != 0 && errno == ENOENT && pmhash_pool_is_present();
+}
+
 /*
- * The entry of an index by its stub as it is now.  With 'map' the file is mapped; without,
- * only if no backend has opened it in this server life, since opening it for the first time
- * may show more than looking at it from outside.  NULL: trouble, or the stub asks for a
+ * The entry of an index by its stub as it is now.  NULL: trouble, or the stub asks for a
  * file (asks_for_file).
  */
 static PmhashEntry *
-entry_by_stub(Relation index, PmhashUse use, Snapshot snapshot, bool map,
-			  PmhashTrouble *trouble)
+entry_by_stub(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *trouble)
 {
 	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
-	const PmhashFile *mapped;
+	PmhashEntry *entry;
 	PmhashStub	stub;
-	bool		recovered;
 
 	pg_read_barrier();			/* the stub is read after that */
 	memset(trouble, 0, sizeof(*trouble));
@@ -185,20 +180,36 @@ entry_by_stub(Relation index, PmhashUse use, Snapshot snapshot, bool map,
 		return NULL;
 	if (stub.flags & PMHASH_STUB_NEW_FILE)
 		return NULL;
-	mapped = pmhash_entry_mapped(RelationGetRelid(index), stub.file_id);
-	if (mapped != NULL)
-	{
-		trouble->reason = pmhash_table_doubt(mapped->table);
-		if (pmhash_file_is_gone(mapped) && pmhash_pool_is_present())
-			trouble->reason = PMHASH_REASON_MISSING;	/* it lives on in here alone */
-		return trouble->reason != PMHASH_REASON_NONE ? NULL :
-			pmhash_entry_confirm(index, &stub, generation);
-	}
-	if (!check_identity(&stub, &recovered, trouble))
+	entry = pmhash_entry_mapped(index, &stub);
+	if (entry == NULL)
+		return check_identity(&stub, NULL, trouble) ?
+			open_existing(index, &stub, generation, trouble) : NULL;
+	trouble->reason = has_been_removed(entry->file) ? PMHASH_REASON_MISSING :
+		pmhash_table_doubt(entry->file->table);
+	if (trouble->reason != PMHASH_REASON_NONE)
 		return NULL;
-	if (map || !recovered)
-		return open_existing(index, &stub, generation, trouble);
-	return pmhash_entry_confirm(index, &stub, generation);
+	pmhash_entry_confirm(entry, index, &stub, generation);
+	return entry;
+}
+
+/*
+ * The entry of an index that may be used so, and with this snapshot if the server is in
+ * recovery.  NULL: trouble, or the stub asks for a file.
+ */
+static PmhashEntry *
+find_entry(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *trouble)
+{
+	PmhashEntry *entry = pmhash_entry_find(index, use);
+
+	if (unlikely(entry == NULL))
+		return entry_by_stub(index, use, snapshot, trouble);
+	if (likely(!RecoveryInProgress()))
+		return entry;
+	memset(trouble, 0, sizeof(*trouble));
+	trouble->file_id = entry->stub.file_id;
+	trouble->standby_life = pmhash_standby_life(entry->stub.file_id);
+	return serves_in_recovery(&entry->stub, entry->file->standby_life, snapshot, trouble) ?
+		entry : NULL;
 }
 
 /* Was it no trouble, but a stub that asks for a file? */
@@ -240,24 +251,12 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (!make_ready(index, trouble))
 		return NULL;
-	entry = pmhash_entry_find(index, use);
-	if (unlikely(entry == NULL || entry->file == NULL))
+	while (unlikely((entry = find_entry(index, use, snapshot, trouble)) == NULL))
 	{
-		while ((entry = entry_by_stub(index, use, snapshot, true, trouble)) == NULL &&
-			   asks_for_file(trouble))
-		{
-			CHECK_FOR_INTERRUPTS();
-			pmhash_file_create_missing(index);
-		}
-		if (entry == NULL)
+		if (!asks_for_file(trouble))
 			return NULL;
-	}
-	if (unlikely(RecoveryInProgress()))
-	{
-		memset(trouble, 0, sizeof(*trouble));
-		trouble->file_id = entry->stub.file_id;
-		if (!serves_in_recovery(&entry->stub, entry->file->standby_life, snapshot, trouble))
-			return NULL;
+		CHECK_FOR_INTERRUPTS();
+		pmhash_file_create_missing(index);
 	}
 	return pmhash_entry_use(entry);
 }
@@ -431,9 +430,8 @@ pmhash_stub_wants_look(const PmhashStub *stub)
 
 /*
  * Why an index cannot be used, or NONE; that it has no file yet is no reason.  ERROR for
- * what may pass.  The caller holds a lock on the index.  As little is mapped as can be; but
- * pmem, if not NULL, is to say whether the file is persistent memory: it has to be mapped
- * for that.
+ * what may pass.  The caller holds a lock on the index.  pmem, if not NULL, is to say whether
+ * the file is persistent memory.
  */
 PmhashReason
 pmhash_index_doubt(Relation index, bool *pmem)
@@ -443,7 +441,7 @@ pmhash_index_doubt(Relation index, bool *pmem)
 
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (make_ready(index, &trouble))
-		entry = entry_by_stub(index, PMHASH_READ, NULL, pmem != NULL, &trouble);
+		entry = entry_by_stub(index, PMHASH_READ, NULL, &trouble);
 	if (entry == NULL && trouble.reason == PMHASH_REASON_NONE && !asks_for_file(&trouble))
 		pmhash_raise_trouble(index, &trouble);
 	if (pmem != NULL)
@@ -491,18 +489,9 @@ pmhash_index_plannable(Relation index, bool *later)
 		pmhash_pool_ready();
 		pmhash_notice_for_launcher();
 	}
-	entry = pmhash_entry_find(index, PMHASH_READ);
-	if (entry == NULL)
-		entry = entry_by_stub(index, PMHASH_READ, snapshot, false, &trouble);
-	if (likely(entry != NULL && !standby))
+	entry = find_entry(index, PMHASH_READ, snapshot, &trouble);
+	if (likely(entry != NULL))
 		return serves(index, entry->stub.file_id, entry->stub.filled_by, snapshot);
-	if (entry != NULL)
-	{
-		memset(&trouble, 0, sizeof(trouble));
-		trouble.standby_life = pmhash_standby_life(entry->stub.file_id);
-		if (serves_in_recovery(&entry->stub, trouble.standby_life, snapshot, &trouble))
-			return true;
-	}
 	if (trouble.reason == PMHASH_REASON_NONE)
 		return true;
 	*later = standby ? trouble.standby_life != 0 :

@@ -341,7 +341,7 @@ pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 		 * then, so it goes now.  (What has it mapped looks for it, entry_by_stub.)
 		 */
 		if (pmhash_node_subid(index) != InvalidSubTransactionId && file_id != 0)
-			pmhash_unlink(MyDatabaseId, file_id);
+			pmhash_remove_file(MyDatabaseId, file_id, false);
 
 		/*
 		 * The reason may be gone after a crash (a bad page of the page cache
@@ -379,7 +379,6 @@ pmhash_may_insert(Relation heap, Relation index, const PmhashFile *file)
 		pmhash_enforces_constraint(index))
 		pmhash_require_not_moved(index);
 	pmhash_mark_invalid(index, file->file_id, 0, PMHASH_REASON_MOVED);
-	pmhash_rebuild_at_end();
 	return false;
 }
 

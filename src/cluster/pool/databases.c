@@ -174,16 +174,6 @@ pmhash_remove_dropped(Oid database)
 		(void) rmtree(path, true);
 }
 
-/* Has it any? */
-bool
-pmhash_database_has_files(Oid database)
-{
-	int			n;
-
-	pfree(pmhash_list_files(database, &n));
-	return n > 0;
-}
-
 /* ==== who may see ==== */
 
 /* Is this user the owner of the index (InvalidOid: it has none), or in pg_monitor? */

@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include "access/amapi.h"
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
@@ -23,13 +22,12 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "cluster/base/relations.h"
 #include "cluster/queue/queue.h"
 
 /*
  * Is this a handler function of this library?  Looked up by the name of the C
- * function first: calling every handler would load libraries of others, and
- * fail if one of those is missing.
+ * function: calling every handler would load libraries of others, and fail if one of
+ * those is missing.
  */
 static bool
 is_our_handler(Oid function)
@@ -37,19 +35,15 @@ is_our_handler(Oid function)
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	Datum		source;
 	bool		isnull;
-	bool		named = false;
-	const IndexAmRoutine *routine;
+	bool		ours = false;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
 	if (!isnull)
-		named = strcmp(TextDatumGetCString(source), "pmhash_handler") == 0;
+		ours = strcmp(TextDatumGetCString(source), "pmhash_handler") == 0;
 	ReleaseSysCache(tuple);
-	if (!named)
-		return false;
-	routine = GetIndexAmRoutine(function);
-	return routine->ambuild == pmhash_am_build;
+	return ours;
 }
 
 /* OIDs of the access methods that are ours, whatever their names. */
@@ -140,20 +134,4 @@ pmhash_report_index(const char *doing, Relation index)
 	Assert(IsTransactionState());
 	pgstat_report_activity(STATE_RUNNING, activity);
 	pfree(activity);
-}
-
-/*
- * pmhash_first_complaint
- *		Is a message about an index of this database the first one in this server life?
- *
- * It counts as given from now on, until there is one about another index with the same place.
- */
-bool
-pmhash_first_complaint(Oid index)
-{
-	uint64		about = (uint64) MyDatabaseId << 32 | index;
-
-	Assert(OidIsValid(MyDatabaseId) && OidIsValid(index));
-	return pg_atomic_exchange_u64(&pmhash_shared->complaint[index % PMHASH_COMPLAINTS],
-								  about) != about;
 }

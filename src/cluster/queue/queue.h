@@ -23,7 +23,6 @@ extern bool pmhash_has_launcher;
 extern void pmhash_request(Oid database, PmhashJob job);
 extern bool pmhash_launcher_is_there(void);
 extern void pmhash_wake_launcher(void);
-extern bool pmhash_take_request(Oid *database, PmhashJob *job);
 extern bool pmhash_workers_can_be_had(void);
 
 /* ---- rebuilds ---- */
@@ -43,7 +42,6 @@ extern List *pmhash_access_methods(void);
 extern List *pmhash_list_indexes(bool temporary);
 extern PmhashJob pmhash_build_job(HeapTuple index);
 extern const char *pmhash_index_label(Oid index, const char *name);
-extern bool pmhash_first_complaint(Oid index);
 extern void pmhash_report_index(const char *doing, Relation index);
 
 /* ---- give_way.c ---- */

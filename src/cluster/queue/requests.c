@@ -5,11 +5,8 @@
  *	  and what is known of rebuilds: which go on, which have failed and why, and when they
  *	  are tried again.
  *
- * A request raises no error and waits for nothing.
- *
- * What is known of rebuilds is for the view and for workers.  When all rows are taken, a
- * failure is noted nowhere: then the worker says that it has not been through its database, for
- * which the launcher makes a pause before it starts another one there.
+ * What is known of rebuilds is for the view and for workers.  When all rows are taken, one
+ * index has the row of another, which is tried again sooner then.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,31 +31,18 @@ bool		pmhash_has_launcher = false;
 
 /*
  * Ask for this to be done in a database soon.  A worker for plain indexes asks for that of
- * the others, so whoever has met an index need not know its kind.  Raises no error.  A request
- * that finds no room is lost: it is made again where the cause is met again, and the launcher
- * looks at all databases from time to time.
+ * the others, so whoever has met an index need not know its kind.  Raises no error, and waits
+ * for nothing.  A request in whose place another database's comes is lost: it is made again
+ * where the cause is met again, and the launcher looks at all databases from time to time.
  */
 void
 pmhash_request(Oid database, PmhashJob job)
 {
-	PmhashRequests *requests;
-	int			i = 0;
-
 	Assert(job < PMHASH_JOBS);
 	if (pmhash_shared == NULL || !pmhash_shared->usable)
 		return;
-	requests = &pmhash_shared->requests;
-	SpinLockAcquire(&pmhash_shared->mutex);
-	while (i < requests->n &&
-		   (requests->database[i] != database || requests->job[i] != job))
-		i++;
-	if (i == requests->n && i < PMHASH_MAX_REQUESTS)
-	{
-		requests->n++;
-		requests->database[i] = database;
-		requests->job[i] = job;
-	}
-	SpinLockRelease(&pmhash_shared->mutex);
+	pg_atomic_write_u32(&pmhash_shared->request[job * PMHASH_MAX_REQUESTS +
+												database % PMHASH_MAX_REQUESTS], database);
 	pmhash_wake_launcher();
 }
 
@@ -79,25 +63,6 @@ pmhash_wake_launcher(void)
 
 	if (launcher != NULL)
 		SetLatch(launcher);
-}
-
-/* Take a request.  False: there is none. */
-bool
-pmhash_take_request(Oid *database, PmhashJob *job)
-{
-	PmhashRequests *requests = &pmhash_shared->requests;
-	bool		taken;
-
-	SpinLockAcquire(&pmhash_shared->mutex);
-	taken = requests->n > 0;
-	if (taken)
-	{
-		requests->n--;
-		*database = requests->database[requests->n];
-		*job = requests->job[requests->n];
-	}
-	SpinLockRelease(&pmhash_shared->mutex);
-	return taken;
 }
 
 /*
@@ -150,7 +115,7 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 /*
  * Note that the rebuild of an index begins (failure NULL), or has failed (sqlstate 0: it was
  * no fault), or its file on a standby is lost, and when to try again.  Returns the pause in
- * seconds, or 0 if there is no row for it.
+ * seconds.
  */
 int
 pmhash_rebuild_note(Oid database, Oid index, int sqlstate, const char *failure)
@@ -161,15 +126,17 @@ pmhash_rebuild_note(Oid database, Oid index, int sqlstate, const char *failure)
 	Assert(OidIsValid(database) && OidIsValid(index));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	r = find_rebuild(database, index);
-	if (r == NULL && (r = find_rebuild(InvalidOid, InvalidOid)) != NULL)
+	if (r == NULL)
 	{
+		r = find_rebuild(InvalidOid, InvalidOid);
+		if (r == NULL)
+			r = &pmhash_shared->rebuild[index % PMHASH_MAX_REBUILDS];
 		memset(r, 0, sizeof(*r));
 		r->database = database;
 		r->index = index;
 	}
-	if (r != NULL)
-		r->running = failure == NULL;
-	if (r != NULL && failure != NULL)
+	r->running = failure == NULL;
+	if (failure != NULL)
 	{
 		r->failures += sqlstate != 0;
 		pause = (int) (pmhash_pause(sqlstate == 0 ? 1 : r->failures, PMHASH_LONGEST_PAUSE) / 1000);

@@ -52,7 +52,7 @@ extern const PmhashFiller *pmhash_filler;	/* set by _PG_init */
 extern void pmhash_standby_redo_init(void);
 
 /* ---- standby_build.c ---- */
-extern PmhashWorkerResult pmhash_standby_build_database(PmhashJob job);
+extern bool pmhash_standby_build_database(PmhashJob job);
 
 /*
  * Is it still DELTA, and ours?  The startup process sends a file to NONE at any moment (a

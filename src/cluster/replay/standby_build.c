@@ -646,13 +646,13 @@ give_up(const ErrorData *error)
 					builder.name, error->message)));
 }
 
-/* Before a build has begun: say so, once.  No row tells of it. */
+/* Before a build has begun: say so.  No row tells of it. */
 static void
 leave_out(Oid relid, const ErrorData *error)
 {
 	if (!is_fault(error->sqlerrcode))
 		some_left = true;
-	else if (pmhash_first_complaint(relid))
+	else
 		ereport(LOG,
 				(errmsg("pmhash: could not look at %s on this standby: %s",
 						pmhash_index_label(relid, builder.name), error->message),
@@ -803,9 +803,10 @@ sweep_files(void)
  * Build the files that are missing in the database which this worker is connected
  * to, of indexes for this job.  Not in a transaction.  If there are several plain ones,
  * another worker may help: each takes those that no other one is at.  In files that have come
- * through a restart it finds what is free then.
+ * through a restart it finds what is free then.  False if there are some left, and another
+ * worker has not been requested.
  */
-PmhashWorkerResult
+bool
 pmhash_standby_build_database(PmhashJob job)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "pmhash builder",
@@ -830,12 +831,11 @@ pmhash_standby_build_database(PmhashJob job)
 		if (!try_index(lfirst_oid(lc), lnext(indexes, lc) == NULL))
 		{
 			pmhash_request(MyDatabaseId, job);
-			return PMHASH_WORKER_LEFT_SOME;
+			return true;
 		}
 	}
 	if (job == PMHASH_JOB_PLAIN && !sweep_files())
 		some_left = true;
 	MemoryContextSwitchTo(TopMemoryContext);
-	return some_left ? PMHASH_WORKER_LEFT_SOME :
-		indexes == NIL ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;
+	return !some_left;
 }

@@ -71,7 +71,7 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(sizeof(PmhashStandby));
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
 	RequestAddinShmemSpace(pmhash_imports_size());
-	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS);
+	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS + PMHASH_DEAD_LISTS);
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
 
@@ -92,7 +92,6 @@ init_shared_memory(void)
 					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
 	pmhash_shared->key_locks = GetNamedLWLockTranche(KEY_TRANCHE_NAME);
-	SpinLockInit(&pmhash_shared->mutex);
 	pmhash_wait_events_name();
 
 	memory = ShmemInitStruct("pmhash lock table", lock_table_size(), &found);

@@ -163,19 +163,6 @@ pmhash_standby(PG_FUNCTION_ARGS)
 PG_FUNCTION_INFO_V1(pmhash_files);
 
 /*
- * Why nothing is done about an invalid index, or nothing to say.  A standby builds a
- * file as soon as a query has missed it.
- */
-static const char *
-why_not_rebuilt(Relation index)
-{
-	if (!pmhash_rebuild || index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
-		RecoveryInProgress())
-		return "";
-	return what_is_lacking(true);
-}
-
-/*
  * "valid", or what is wrong with an index and what is done about it.  stub: NULL if
  * it has none.  pmem: as of pmhash_index_doubt.
  */
@@ -195,8 +182,14 @@ index_state(Relation index, const PmhashStub *stub, bool details, bool *pmem)
 		return "valid";
 	if (!pmhash_rebuild_state(RelationGetRelid(index), &rebuild) ||
 		(!rebuild.running && rebuild.sqlstate == 0))
+	{
+		/* A standby builds a file as soon as a query has missed it. */
+		bool		rebuilt = pmhash_rebuild && !RecoveryInProgress() &&
+			index->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
+
 		return psprintf("invalid: %s%s", pmhash_reason_text(reason),
-						why_not_rebuilt(index));
+						rebuilt ? what_is_lacking(true) : "");
+	}
 	if (rebuild.running)
 		return "rebuilding";
 	return failed_state(true, &rebuild, details);
@@ -246,9 +239,7 @@ describe(Relation index, Datum *values, bool *nulls)
 	if (named)
 		pmhash_file_path(path, MyDatabaseId, stub.file_id);
 	there = named && pmh_look(path, &inode);
-	/* Mapping thousands of files to ask would take longer than all else. */
-	state = index_state(index, look == PMHASH_LOOK_STUB ? &stub : NULL, details,
-						there && !inode.never_pmem ? &pmem : NULL);
+	state = index_state(index, look == PMHASH_LOOK_STUB ? &stub : NULL, details, &pmem);
 	if (named && details)
 	{
 		values[1] = CStringGetTextDatum(path);
@@ -265,21 +256,6 @@ describe(Relation index, Datum *values, bool *nulls)
 		nulls[2] = false;
 	}
 	return state;
-}
-
-/*
- * Is it a state of a file that will not change by itself as long as what makes the index
- * is not complete?  On a standby none is built before.  On a primary a worker passes
- * by what is not ready for inserts, as CREATE INDEX CONCURRENTLY leaves it before it
- * has a file; what is ready gets another file, if it has lost its own.
- */
-static bool
-stays_so(const char *state, bool ready)
-{
-	if (strcmp(state, "valid") == 0)
-		return true;
-	return strncmp(state, "disabled", strlen("disabled")) != 0 &&
-		strcmp(state, "unreadable") != 0 && (!ready || RecoveryInProgress());
 }
 
 /*
@@ -312,10 +288,11 @@ file_row(Oid relid, const char *why, Datum *values, bool *nulls)
 
 		/*
 		 * The server itself does without an index until what makes it is complete, however
-		 * good its file is: in place of "valid", and where nothing else would come of it.
+		 * good its file is.  What is ready for inserts gets another file, if it has lost its
+		 * own, but on a standby none is built before.
 		 */
 		if (!index->rd_index->indisvalid && !RELATION_IS_OTHER_TEMP(index) &&
-			stays_so(state, index->rd_index->indisready))
+			(strcmp(state, "valid") == 0 || !index->rd_index->indisready || RecoveryInProgress()))
 			state = "not valid: its CREATE INDEX or REINDEX has not been completed";
 		relation_close(index, AccessShareLock);
 	}

@@ -95,9 +95,9 @@ log_page_and_end(Buffer buffer, const PmhashStub *stub)
 	END_CRIT_SECTION();
 }
 
-/* Block 0 of the main fork, locked; it is made if there is none. */
+/* The page for the stub, locked: a new one if there is none. */
 static Buffer
-lock_block(Relation index)
+lock_page(Relation index)
 {
 	Buffer		buffer;
 
@@ -116,7 +116,7 @@ lock_block(Relation index)
 void
 pmhash_stub_write(Relation index, const PmhashStub *stub)
 {
-	Buffer		buffer = lock_block(index);
+	Buffer		buffer = lock_page(index);
 
 	Assert(stub->file_id != 0 && !RecoveryInProgress());
 	Assert((stub->flags & PMHASH_STUB_FILLING) == 0 ||
@@ -175,7 +175,7 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 	Assert(IsTransactionState() && !RecoveryInProgress());
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_CREATE_LOCK)));
 	LockRelationForExtension(index, ExclusiveLock);
-	buffer = lock_block(index);
+	buffer = lock_page(index);
 	page = BufferGetPage(buffer);
 	memset(&stub, 0, sizeof(stub));
 	if (!PageIsNew(page))

@@ -13,8 +13,8 @@
  * dropped or copied.
  *
  * There is a task for each database and job.  It becomes wanted by a request, by the
- * clock, or as its last worker has not done all; then it is tried again after
- * a pause that grows, and other databases have their turn meanwhile.  The launcher waits
+ * clock, or as its last worker has not done all; that is tried again after a pause
+ * that grows, whoever wants it, and other databases have their turn meanwhile.  The launcher waits
  * for no worker: the end of each wakes it.
  *
  * At most PMHASH_WORKERS are at work, and one in each database; on a standby there may be
@@ -48,10 +48,8 @@
 #include "cluster/wal/undo_journal.h"
 #include "cluster/workers/workers.h"
 
-#define NEVER			PG_INT64_MAX
 #define START_PAUSE		1000	/* ms, between two workers with the same task */
-#define LONGEST_PAUSE	32		/* s, if the last ones have not come to their end */
-#define LONGEST_SLEEP	60000	/* ms */
+#define LONGEST_PAUSE	10		/* s, if the last ones have left something */
 
 /*
  * ms from the launcher's start to the first look at all indexes, which takes as
@@ -64,10 +62,10 @@ typedef struct Task
 {
 	Oid			database;
 	PmhashJob	job;
-	int64		wanted_at;		/* pmhash_clock_ms, or NEVER */
-	int64		not_before;		/* the same, whoever wants it */
+	bool		wanted;
+	bool		visited;		/* there has been a worker */
+	int64		not_before;		/* pmhash_clock_ms, whoever wants it */
 	int			tries;			/* in a row that have not done all */
-	bool		empty;			/* the last worker has found nothing of ours */
 } Task;
 
 /* A worker that was started. */
@@ -141,7 +139,6 @@ find_task(Oid database, PmhashJob job)
 	task = palloc0(sizeof(Task));
 	task->database = database;
 	task->job = job;
-	task->wanted_at = NEVER;
 	tasks = lappend(tasks, task);
 	MemoryContextSwitchTo(old);
 	return task;
@@ -150,21 +147,15 @@ find_task(Oid database, PmhashJob job)
 static void
 want(Oid database, PmhashJob job)
 {
-	find_task(database, job)->wanted_at = 0;
+	find_task(database, job)->wanted = true;
 }
 
-/*
- * Its worker has not done all: again after 1, 2, 4, ... 32 s.  If it has not even been
- * through its database, not before that, whoever wants it.
- */
+/* It has not been done: again after 1, 2, 4, ... s. */
 static void
-try_again(Task *task, bool not_before)
+try_again(Task *task)
 {
-	int64		due = pmhash_clock_ms() + pmhash_pause(++task->tries, LONGEST_PAUSE);
-
-	task->wanted_at = Min(task->wanted_at, due);
-	if (not_before)
-		task->not_before = due;
+	task->wanted = true;
+	task->not_before = pmhash_clock_ms() + pmhash_pause(++task->tries, LONGEST_PAUSE);
 }
 
 /* ---- workers ---- */
@@ -203,7 +194,6 @@ note_ends(void)
 	for (int i = 0; i < PMHASH_WORKERS; i++)
 	{
 		Worker	   *worker = &workers[i];
-		PmhashWorkerResult result;
 		Task	   *task;
 		pid_t		pid;
 
@@ -212,14 +202,11 @@ note_ends(void)
 			continue;
 		pfree(worker->handle);
 		worker->handle = NULL;
-		result = (PmhashWorkerResult)
-			pg_atomic_read_u32(&pmhash_shared->worker_result[i]);
 		task = find_task(worker->database, worker->job);
-		task->empty = result == PMHASH_WORKER_FOUND_NOTHING;
-		if (result == PMHASH_WORKER_DONE || result == PMHASH_WORKER_FOUND_NOTHING)
+		if (pg_atomic_read_u32(&pmhash_shared->worker_done[i]) != 0)
 			task->tries = 0;
 		else
-			try_again(task, result == PMHASH_WORKER_UNFINISHED);
+			try_again(task);
 	}
 }
 
@@ -245,17 +232,22 @@ is_startable(const Task *task)
 static void
 forget_database(Task *task)
 {
+	bool		gone = task->job != PMHASH_JOB_PLAIN;
+
 	Assert(!list_member_oid(existing, task->database));
-	if (task->job == PMHASH_JOB_PLAIN && RecoveryInProgress())
-		pmhash_standby_database_dropped(task->database, PG_UINT64_MAX);
-	else if (task->job == PMHASH_JOB_PLAIN)
+	PMH_STOP_POINT("launcher_before_dropped");
+	/* no file of another cluster, whose pool may have replaced ours */
+	if (!gone && pmhash_pool_is_present())
 	{
-		PMH_STOP_POINT("launcher_before_dropped");
-		if (!pmhash_if_database_is_dropped(task->database, pmhash_remove_dropped))
-		{
-			try_again(task, true);
-			return;
-		}
+		if (RecoveryInProgress())
+			pmhash_standby_database_dropped(task->database, PG_UINT64_MAX);
+		gone = RecoveryInProgress() ||
+			pmhash_if_database_is_dropped(task->database, pmhash_remove_dropped);
+	}
+	if (!gone)
+	{
+		try_again(task);
+		return;
 	}
 	pmhash_rebuild_forget(task->database, InvalidOid, NIL);
 	tasks = list_delete_ptr(tasks, task);
@@ -276,7 +268,7 @@ start(Task *task, Worker *unused)
 	Assert(unused->handle == NULL);
 	read_catalog();
 	old = MemoryContextSwitchTo(TopMemoryContext);
-	task->wanted_at = NEVER;
+	task->wanted = false;
 	if (!list_member_oid(existing, task->database))
 		forget_database(task);
 	else if (!list_member_oid(connectable, task->database))
@@ -289,46 +281,49 @@ start(Task *task, Worker *unused)
 									   &unused->handle, tell);
 		if (has_slot)
 		{
+			task->visited = true;
 			task->not_before = pmhash_clock_ms() + START_PAUSE;
 			tasks = lappend(list_delete_ptr(tasks, task), task);
 		}
 		else					/* it keeps its turn */
 		{
 			unused->handle = NULL;
-			task->wanted_at = 0;
+			task->wanted = true;
 		}
 	}
 	MemoryContextSwitchTo(old);
 	return has_slot;
 }
 
-/* Start those whose turn it is.  Returns when the next one is due for which there is a place. */
+/*
+ * Start those whose turn it is.  Returns when the next one is due for which there is a place,
+ * but not later than 'next'.
+ */
 static int64
-start_all(void)
+start_all(int64 next)
 {
-	int64		next = NEVER;
 	bool		has_slot = true;
+	int64		pause_ends = pmhash_clock_ms() + START_PAUSE;
 	ListCell   *lc;
 
 	foreach(lc, list_copy(tasks))
 	{
 		Task	   *task = lfirst(lc);
 		Worker	   *unused = find_unused();
-		int64		now = pmhash_clock_ms();
 
 		launcher_interrupts();
-		if (has_slot && unused != NULL && is_startable(task) && task->wanted_at <= now &&
-			task->not_before <= now)
+		if (has_slot && unused != NULL && is_startable(task) && task->wanted &&
+			task->not_before <= pmhash_clock_ms())
 			has_slot = start(task, unused);
 	}
 	if (!has_slot)
-		return pmhash_clock_ms() + START_PAUSE;
+		return Min(next, pause_ends);
 	foreach(lc, tasks)
 	{
 		Task	   *task = lfirst(lc);
 
-		if (find_unused() != NULL && is_startable(task) && task->wanted_at != NEVER)
-			next = Min(next, Max(task->wanted_at, task->not_before));
+		if (find_unused() != NULL && is_startable(task) && task->wanted)
+			next = Min(next, task->not_before);
 	}
 	return next;
 }
@@ -336,103 +331,88 @@ start_all(void)
 /* ---- when ---- */
 
 /*
- * Databases are visited that have files, or had indexes at the last visit; at first all.  On a
- * standby those with a directory, as a build may be due that nothing says: WAL has said that
- * a file goes, and then the transaction failed; or that there is one, and the transaction was
- * prepared; or there was no place for another file.
+ * Databases are visited that have a directory in the pool or are new, or all.  Those that have been
+ * dropped are forgotten then (start sees to that).  On a standby a build may be due that
+ * nothing says: WAL has said that a file goes, and then the transaction failed; or that there
+ * is one, and the transaction was prepared; or there was no place for another file.
  *
- * Those that have been dropped, and have something in the pool, are forgotten (start sees to
- * that); not while something else stands where the pool was.  The directories are listed before
- * the catalog is read: one is made when its database is there.
+ * The directories are listed before the catalog is read: one is made when its database is
+ * there.
  */
 static void
-want_visits(bool at_first)
+want_visits(bool all)
 {
-	bool		present = pmhash_pool_is_present();
-	List	   *in_pool = present ? pmhash_databases_in_pool() : NIL;
+	List	   *visited = pmhash_pool_is_present() ? pmhash_databases_in_pool() : NIL;
 	ListCell   *lc;
 
-	if (present)
-	{
-		foreach(lc, in_pool)
-			(void) find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
-		is_read = false;
-	}
 	read_catalog();
 	foreach(lc, connectable)
 	{
-		Task	   *task = find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
-
-		if (task->wanted_at == NEVER && at_work(PMHASH_JOB_PLAIN, task->database) == 0 &&
-			(at_first || !task->empty ||
-			 (RecoveryInProgress() ? list_member_oid(in_pool, task->database) :
-			  pmhash_database_has_files(task->database))))
-			task->wanted_at = 0;
+		if (all || !find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN)->visited)
+			visited = lappend_oid(visited, lfirst_oid(lc));
 	}
-	foreach(lc, tasks)
+	foreach(lc, visited)
 	{
-		Task	   *task = lfirst(lc);
+		if (at_work(PMHASH_JOB_PLAIN, lfirst_oid(lc)) == 0)
+			want(lfirst_oid(lc), PMHASH_JOB_PLAIN);
+	}
+}
 
-		if (present && !list_member_oid(existing, task->database))
-			task->wanted_at = 0;
+/* Take the requests. */
+static void
+take_requests(void)
+{
+	for (int i = 0; i < PMHASH_JOBS * PMHASH_MAX_REQUESTS; i++)
+	{
+		Oid			database = pg_atomic_exchange_u32(&pmhash_shared->request[i], InvalidOid);
+
+		if (OidIsValid(database))
+			want(database, i / PMHASH_MAX_REQUESTS);
 	}
 }
 
 /*
- * Which databases are to be looked at?  On a standby none before its files are used; on a
- * primary in the first seconds only those requested.  All when pmhash.rebuild is switched on:
- * nobody has requested rebuilds of the indexes that became invalid meanwhile.
+ * See to all databases.  Returns when there may be something to do again (pmhash_clock_ms).
+ *
+ * On a standby none is looked at before its files are used; on a primary in the first seconds
+ * only those requested.  All when pmhash.rebuild is switched on: nobody has requested rebuilds
+ * of the indexes that became invalid meanwhile.
  */
-static void
-collect(int64 *next)
+static int64
+see_to_databases(void)
 {
 	static int	role = -1;		/* a standby, or not */
 	static bool rebuilds;
-	static bool at_first;
+	static bool all;			/* with those that have no files */
 	static int64 next_visits;
 	bool		standby = RecoveryInProgress();
 	int64		now = pmhash_clock_ms();
-	Oid			database;
-	PmhashJob	job;
 
+	is_read = false;
+	note_ends();
 	if (standby && !pmhash_standby_reached())
-	{
-		*next = Min(*next, now + START_PAUSE);
-		return;
-	}
-	while (pmhash_take_request(&database, &job))
-		want(database, job);
+		return start_all(now + START_PAUSE);
+	take_requests();
 	if (role != standby)
 	{
 		role = standby;
-		at_first = true;
+		all = true;
 		next_visits = now + (standby ? 0 : SETTLE_TIME);
 	}
 	else if (pmhash_rebuild && !rebuilds)
+	{
+		all = true;
 		next_visits = now;
+	}
 	rebuilds = pmhash_rebuild;
 	next_visits = Min(next_visits, now + pmhash_cleaner_naptime * INT64CONST(1000));
 	if (next_visits <= now)
 	{
-		want_visits(at_first);
-		at_first = false;
+		want_visits(all);
+		all = false;
 		next_visits = now + pmhash_cleaner_naptime * INT64CONST(1000);
 	}
-	*next = Min(*next, next_visits);
-}
-
-/* See to all databases.  Returns when there may be something to do again (pmhash_clock_ms). */
-static int64
-see_to_databases(void)
-{
-	int64		next = pmhash_clock_ms() + LONGEST_SLEEP;
-	int64		due;
-
-	is_read = false;
-	note_ends();
-	collect(&next);
-	due = start_all();
-	return Min(next, due);
+	return start_all(next_visits);
 }
 
 #define NOTE_FLUSHED_EVERY	1000	/* ms, while WAL is written */
@@ -553,6 +533,7 @@ go_round(void)
 {
 	bool		standby = RecoveryInProgress();
 	long		timeout = LOOK_FOR_RECOVERY;
+	int64		left;
 
 	if (standby && !pmhash_standby_is_active())
 		return timeout;
@@ -562,7 +543,8 @@ go_round(void)
 		renew_nonce_now_and_then();
 	}
 	pmhash_notice_failed_writes(go_on_writing);
-	return pmhash_clock_until(see_to_databases(), timeout);
+	left = see_to_databases() - pmhash_clock_ms();
+	return left < 1 ? 1 : (long) Min(left, timeout);	/* 0 would be no sleep, less no end */
 }
 
 /*

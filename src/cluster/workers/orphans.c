@@ -214,16 +214,15 @@ look_at_index(Oid relid, ListedFile *files, int n, List **lacking)
 
 /*
  * Remove the orphans of the database this worker is connected to; *lacking: indexes whose
- * files are to be looked at.  In a transaction.
+ * files are to be looked at.  In a transaction.  False if there may be some left.
  */
-PmhashWorkerResult
+bool
 pmhash_remove_orphans(List **lacking)
 {
 	ListedFile *files;
 	int			n;
 	int			n_orphans = 0;
 	int			n_unknown = 0;
-	List	   *indexes;
 	ListCell   *lc;
 
 	Assert(IsTransactionState() && !RecoveryInProgress());
@@ -231,9 +230,8 @@ pmhash_remove_orphans(List **lacking)
 	files = find_candidates(&n);
 	PMH_STOP_POINT("worker_before_stubs");
 	InvalidateCatalogSnapshot();
-	indexes = pmhash_list_indexes(false);
 	*lacking = NIL;
-	foreach(lc, indexes)
+	foreach(lc, pmhash_list_indexes(false))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (!look_at_index(lfirst_oid(lc), files, n, lacking))
@@ -248,11 +246,10 @@ pmhash_remove_orphans(List **lacking)
 		/* no file of another cluster, whose pool may have replaced ours */
 		if (n_unknown > 0 || !pmhash_pool_is_present())
 			continue;
-		pmhash_remove_file(files[i].file_id);
+		pmhash_remove_file(MyDatabaseId, files[i].file_id, true);
 		if (OidIsValid(files[i].made_for))	/* who has it mapped lets it go */
 			pmhash_forget_plans(MyDatabaseId, files[i].made_for);
 	}
 	pmhash_rebuild_forget(MyDatabaseId, InvalidOid, *lacking);
-	return n_orphans > 0 && n_unknown > 0 ? PMHASH_WORKER_LEFT_SOME :
-		indexes == NIL ? PMHASH_WORKER_FOUND_NOTHING : PMHASH_WORKER_DONE;
+	return n_orphans == 0 || n_unknown == 0;
 }

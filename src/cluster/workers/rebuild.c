@@ -165,7 +165,7 @@ remove_old_file(Relation heap, Relation index)
 	if (file_id != 0)
 	{
 		hold_old_file(file_id);
-		pmhash_unlink(MyDatabaseId, file_id);
+		pmhash_remove_file(MyDatabaseId, file_id, false);
 	}
 	else
 		pmhash_visit_at_commit(MyDatabaseId);	/* it may have had one all the same */
@@ -212,8 +212,8 @@ begin(Oid relid)
 		needs_new_file(index, &refill.reason);
 	if (needed)
 	{
+		Assert(refill.heap == heap_oid);
 		refill.index = relid;
-		refill.heap = heap_oid;
 		(void) pmhash_rebuild_note(MyDatabaseId, relid, 0, NULL);
 		report_begin(index);
 		remove_old_file(heap, index);
@@ -364,7 +364,7 @@ refill_failed(void)
 			(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) != 0)
 		{
 			(void) pmhash_stub_invalidate(index, refill.file_id, refill.reason);
-			pmhash_unlink(MyDatabaseId, refill.file_id);
+			pmhash_remove_file(MyDatabaseId, refill.file_id, false);
 		}
 		relation_close(index, NoLock);
 	}
@@ -375,8 +375,9 @@ refill_failed(void)
 
 /* Which this worker rebuilds; has it left some; are there others, for the other kind of worker? */
 static PmhashJob own_job;
-static PmhashWorkerResult result_of_pass = PMHASH_WORKER_DONE;
+static bool some_left = false;
 static bool others_wanted = false;
+static Oid	held_up = InvalidOid;	/* the last table for which it has waited in vain */
 
 /*
  * Look at an index in a transaction of its own, and return its name.  One that
@@ -407,6 +408,11 @@ needs_rebuild(Oid relid, char *name)
 	if (needed && pmhash_build_job(index->rd_indextuple) != own_job)
 	{
 		others_wanted = true;
+		needed = false;
+	}
+	else if (needed && index->rd_index->indrelid == held_up)
+	{
+		some_left = true;
 		needed = false;
 	}
 	else if (needed)
@@ -457,20 +463,22 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	refill_failed();
 	MemoryContextSwitchTo(context);
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && OidIsValid(refill.heap))
+	{
 		holder = holder_of(refill.heap);
+		held_up = refill.heap;
+	}
 	if (holder != 0)
 		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_count(PMHASH_REBUILD_FAILURES, 1);
 	pmhash_counts_flush();
 	pause = pmhash_rebuild_note(MyDatabaseId, relid, error->sqlerrcode, error->message);
 	forget_refill();
-	result_of_pass = Min(result_of_pass,
-						 pause > 0 ? PMHASH_WORKER_LEFT_SOME : PMHASH_WORKER_UNFINISHED);
+	some_left = true;
 	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
 			(errmsg("pmhash: could not rebuild %s: %s",
 					pmhash_index_label(relid, name), error->message),
-			 pause > 0 ? errdetail("The next try is in %d seconds.", pause) : 0,
+			 errdetail("The next try is in %d seconds.", pause),
 			 hint ? errhint("%s", hint) : 0));
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
@@ -519,12 +527,12 @@ rebuild_exit(int code, Datum arg)
 
 /*
  * Rebuild those of these indexes that are invalid and of this job, except those that have
- * failed a short time ago.  Not in a transaction.
+ * failed a short time ago.  Not in a transaction.  False if there are some left.
  *
  * When the plain ones have been rebuilt, and not before, the others are requested: functions
  * that take long hold up those of the same table.
  */
-PmhashWorkerResult
+bool
 pmhash_rebuild_indexes(PmhashJob job, const List *indexes)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
@@ -549,7 +557,7 @@ pmhash_rebuild_indexes(PmhashJob job, const List *indexes)
 			break;
 		if (pmhash_rebuild_state(lfirst_oid(lc), &state) && !state.running &&
 			state.next_try > pmhash_clock_ms())
-			result_of_pass = Min(result_of_pass, PMHASH_WORKER_LEFT_SOME);
+			some_left = true;
 		else
 			rebuild_index(lfirst_oid(lc));
 	}
@@ -557,5 +565,5 @@ pmhash_rebuild_indexes(PmhashJob job, const List *indexes)
 		pmhash_request(MyDatabaseId, PMHASH_JOB_EXPRESSIONS);
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
-	return result_of_pass;
+	return !some_left;
 }

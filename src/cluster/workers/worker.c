@@ -54,9 +54,6 @@ note_worker_slot(bool free)
 				(errmsg("pmhash: no slot is free for a background worker"),
 				 errdetail("Until there is one, invalid indexes are not rebuilt and files that no index owns are not removed."),
 				 errhint("You might need to increase max_worker_processes.")));
-	else
-		ereport(LOG,
-				(errmsg("pmhash: a slot for a background worker is free again")));
 }
 
 /* What the server is to know of a worker. */
@@ -93,7 +90,7 @@ pmhash_start_worker(Oid database, PmhashJob job, int place,
 	Assert(OidIsValid(database));
 	Assert(place >= 0 && place < PMHASH_WORKERS);
 	Assert(job < PMHASH_JOBS);
-	pg_atomic_write_u32(&pmhash_shared->worker_result[place], PMHASH_WORKER_UNFINISHED);
+	pg_atomic_write_u32(&pmhash_shared->worker_done[place], 0);
 	snprintf(worker.bgw_name, BGW_MAXLEN, "pmhash worker for database %u", database);
 	worker.bgw_main_arg = ObjectIdGetDatum(database);
 	worker.bgw_extra[0] = (char) job;
@@ -147,12 +144,14 @@ function_worker_exit(int code, Datum arg)
 	pg_atomic_write_u32(&pmhash_shared->function_worker, 0);
 }
 
-/* On a primary: orphans go, then the invalid indexes of its job are rebuilt. */
-static PmhashWorkerResult
+/*
+ * On a primary: orphans go, then the invalid indexes of its job are rebuilt.  False if there
+ * are some left.
+ */
+static bool
 look_after(PmhashJob job)
 {
-	PmhashWorkerResult looked;
-	PmhashWorkerResult rebuilt;
+	bool		looked;
 	List	   *lacking;
 
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
@@ -161,8 +160,7 @@ look_after(PmhashJob job)
 	pgstat_report_activity(STATE_RUNNING, "looking at pmhash indexes and files");
 	looked = pmhash_remove_orphans(&lacking);
 	CommitTransactionCommand();
-	rebuilt = pmhash_rebuild_indexes(job, lacking);
-	return rebuilt == PMHASH_WORKER_DONE ? looked : Min(looked, rebuilt);
+	return pmhash_rebuild_indexes(job, lacking) && looked;
 }
 
 /*
@@ -179,7 +177,7 @@ pmhash_worker_main(Datum arg)
 {
 	PmhashJob	job = (PmhashJob) MyBgworkerEntry->bgw_extra[0];
 	int			place = MyBgworkerEntry->bgw_extra[1];
-	PmhashWorkerResult result;
+	bool		done;
 
 	if (job == PMHASH_JOB_EXPRESSIONS)
 	{
@@ -192,11 +190,10 @@ pmhash_worker_main(Datum arg)
 	begin(DatumGetObjectId(arg));
 	if (job == PMHASH_JOB_PLAIN)
 		SetConfigOption("temp_file_limit", "-1", PGC_SUSET, PGC_S_OVERRIDE);
-	result = !RecoveryInProgress() ? look_after(job) :
-		pmhash_standby_build_database(job);
+	done = !RecoveryInProgress() ? look_after(job) : pmhash_standby_build_database(job);
 	Assert(!IsTransactionState());
 	/* (Its place may be that of a worker of another launcher by now, which is no harm.) */
-	pg_atomic_write_u32(&pmhash_shared->worker_result[place], result);
+	pg_atomic_write_u32(&pmhash_shared->worker_done[place], done);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 

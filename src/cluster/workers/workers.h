@@ -21,9 +21,9 @@ extern bool pmhash_start_worker(Oid database, PmhashJob job, int place,
 								BackgroundWorkerHandle **handle, bool tell);
 
 /* ---- orphans.c ---- */
-extern PmhashWorkerResult pmhash_remove_orphans(List **lacking);
+extern bool pmhash_remove_orphans(List **lacking);
 
 /* ---- rebuild.c ---- */
-extern PmhashWorkerResult pmhash_rebuild_indexes(PmhashJob job, const List *indexes);
+extern bool pmhash_rebuild_indexes(PmhashJob job, const List *indexes);
 
 #endif							/* PMHASH_WORKERS_H */

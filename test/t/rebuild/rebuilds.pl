@@ -132,6 +132,27 @@ use PmhashTest;
 		'row of the prepared transaction');
 	$writer->quit;
 
+	# ---- one writer holds up its table's rebuilds together, and no others for longer ----
+	rebuild_off($node);
+	$node->safe_psql('postgres', <<SQL);
+CREATE TABLE held (a int, b int, c int, d int);
+CREATE TABLE others (k int);
+@{[map { "CREATE INDEX held_$_ ON held USING pmhash ($_);" } qw(a b c d)]}
+CREATE INDEX others_k ON others USING pmhash (k);
+SQL
+	$writer = $node->background_psql('postgres');
+	$writer->query_safe('BEGIN; INSERT INTO held VALUES (1, 2, 3, 4)');
+	unlink(map { index_file($node, $_) } 'others_k', map { "held_$_" } qw(a b c d));
+	my $position = -s $node->logfile;
+	rebuild_on($node);
+	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'others_k'")
+	  or die 'not rebuilt';
+	my ($before) = slurp_file($node->logfile, $position) =~ /(.*)index "others_k" of table "others" has been rebuilt/s;
+	cmp_ok(scalar(() = $before =~ /could not rebuild index "held_/g), '<=', 1, 'a table that is held up is waited for once');
+	$writer->query_safe('COMMIT');
+	$writer->quit;
+	$node->safe_psql('postgres', 'DROP TABLE held, others');
+
 	# ---- unlogged, partitioned, temporary, in a schema with strange names ----
 	$node->safe_psql('postgres', <<SQL);
 CREATE UNLOGGED TABLE u (k int4);
