@@ -91,10 +91,15 @@ build_one(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
 	return pmh_build_complete(&pmh_workspace[0], 100);
 }
 
-/* Build the two halves, each of the smallest size that leaves it some room, or the largest. */
-static bool
+/*
+ * Build the two halves, each of the smallest size that leaves it some room.  If there is none,
+ * each as the segment is, without the other's entries: for hashes that no other arrangement
+ * holds.
+ */
+static void
 build_halves(PmhTable *t, const PmhPlace *place)
 {
+	const uint32_t shift = 63 - 24 - pmh_elem_depth(place->elem);
 	uint32_t	size[2] = {PMH_UNITS_PER_BLOCK, PMH_UNITS_PER_BLOCK};
 	bool		fits = false;
 
@@ -106,14 +111,33 @@ build_halves(PmhTable *t, const PmhPlace *place)
 		deal_out(t, place, 1);
 		for (unsigned half = 0; half < 2; half++)
 		{
-			if (pmh_build_complete(&pmh_workspace[half],
-								   size[half] < PMH_MAX_SIZE ? SPLIT_LOAD_PERCENT : 100))
+			if (pmh_build_complete(&pmh_workspace[half], SPLIT_LOAD_PERCENT))
 				continue;
 			size[half]++;
 			fits = false;
 		}
 	}
-	return fits;
+	for (unsigned half = 0; half < 2 && !fits; half++)
+	{
+		PmhBuild   *build = &pmh_workspace[half];
+
+		pmh_build_begin(t, build, pmh_elem_size(place->elem));
+		build->strategy = pmh_elem_strategy(place->elem);
+		for (uint32_t i = 0; i < place->buckets; i++)
+		{
+			const PmhBucket *b = pmh_bucket(t, place, i);
+			uint32_t	live = pmh_bucket_live(b);
+
+			memcpy(&build->bucket[i], b, sizeof(PmhBucket));
+			for (unsigned slot = 0; slot < PMH_SLOTS; slot++)
+			{
+				if ((pmh_slot_load_high(b, slot) >> shift & 1) != half)
+					live &= ~(UINT32_C(1) << slot);
+			}
+			*pmh_bucket_state_at(&build->bucket[i]) =
+				(pmh_bucket_state(b) & ~PMH_STATE_OCCUPIED) | live;
+		}
+	}
 }
 
 PmhResult
@@ -271,16 +295,17 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 	PMH_ASSERT(pmh_is_locked(&place->stripe->lock));
 	for (unsigned i = 0; i < 3 && size <= PMH_UNITS_PER_BLOCK && !grown; i++)
 		grown = sizes[i] > size && build_one(t, place, NULL, sizes[i]);
-	/* (Hashes that crowd; those of a random permutation do not.) */
-	if (!grown && (depth == PMH_MAX_DEPTH || !build_halves(t, place)))
+	if (!grown && depth == PMH_MAX_DEPTH)
 		return pmh_fail(t, PMH_ERR_TOO_LARGE, 0, place->main,
-						"A segment is full that cannot be split.");
+						"A segment of the greatest depth is full.");
 	if (!grown && depth == pmh_dirword_depth(place->dirword))
 	{
 		t->need.doubling = true;
 		t->need.doubling_depth = depth;
 		return PMH_NEED;
 	}
+	if (!grown)
+		build_halves(t, place);
 	result = pmh_segment_replace(t, place, NULL, grown ? 1 : 2);
 	return result == PMH_OK ? PMH_RETRY : result;
 }
