@@ -178,6 +178,7 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	unsigned	slot = (unsigned) __builtin_ctz(mask);
 	uint64_t	value[PMH_SLOTS + 1];
 	uint64_t	payload;
+	uint32_t	class;
 	size_t		n = 0;
 	PmhResult	result;
 
@@ -192,8 +193,8 @@ pmh_bucket_compact(PmhTable *t, const PmhPlace *place, uint32_t bucket,
 	 * A key whose rows come one by one will have more: a smaller buffer would soon
 	 * be copied, and stay unused.
 	 */
-	result = pmh_buffer_make(t, hash, pmh_buffer_class_for(n < FIRST_VALUES ? FIRST_VALUES : n),
-							 value, n, &payload);
+	class = pmh_buffer_class_for(n < FIRST_VALUES ? FIRST_VALUES : n);
+	result = pmh_buffer_make(t, hash, class, value, n, &payload);
 	if (result != PMH_OK)
 		return result;
 	pm_fence(&t->file);

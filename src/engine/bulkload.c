@@ -38,7 +38,8 @@
 /* Room for twice the entries of a segment. */
 #define SEEN			8192
 
-_Static_assert(2 * PMH_MAX_SIZE * PMH_UNIT_BUCKETS * PMH_SLOTS < SEEN, "a hash set is too full");
+_Static_assert(2 * PMH_MAX_SIZE * PMH_UNIT_BUCKETS * PMH_SLOTS < SEEN,
+			   "a hash set is too full");
 
 /* A pair with this flag has a list's pointer payload for its value. */
 #define IS_LIST				PMH_WORD_POINTER

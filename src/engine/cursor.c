@@ -78,9 +78,10 @@ read_more(PmhTable *t, PmhCursor *cursor, uint32_t want)
 		cursor->at = probe.list == 0 ? PMH_LIST_END : PMH_LIST_START;
 		cursor->at.start = cursor->start;
 		if (probe.list != 0)
-			result = pmh_list_step(t, cursor->hash, probe.list, probe.list_version, &cursor->at,
-								   want, value + probe.n, &n);
-		if (result == PMH_RETRY || (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK))
+			result = pmh_list_step(t, cursor->hash, probe.list, probe.list_version,
+								   &cursor->at, want, value + probe.n, &n);
+		if (result == PMH_RETRY ||
+			(result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK))
 			result = PMH_OK;
 		else if (result == PMH_OK)
 		{

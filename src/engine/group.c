@@ -299,7 +299,7 @@ struct PmhRemovalPrivate
 	/* the key at hand, that of the next pair: */
 	size_t		pairs;			/* it has so many; ... */
 	size_t		wanted;			/* ... of these, not taken out */
-	bool		passed_over;	/* some of it was not looked at, as others were in the way */
+	bool		passed_over;	/* some was not looked at, as others were in the way */
 	bool		far;			/* all is done but for the list, ... */
 	PmhListPosition list;		/* ... from here on */
 	uint64_t	filter[(1 << FILTER_BITS) / 64];	/* of the values, if they are many */
@@ -559,7 +559,7 @@ delete_far(PmhTable *t, PmhRemoval *removal)
 	}
 	if (result == PMH_OK && found)
 	{
-		/* A slot may have another buffer by now, but none that was there is in front of it. */
+		/* A slot may have another buffer by now; none that was there is in front of it. */
 		uint64_t	below = at.below + 1;
 		PmhListPath path;
 

@@ -323,7 +323,7 @@ extern PmhResult pmh_list_step(PmhTable *t, uint64_t hash, uint64_t head, uint64
 extern PmhResult pmh_list_next(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 							   uint32_t want, uint64_t *value, uint32_t *n);
 
-/* The same for all of a buffer and readers that want all of a list: each buffer asks the hook. */
+/* The same for all of a buffer, for who reads all of a list: each buffer asks the hook. */
 extern PmhResult pmh_list_whole(PmhTable *t, uint64_t hash, PmhListPosition *pos,
 								uint64_t *value, uint32_t *n);
 
