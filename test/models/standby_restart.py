@@ -13,7 +13,6 @@ from typing import NamedTuple
 RULES = {
     'begun': '`begun` is stored before the entries of a record',
     'look': 'what the file has of the records up to `begun` is not inserted again',
-    'raised': '`begun` is not stored again for these',
     'published': 'a build that ends within a record says so in `begun`',
     'reached': 'a file is not used before replay has come to `begun`',
     'kept': 'nor kept if recovery ends before that',
@@ -139,7 +138,7 @@ def apply(sys, state, entry):
 def note(sys, state):
     """What is said of the record in the file's header."""
     kind, tli = state.wal[state.pos]
-    if kind not in '+-' or state.status != 'live' or (is_again(state) and sys.keeps('raised')):
+    if kind not in '+-' or state.status != 'live' or is_again(state):
         return state
     return state._replace(begun=state.pos + 1, tli=tli)
 
