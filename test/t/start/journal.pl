@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use POSIX qw(sysconf _SC_PAGESIZE);
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
@@ -32,7 +33,7 @@ SQL
 	sub mb
 	{
 		my ($n) = @_;
-		return $n * 1024 * 1024 + 64;
+		return $n * 1024 * 1024 + sysconf(_SC_PAGESIZE);    # whole pages
 	}
 
 	sub inode_of
