@@ -266,7 +266,8 @@ pmh_check(PmhTable *table, PmhReport report, void *arg)
 	if (result == PMH_OK && check_header(&c))
 	{
 		while (result == PMH_OK && !c.walk.at.through)
-			result = pmh_wait_cancelled() ? pmh_fail_cancelled(table) : check_segment(&c);
+			result = pmh_wait_cancelled() ? pmh_fail_cancelled(table) :
+				pm_is_lost(&table->file) ? pmh_fail_lost(table) : check_segment(&c);
 	}
 	pmh_walk_end(&c.walk);
 	result = pmh_conclude(table, result);

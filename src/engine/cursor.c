@@ -54,7 +54,8 @@ static PmhResult
 read_more(PmhTable *t, PmhCursor *cursor, uint32_t want)
 {
 	PmhValues  *batch = &cursor->batch;
-	const size_t room = want < PMH_SINGLE_MOST ? PMH_SINGLE_MOST : want + PMH_VALUES_PER_LINE;
+	const size_t room = want + PMH_VALUES_PER_LINE < PMH_SINGLE_MOST ? PMH_SINGLE_MOST :
+		want + PMH_VALUES_PER_LINE;
 	uint64_t   *value;
 	size_t		ngiven;
 	size_t		kept;

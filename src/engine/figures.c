@@ -118,7 +118,8 @@ count(PmhTable *t, bool sample, CountList how, PmhStats *stats)
 		const PmhPlace *place = &walk.snap.place;
 		uint32_t	depth;
 
-		result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) : pmh_walk_segment(t, &walk);
+		result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) :
+			pm_is_lost(&t->file) ? pmh_fail_lost(t) : pmh_walk_segment(t, &walk);
 		if (result != PMH_OK)
 			break;
 		if (!pmh_strategy_exists(pmh_elem_strategy(place->elem)))

@@ -405,8 +405,8 @@ claim(PmhRemoval *removal, uint64_t value)
 }
 
 /*
- * Take what is wanted out of the buffer of values that a path leads to.  That may free it:
- * who does not wait passes it over if the space lock is not free.
+ * Take what is wanted out of the buffer of values that a path leads to.  If that may free it,
+ * who does not wait passes it over unless the space lock is free.
  */
 static void
 delete_in_buffer(PmhTable *t, PmhRemoval *removal, PmhListPath *path)
@@ -418,7 +418,8 @@ delete_in_buffer(PmhTable *t, PmhRemoval *removal, PmhListPath *path)
 	bool		rest = false;	/* ... stays */
 
 	PMH_ASSERT(payload != 0 && pmh_is_locked(&path->place->stripe->lock));
-	if (!removal->priv->wait && !pmh_space_trylock(t))
+	if (!removal->priv->wait && pmh_buffer_count(t, payload) <= removal->priv->wanted &&
+		!pmh_space_trylock(t))
 	{
 		removal->priv->passed_over = true;
 		return;

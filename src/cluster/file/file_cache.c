@@ -297,8 +297,12 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 {
 	Oid			relid = RelationGetRelid(index);
 	PmhashFile *volatile file = NULL;
-	PmhashEntry *volatile entry = find_any(relid);
+	PmhashEntry *volatile entry;
 
+	/* The planner maps all that it looks at: thousands of partitions in a transaction. */
+	if (n_mapped() > pmhash_mapped_files)
+		(void) pmhash_entries_unmap(pmhash_mapped_files / 4 * 3);
+	entry = find_any(relid);
 	PG_TRY();
 	{
 		file = make_handle(index, table, stub);

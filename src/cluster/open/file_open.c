@@ -92,8 +92,14 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 		return NULL;
 	}
 
-	/* Once more: this file may be of another class than the pool. */
-	trouble->reason = pmhash_table_doubt(table);
+	/*
+	 * A standby makes a file where it goes: this one may have been begun since there was one
+	 * that serves, also if the server has been promoted meanwhile.
+	 */
+	if (pmhash_standby_life(stub->file_id) != trouble->standby_life)
+		trouble->reason = PMHASH_REASON_NOT_BUILT;
+	else						/* once more: it may be of another class than the pool */
+		trouble->reason = pmhash_table_doubt(table);
 	if (trouble->reason != PMHASH_REASON_NONE)
 	{
 		pmh_close(table);

@@ -148,17 +148,20 @@ pmhash_rebuild_note(Oid database, Oid index, int sqlstate, const char *failure)
 	return pause;
 }
 
-/* Forget an index of a database, or (InvalidOid) all but those that may be invalid. */
+/*
+ * Forget an index of a database, or (InvalidOid) all but those that may be invalid; or
+ * (database InvalidOid) what is known of all.
+ */
 void
 pmhash_rebuild_forget(Oid database, Oid index, const List *but)
 {
-	Assert(OidIsValid(database));
+	Assert(OidIsValid(database) || (!OidIsValid(index) && but == NIL));
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_EXCLUSIVE);
 	for (int i = 0; i < PMHASH_MAX_REBUILDS; i++)
 	{
 		PmhashRebuild *r = &pmhash_shared->rebuild[i];
 
-		if (r->database == database &&
+		if ((r->database == database || !OidIsValid(database)) &&
 			(OidIsValid(index) ? r->index == index : !list_member_oid(but, r->index)))
 			memset(r, 0, sizeof(*r));
 	}

@@ -409,6 +409,8 @@ begin(Oid relid)
 		LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
 		due = is_due();
 		row = due && ours ? pmhash_standby_enter(stub.file_id, MyDatabaseId) : NULL;
+		if (row != NULL)
+			row->index = relid;
 		if (row != NULL && !prepare_files(reason))
 		{
 			(void) pmhash_rebuild_note(MyDatabaseId, relid, ERRCODE_IO_ERROR, reason);
@@ -417,7 +419,6 @@ begin(Oid relid)
 		else if (row != NULL)
 		{
 			row->heap = RelationGetRelid(heap);
-			row->index = relid;
 			row->timeline = primary_of_build();
 			pg_atomic_write_u64(&row->delta_ops, 0);
 			pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);

@@ -214,5 +214,6 @@ pmhash_standby_promote(void)
 	standby->active = false;
 	pmhash_stub_changed();
 	LWLockRelease(pmhash_standby_lock);
+	pmhash_rebuild_forget(InvalidOid, InvalidOid, NIL); /* how builds of a standby failed */
 	PMH_STOP_POINT("promoted_before_role");
 }

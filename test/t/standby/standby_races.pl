@@ -127,10 +127,13 @@ SQL
 		my $name = 'late, opening';
 		my $session = reader_held_at('open_before_map', ++$key, $name);
 
+		# (the builder makes the file after its scan)
+		hold('standby_scanned');
 		give_up($key);
 		hold('standby_before_lost');
 		release('open_before_map');
 		is_held('standby_before_lost', $name);
+		release('standby_scanned');
 		built_again($standby, 't_k', $name);
 		my @file = stat(index_file($standby, 't_k'));
 		release('standby_before_lost');
