@@ -79,15 +79,28 @@ CONF
 	# ---- a reader opens a file while that is given up and built again ----
 
 	# Its snapshot sees rows that the later file lacks.  It has not mapped the file yet, and
-	# other sessions have.
+	# other sessions have.  (The planner maps the files of all indexes of a table: this one has
+	# no other.)
+	$primary->safe_psql('postgres', 'CREATE TABLE r (k int4, n int4); CREATE INDEX r_k ON r USING pmhash (k)');
+
 	sub give_up
 	{
 		my ($key) = @_;
 
-		$primary->safe_psql('postgres', "DELETE FROM t WHERE k = $key");
+		$primary->safe_psql('postgres', "DELETE FROM r WHERE k = $key");
 		caught_up($primary, $standby);
-		file_is_lost($standby, 't_k', "SELECT count(n) FROM t WHERE k = $key");
+		file_is_lost($standby, 'r_k', "SELECT count(n) FROM r WHERE k = $key");
 		return;
+	}
+
+	sub insert_seen
+	{
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		my ($key, $name) = @_;
+
+		$primary->safe_psql('postgres', "INSERT INTO r SELECT $key, i FROM generate_series(1, 100) i");
+		caught_up($primary, $standby);
+		return wait_for_state($standby, 'r_k', qr/^valid$/, "$name: begin");
 	}
 
 	sub reader_held_at
@@ -95,12 +108,11 @@ CONF
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($point, $key, $name) = @_;
 
-		$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'seen', i FROM generate_series(1, 100) i");
-		replayed_and_valid($name);
+		insert_seen($key, $name);
 		my $session = start_and_hold($point, <<SQL, $name);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL pmhash.enable_pagescan = off;
-SELECT count(n) FROM t WHERE k = $key;
+SELECT count(n) FROM r WHERE k = $key;
 COMMIT
 SQL
 		# until the primary knows of its snapshot, it may take away from catalogs what replay
@@ -115,9 +127,34 @@ SQL
 		my $session = reader_held_at('open_before_map', ++$key, $name);
 
 		give_up($key);
-		built_again($standby, 't_k', $name);
+		built_again($standby, 'r_k', $name);
 		release('open_before_map');
 		is(finish($session), '100', "$name: all rows of its snapshot");
+	}
+
+	# A plan that is kept has the executor map the file: one that is in the making by then.
+	{
+		my $name = 'held, and one is made';
+		my $session = $standby->background_psql('postgres', on_error_stop => 0);
+
+		insert_seen(++$key, $name);
+		$session->query_safe("SET plan_cache_mode = force_generic_plan; $by{index}; PREPARE p AS SELECT k FROM r WHERE k = $key; EXECUTE p");
+		$primary->safe_psql('postgres', 'ALTER INDEX r_k SET (fillfactor = 80)');
+		caught_up($primary, $standby);
+		hold('open_before_map');
+		$session->query_until(qr/begun/, "BEGIN ISOLATION LEVEL REPEATABLE READ;\n\\echo begun\nEXECUTE p;\n");
+		is_held('open_before_map', $name);
+		sleep 3;
+		give_up($key);
+		hold('standby_loaded');
+		rebuild_on($standby);
+		is_held('standby_loaded', $name);
+		release('open_before_map');
+		my $rows = $session->query('COMMIT');
+		like($session->{stderr}, qr/ERROR:  .*(has no usable file|has just been rebuilt|younger than the snapshot)/, "$name: an ERROR") or diag($rows);
+		$session->quit;
+		release('standby_loaded');
+		built_again($standby, 'r_k', $name);
 	}
 
 	# ---- what is said of a lost file is said when there is another one ----
@@ -127,19 +164,16 @@ SQL
 		my $name = 'late, opening';
 		my $session = reader_held_at('open_before_map', ++$key, $name);
 
-		# (the builder makes the file after its scan)
-		hold('standby_scanned');
 		give_up($key);
 		hold('standby_before_lost');
 		release('open_before_map');
 		is_held('standby_before_lost', $name);
-		release('standby_scanned');
-		built_again($standby, 't_k', $name);
-		my @file = stat(index_file($standby, 't_k'));
+		built_again($standby, 'r_k', $name);
+		my @file = stat(index_file($standby, 'r_k'));
 		release('standby_before_lost');
 		is(finish($session), '100', "$name: all rows of its snapshot");
-		is(standby_state($standby, 't_k'), 'valid', "$name: the new file is not lost");
-		is((stat(index_file($standby, 't_k')))[1], $file[1], "$name: nor has it been built again");
+		is(standby_state($standby, 'r_k'), 'valid', "$name: the new file is not lost");
+		is((stat(index_file($standby, 'r_k')))[1], $file[1], "$name: nor has it been built again");
 	}
 
 	# ---- there is no file when a scan begins, and one when it says so ----
