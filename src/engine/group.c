@@ -359,6 +359,7 @@ end_key(PmhRemoval *removal)
 		removal->left -= p->wanted;
 	p->at += p->pairs;
 	p->far = false;
+	PMH_ASSERT(p->at <= p->n);
 }
 
 /* The first of the pairs with this value that has not been taken out, or NULL. */

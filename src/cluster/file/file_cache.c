@@ -208,6 +208,7 @@ pmhash_entries_unmap(long most)
 PmhashFile *
 pmhash_entry_use(PmhashEntry *entry)
 {
+	Assert(entry->file != NULL && entry->used <= transaction);
 	entry->used = transaction;
 	return entry->file;
 }
@@ -299,6 +300,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 	PmhashFile *volatile file = NULL;
 	PmhashEntry *volatile entry;
 
+	Assert(stub->file_id != 0 && relid != InvalidOid);
 	/* The planner maps all that it looks at: thousands of partitions in a transaction. */
 	if (n_mapped() > pmhash_mapped_files)
 		(void) pmhash_entries_unmap(pmhash_mapped_files / 4 * 3);

@@ -106,6 +106,7 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
 	r = find_rebuild(MyDatabaseId, index);
+	Assert(OidIsValid(index));
 	if (r != NULL)
 		*state = *r;
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));
