@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 RULES = {
     'begun': '`begun` is stored before the entries of a record',
-    'look': 'what the file has of the records up to `begun` is not inserted again',
+    'skip': 'records that end before `begun` are skipped',
+    'look': 'what the file has of the record that ends at `begun` is not inserted again',
     'published': 'a build that ends within a record says so in `begun`',
     'reached': 'a file is not used before replay has come to `begun`',
     'kept': 'nor kept if recovery ends before that',
@@ -125,13 +126,17 @@ def is_again(state):
     return state.restored and state.pos + 1 <= state.begun
 
 
+def is_past(sys, state):
+    return state.restored and state.pos + 1 < state.begun and sys.keeps('skip')
+
+
 def apply(sys, state, entry):
     kind, _ = state.wal[state.pos]
-    if kind not in '+-' or state.status == 'none':
+    if kind not in '+-' or state.status == 'none' or is_past(sys, state):
         return state
     if state.status == 'delta':
         return state._replace(delta=state.delta + ((kind, entry),))
-    look = is_again(state) and sys.keeps('look')
+    look = state.restored and state.pos + 1 == state.begun and sys.keeps('look')
     return state._replace(entries=after_op(state.entries, kind, entry, look))
 
 

@@ -193,7 +193,7 @@ append_delta(PmhashStandbyRow *row, char *reason)
 	return true;
 }
 
-/* Did the file come after this record, in the life before? */
+/* Has the file this record whole, or did it come after that, in the life before (S2)? */
 static bool
 is_past(const PmhashStandbyRow *row)
 {
@@ -217,10 +217,11 @@ static bool
 apply_live(PmhashStandbyRow *row, char *reason)
 {
 	PmhTable   *table = open_table(row, reason);
-	bool		again = row->restored && work.end <= row->begun;
+	bool		again = row->restored && work.end == row->begun;
 	PmhResult	result = PMH_OK;
 	size_t		done;
 
+	Assert(!is_past(row));
 	if (table == NULL)
 		return false;
 	if (!again)
@@ -230,8 +231,9 @@ apply_live(PmhashStandbyRow *row, char *reason)
 		return false;
 
 	/*
-	 * The life before had the record, or a part of it, or the file was published in it: what
-	 * of it is there comes out before it is inserted.  No scan uses the file yet.
+	 * The server was killed in the record that ends at `begun`, or right after it, or the file
+	 * was published in it: what of it is there comes out before it is inserted.  No scan uses
+	 * the file yet.
 	 */
 	if (result == PMH_OK && (work.record.type == PMHASH_WAL_DELETE ||
 							 (work.record.type == PMHASH_WAL_INSERT && again)))
@@ -291,7 +293,7 @@ change_entries(void)
 		fault = 0;
 		done = pmhash_fail(reason, "many rows of its table were vacuumed while it was built");
 	}
-	else if (row != NULL && row->status != PMHASH_STANDBY_NONE)
+	else if (row != NULL && row->status != PMHASH_STANDBY_NONE && !is_past(row))
 	{
 		PMH_STOP_POINT("redo_before_entries");
 		work.n = work.record.count;
