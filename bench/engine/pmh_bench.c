@@ -177,7 +177,7 @@ void
 check_table(PmhTable *t)
 {
 	if (opt.check)
-		must(t, pmh_check(t, true, report_finding, NULL, NULL), "check");
+		must(t, pmh_check(t, report_finding, NULL), "check");
 }
 
 /* ---- the operations, as one worker does its share of them ---- */
