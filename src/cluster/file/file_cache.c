@@ -15,8 +15,8 @@
  *
  * A mapping that has been handed out stays until the end of the transaction, since users of it
  * do not say when they have finished.  A process has vm.max_map_count areas (65,530 by default)
- * for all its purposes, of which a mapping takes one, and 3 KB.  So if there are more than
- * pmhash.mapped_files at the end of a transaction some are unmapped, whichever come first.
+ * for all its purposes, of which a mapping takes one, and 3 KB.  Of more than pmhash.mapped_files
+ * some idle ones are unmapped, at the end of a transaction or when another comes.
  *
  * A mapping keeps the space of a file that has been removed, unless that was cut off
  * (pmhash_remove_file).  So a relcache invalidation, which comes when another file has taken
@@ -300,7 +300,7 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 	PmhashFile *volatile file = NULL;
 	PmhashEntry *volatile entry;
 
-	Assert(stub->file_id != 0 && relid != InvalidOid);
+	Assert(stub->file_id != 0 && OidIsValid(relid));
 	/* The planner maps all that it looks at: thousands of partitions in a transaction. */
 	if (n_mapped() > pmhash_mapped_files)
 		(void) pmhash_entries_unmap(pmhash_mapped_files / 4 * 3);

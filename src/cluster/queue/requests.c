@@ -104,9 +104,9 @@ pmhash_rebuild_state(Oid index, PmhashRebuild *state)
 {
 	PmhashRebuild *r;
 
+	Assert(OidIsValid(index));	/* a row without one is free */
 	LWLockAcquire(pmhash_lwlock(PMHASH_REBUILD_LOCK), LW_SHARED);
 	r = find_rebuild(MyDatabaseId, index);
-	Assert(OidIsValid(index));
 	if (r != NULL)
 		*state = *r;
 	LWLockRelease(pmhash_lwlock(PMHASH_REBUILD_LOCK));

@@ -50,8 +50,8 @@ typedef struct PmhashStandbyRow
 	uint64		file_id;		/* 0: a free row */
 	Oid			database;
 	PmhashStandbyStatus status;
-	bool		restored;		/* LIVE since before this server life: it may have
-								 * something of all records up to 'begun' */
+	bool		restored;		/* LIVE since before this server life: of the
+								 * record that ends at 'begun' it may have a part */
 	XLogRecPtr	begun;
 	TimeLineID	noted_timeline; /* of the last record that its header has noted */
 	Oid			heap;			/* the table, or InvalidOid: not known */
