@@ -457,8 +457,8 @@ delete_key(PmhTable *t, const PmhPlace *place, PmhRemoval *removal, uint32_t *li
 	struct PmhRemovalPrivate *p = removal->priv;
 	uint64_t	hash = p->entry[p->at].hash;
 	uint64_t	below = UINT64_MAX;
-	uint32_t	bucket[4];
-	unsigned	n = pmh_segment_buckets_of(t, place, hash, bucket);
+	uint32_t	bucket[4] = {pmh_home_bucket(hash, place->hashing)};
+	unsigned	n = 1;
 	PmhListPath path;
 	PmhResult	result = PMH_OK;
 
@@ -478,7 +478,7 @@ delete_key(PmhTable *t, const PmhPlace *place, PmhRemoval *removal, uint32_t *li
 				.head = pmh_word_payload(pmh_slot_load_word(b, (unsigned) pointer)),
 				.place = place, .bucket = bucket[i], .bucket_slot = (unsigned) pointer
 			};
-			continue;
+			mask = 0;
 		}
 		for (; mask != 0; mask &= mask - 1)
 		{
@@ -489,6 +489,9 @@ delete_key(PmhTable *t, const PmhPlace *place, PmhRemoval *removal, uint32_t *li
 		}
 		if (out != 0)
 			pmh_bucket_take(&t->file, b, pmh_bucket_version(place, bucket[i]), state, out);
+		/* Nearly all are at home: the others are looked for when it is not. */
+		if (i == 0 && p->wanted > 0)
+			n = pmh_segment_buckets_of(t, place, hash, bucket);
 	}
 	while (path.head != 0 && below > 0 && p->wanted > 0)
 	{

@@ -238,6 +238,22 @@ SQL
 	# ---- unmounted, removed, replaced while the server runs ----
 	# For an unmounted file system stands an empty directory, as its mount point.
 
+	# Wait until the launcher has just renewed the nonce, and with it the control file, as it does
+	# each second: it looks at the directory before it writes there, so what is put in its place
+	# between the two gets a control file.
+	sub wait_for_nonce
+	{
+		my $nonce = slurp_file($node->data_dir . '/pmhash.nonce');
+
+		$node->safe_psql('postgres', q(SELECT pg_logical_emit_message(false, 'pmhash', 'renew')));
+		for (my $i = 0; $i < 1000 && slurp_file($node->data_dir . '/pmhash.nonce') eq $nonce; $i++)
+		{
+			usleep(10_000);
+		}
+		usleep(200_000);
+		return;
+	}
+
 	# Sessions old and new read and write all the while; nothing is made in what
 	# stands in the pool's place.
 	sub lost_while_running
@@ -271,7 +287,7 @@ SQL
 	}
 
 	my $away = "$pool.away";
-	my $unmount = sub { rename($pool, $away) or die; mkdir($pool) or die };
+	my $unmount = sub { wait_for_nonce(); rename($pool, $away) or die; mkdir($pool) or die };
 	my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
 
 	# A plan without the index is gone when a transaction that writes something has begun.
@@ -315,26 +331,17 @@ SQL
 
 	# event: deleted or emptied while the server runs
 	# removed: the next start makes a new one, and so does the end of any child
-	lost_while_running('removed', sub { rmtree($pool) }, '');
+	lost_while_running('removed', sub { wait_for_nonce(); rmtree($pool) }, '');
 	$node->restart;
 	repaired('removed, restarted');
-	lost_while_running('emptied', sub { rmtree($pool, { keep_root => 1 }) }, '');
+	lost_while_running('emptied', sub { wait_for_nonce(); rmtree($pool, { keep_root => 1 }) }, '');
 	restart_in_place($node);
 	repaired('emptied, one backend killed');
 
 	# replaced by another cluster's, which stays as it is
 	my $neighbour_control = slurp_file("$theirs/control");
-	# (not while the launcher renews the nonce, each second, and with it the control file: it
-	# looks at the directory before it writes there)
 	lost_while_running('replaced', sub {
-			my $nonce = slurp_file($node->data_dir . '/pmhash.nonce');
-
-			$node->safe_psql('postgres', q(SELECT pg_logical_emit_message(false, 'pmhash', 'renew')));
-			for (my $i = 0; $i < 1000 && slurp_file($node->data_dir . '/pmhash.nonce') eq $nonce; $i++)
-			{
-				usleep(10_000);
-			}
-			usleep(200_000);
+			wait_for_nonce();
 			rename($pool, $away) or die;
 			rename($theirs, $pool) or die;
 			sleep(2);    # a worker visits the database
