@@ -13,7 +13,6 @@ use PmhashTest;
 my $load_time = load_time(5);
 
 my $node = new_server('check', <<CONF);
-autovacuum = on
 autovacuum_naptime = 1
 autovacuum_vacuum_scale_factor = 0.01
 autovacuum_vacuum_cost_delay = 0
@@ -91,6 +90,9 @@ fails_like($node, "\\set VERBOSITY verbose\nSELECT pmhash.check('gone_i')",
 
 # ---- nothing is found where nothing is wrong, whatever goes on ----
 
+# (till here its snapshots would have kept rows that VACUUM was to remove)
+$node->append_conf('postgresql.conf', 'autovacuum = on');
+$node->reload;
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE busy (k int8, w int4, d int4, t text COLLATE "C", p int4)
 	WITH (fillfactor = 70, toast_tuple_target = 128);
