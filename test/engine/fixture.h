@@ -121,16 +121,9 @@ fixture_open(const char *path, uint64_t instance)
 static inline PmhTable *
 fixture_recover(const char *path, PmhTable *t, PmhEnv *env)
 {
-	PmhError	error;
-
 	pmh_close(t);
 	env->instance++;
-	if (pmh_open(path, env, &t, &error) != PMH_OK)
-	{
-		fprintf(stderr, "cannot recover %s: %s\n", path, error.detail);
-		exit(1);
-	}
-	return t;
+	return fixture_open_in(path, env);
 }
 
 /* Make an empty table, in place of what is there; ends the program if that cannot be. */
