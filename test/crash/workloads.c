@@ -120,7 +120,6 @@ drop_all(Pairs *pairs)
 static void
 run_create(void)
 {
-	crash.kind = OP_CREATE;
 	arm(true);
 	op_create();
 }
