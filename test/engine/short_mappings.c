@@ -317,7 +317,10 @@ do_delete(PmhTable *t)
 		REQUIRE(pmh_insert(t, fixture_hash(0), value_of(0, i), false) == PMH_OK);
 }
 
-/* Takes out all keys that need not stay and are there already. */
+/*
+ * Takes out all keys that need not stay and are there already; what is free is known then,
+ * also in blocks that this handle had not mapped.
+ */
 static void
 do_sweep(PmhTable *t)
 {
@@ -326,7 +329,7 @@ do_sweep(PmhTable *t)
 	const PmhEntry *pair;
 
 	if (fixture_random(&seed) % 2 == 0)
-		fixture_forget_space(t);
+		fixture_forget_space(handle[fixture_random(&seed) % HANDLES]);
 	sweeper_begin(&s, t);
 	while ((pair = sweeper_next(&s)) != NULL)
 	{
@@ -335,7 +338,7 @@ do_sweep(PmhTable *t)
 		if ((key >= LASTING && key < end) || is_added_value(pair))
 			sweeper_take_out(&s);
 	}
-	CHECK(sweeper_end(&s) == PMH_OK);
+	CHECK(sweeper_end(&s) == PMH_OK && pmh_value_space_is_known(t));
 	memset(&present[LASTING], 0, end - LASTING);
 }
 
@@ -457,6 +460,21 @@ run_history(void)
 	end_file();
 }
 
+/* A sweep finds out what is free in blocks that its handle has never come by. */
+static void
+test_blocks_not_mapped(void)
+{
+	begin_file();
+	REQUIRE(pmh_map_all(handle[1]) == PMH_OK);
+	while (pm_load(&pmh_run(handle[0])->newest_block) << PMH_BLOCK_SHIFT < handle[1]->file.bound)
+		add_values(handle[0]);
+	fixture_forget_space(handle[0]);
+	for (uint64_t i = LONG_VALUES; i < next_value; i++)
+		REQUIRE(pmh_delete(handle[0], fixture_hash(0), value_of(0, i)) == PMH_OK);
+	CHECK(sweep_through(handle[1]) == PMH_OK && pmh_value_space_is_known(handle[1]));
+	end_file();
+}
+
 int
 main(int argc, char **argv)
 {
@@ -464,6 +482,7 @@ main(int argc, char **argv)
 
 	path = fixture_path("short_mappings");
 	seed = argc > 1 ? (uint64_t) time(NULL) : 1;
+	TEST(test_blocks_not_mapped());
 	for (long i = 0; i < histories; i++)
 	{
 		uint64_t	first = seed;
