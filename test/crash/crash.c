@@ -35,6 +35,9 @@
 /* Without a new image for so long something runs in a circle. */
 #define HANG_SECONDS	60
 
+/* Random images from which on it tells something how many of them were equal. */
+#define ENOUGH_FOR_KNOWN	20000
+
 /* Failures printed of each workload. */
 #define PRINT_FAILURES	5
 
@@ -379,15 +382,18 @@ print_result(const char *name, const Figures *f)
 /*
  * TAP: are images that recovery makes equal told from others?  If something of a
  * life were left in each of them (see memory_hash), a run would be as good, and
- * get a quarter as far, and none would be known.  Random operations always have many:
- * three of four of the engine, one of seven of the journal.
+ * get a quarter as far, and none would be known.  Random operations have some: three in
+ * four of many millions of images of the engine, but of the first hundred thousand one in
+ * fifty, and one in 150 in some tasks.
  */
 static void
 print_known(const Figures *random)
 {
-	printf("%s %u - crash: images that recovery makes equal are known (%llu)\n",
-		   random->known > random->images / 32 ? "ok" : "not ok", ++results,
-		   (unsigned long long) random->known);
+	bool		some = random->images >= ENOUGH_FOR_KNOWN;
+
+	printf("%s %u - crash: images that recovery makes equal are known (%llu)%s\n",
+		   !some || random->known > random->images / 1000 ? "ok" : "not ok", ++results,
+		   (unsigned long long) random->known, some ? "" : " # SKIP few images");
 }
 
 static void
