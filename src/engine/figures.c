@@ -166,7 +166,7 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 	stats->doublings = pm_load(&run->doublings);
 	stats->compactions = pm_load(&run->compactions);
 	stats->strategy_changes = pm_load(&run->strategy_changes);
-	return PMH_OK;
+	return pmh_conclude(table, PMH_OK);
 }
 
 PmhResult

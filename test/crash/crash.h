@@ -69,22 +69,6 @@ extern void model_set_lsn(Model *m, uint32_t i, uint64_t lsn);
 
 /* ---- state of a worker ---- */
 
-typedef enum OpKind
-{
-	OP_CREATE,
-	OP_OPEN,
-	OP_INSERT,
-	OP_DELETE,
-	OP_INSERT_GROUP,
-	OP_DELETE_GROUP,
-	OP_SWEEP,
-	OP_SHRINK,
-	OP_BULK,
-	OP_KINDS
-} OpKind;
-
-extern const char *const op_kind_name[OP_KINDS];
-
 /* Figures of a workload, in memory that the processes share. */
 typedef struct Figures
 {
@@ -107,7 +91,6 @@ typedef struct Figures
 
 typedef struct Shared
 {
-	bool		stop;			/* no further tasks */
 	uint64_t	lock;			/* of 'finished' */
 	Figures		finished;		/* of all random tasks that are complete */
 	uint64_t	next_task;
@@ -122,7 +105,6 @@ typedef struct Crash
 	uint64_t	limit2;			/* the same inside recovery */
 	uint64_t	sample2;
 	bool		first_failure;	/* stop at the first one */
-	bool		images_only;	/* no dependency checks */
 
 	/* the workload */
 	const char *workload;
@@ -132,9 +114,7 @@ typedef struct Crash
 	PmhLocks   *locks[LEVELS];
 	uint64_t	instance;
 	bool		armed;
-	OpKind		kind;
 	bool		creating;		/* no table may be there */
-	bool		killed;			/* processes are killed, there is no power loss */
 	uint64_t	focus;			/* hash that the present operation is about */
 	char		operation[160];
 	Model		model;

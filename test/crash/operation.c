@@ -19,11 +19,6 @@
 
 #define LOCK_STRIPES	64
 
-const char *const op_kind_name[OP_KINDS] = {
-	"create", "open", "insert", "delete", "group insert", "group delete",
-	"sweep", "shrink", "bulk load"
-};
-
 /* ---- begin and end ---- */
 
 void
@@ -35,13 +30,12 @@ arm(bool on)
 }
 
 static void
-begin(OpKind kind, uint64_t focus)
+begin(const char *what, uint64_t focus)
 {
-	crash.kind = kind;
 	crash.focus = focus;
 	crash.figures->operations++;
 	snprintf(crash.operation, sizeof(crash.operation), "%s %llu (seed %llu) of %016llx",
-			 op_kind_name[kind], (unsigned long long) crash.figures->operations,
+			 what, (unsigned long long) crash.figures->operations,
 			 (unsigned long long) crash.seed, (unsigned long long) focus);
 }
 
@@ -56,7 +50,7 @@ end(void)
 		crash_failure("%s: something is stored to a block without space", crash.operation);
 	if (!crash.armed)
 		return;
-	for (size_t i = 0; i < r->npending && !crash.images_only; i++)
+	for (size_t i = 0; i < r->npending; i++)
 	{
 		const Line *line = r->pending[i];
 		unsigned	id = line->n > 0 ? line->store[line->n - 1].site : line->copy_site;
@@ -86,7 +80,7 @@ op_create(void)
 	PmhEnv		env = {.locks = crash.locks[0], .instance = ++crash.instance, .force_pmem = true};
 	PmhError	error;
 
-	begin(OP_CREATE, crash_random());
+	begin("create", crash_random());
 	crash.creating = true;
 	must_be(pmh_create(TABLE_NAME, NULL, &env, &crash.table, &error), PMH_OK, "pmh_create");
 	crash.creating = false;
@@ -110,7 +104,7 @@ op_restart(void)
 {
 	pmh_close(crash.table);
 	crash.table = NULL;
-	begin(OP_OPEN, crash.focus);
+	begin("open", crash.focus);
 	open_table();
 	end();
 }
@@ -147,7 +141,7 @@ op_after_adoption(void)
 
 	pmh_close(crash.table);
 	crash.table = NULL;
-	begin(OP_OPEN, crash.focus);
+	begin("open", crash.focus);
 	crash.rest_tested = false;
 	open_table();
 	arm(false);
@@ -189,7 +183,7 @@ deleted(uint64_t hash, uint64_t value)
 void
 op_insert(uint64_t hash, uint64_t value, bool fence_first)
 {
-	begin(OP_INSERT, hash);
+	begin("insert", hash);
 	inserting(hash, value);
 	if (crash.before_insert != NULL)
 		crash.before_insert(&(PmhEntry) {hash, value}, 1);
@@ -201,7 +195,7 @@ op_insert(uint64_t hash, uint64_t value, bool fence_first)
 void
 op_delete(uint64_t hash, uint64_t value)
 {
-	begin(OP_DELETE, hash);
+	begin("delete", hash);
 	deleting(hash, value);
 	must_be(pmh_delete(crash.table, hash, value), PMH_OK, "pmh_delete");
 	deleted(hash, value);
@@ -213,7 +207,7 @@ op_insert_group(const PmhEntry *entries, size_t n, bool fence_first)
 {
 	size_t		done;
 
-	begin(OP_INSERT_GROUP, entries[0].hash);
+	begin("group insert", entries[0].hash);
 	for (size_t i = 0; i < n; i++)
 		inserting(entries[i].hash, entries[i].value);
 	if (crash.before_insert != NULL)
@@ -230,7 +224,7 @@ op_delete_group(const PmhEntry *entries, size_t n)
 {
 	size_t		removed;
 
-	begin(OP_DELETE_GROUP, entries[0].hash);
+	begin("group delete", entries[0].hash);
 	for (size_t i = 0; i < n; i++)
 		deleting(entries[i].hash, entries[i].value);
 	must_be(pmh_delete_group(crash.table, entries, n, &removed), PMH_OK, "pmh_delete_group");
@@ -248,7 +242,7 @@ op_sweep(bool (*dead) (const PmhEntry *entry))
 	PmhSweep	sweep;
 	PmhResult	result;
 
-	begin(OP_SWEEP, crash.focus);
+	begin("sweep", crash.focus);
 	must_be(pmh_sweep_begin(crash.table, &sweep), PMH_OK, "pmh_sweep_begin");
 	while ((result = pmh_sweep_next(crash.table, &sweep)) == PMH_OK)
 	{
@@ -298,7 +292,7 @@ op_shrink(void)
 	PmhShrink	shrink;
 	PmhResult	result;
 
-	begin(OP_SHRINK, crash.focus);
+	begin("shrink", crash.focus);
 	result = pmh_shrink_begin(crash.table, PMH_DEFAULT_FILL, &shrink);
 	if (result == PMH_DONE)
 	{
@@ -324,7 +318,7 @@ op_bulk(PmhEntry *entries, size_t n, int fill)
 	uint32_t	depth;
 	size_t		from = 0;
 
-	begin(OP_BULK, entries[0].hash);
+	begin("bulk load", entries[0].hash);
 	for (size_t i = 0; i < n; i++)
 		inserting(entries[i].hash, entries[i].value);
 	crash.model.all_or_nothing = true;

@@ -120,7 +120,6 @@ drop_all(Pairs *pairs)
 static void
 run_create(void)
 {
-	crash.kind = OP_CREATE;
 	arm(true);
 	op_create();
 }
@@ -204,35 +203,13 @@ index_slots_used(uint64_t hash)
 	return n + (pmh_pointer_level(probe.list) > 1 ? 100 : 0);
 }
 
-/* A list through all sizes that it grows to: crashes around each new buffer. */
-static void
-grow_list(uint64_t hash, uint32_t to)
-{
-	for (uint32_t n = 0; n < to; n++)
-	{
-		bool		full = list_is_full(hash);
-
-		arm(full || n < PMH_INLINE_MAX + 2);
-		op_insert(hash, new_value(), n & 1);
-		if (full)
-			op_insert(hash, new_value(), n & 1);
-		arm(false);
-	}
-}
-
-static void
-run_list_growth(void)
-{
-	new_table();
-	grow_list(nth_key(0, 4, 1), pmh_class_capacity(PMH_CHUNK_CLASS) + 2);
-}
-
 /*
- * The index of a list: its first slots, a larger one, one above it, the first of another
+ * A list through all sizes that it grows to, around each new buffer.  Its index: its first
+ * slots, a larger one, one above it, the first of another
  * one below that; then buffers go, with the indexes that named nothing else.
  */
 static void
-run_list_index(void)
+run_list_growth(void)
 {
 	uint64_t	hash = nth_key(0, 4, 1);
 	static PmhEntry entry[65536];
@@ -243,9 +220,17 @@ run_list_index(void)
 	while (index_slots_used(hash) < 102)
 	{
 		uint32_t	used = index_slots_used(hash);
+		bool		full = list_is_full(hash);
 
-		arm(list_is_full(hash) && (used == 0 || used == 2 || used == 12 || used == 20));
-		op_insert(hash, ++n, used & 1);
+		arm(n < PMH_INLINE_MAX + 2 ||
+			(full && (used == 0 || used == 2 || used == 12 || used == 20)));
+		n++;
+		op_insert(hash, n, n & 1);
+		if (full && used == 0)
+		{
+			n++;
+			op_insert(hash, n, n & 1);
+		}
 		arm(false);
 		if (n == sizeof(entry) / sizeof(entry[0]))
 		{
@@ -356,28 +341,6 @@ dead_most(const PmhEntry *entry)
 	return entry->value % 30 != 0;
 }
 
-static bool
-dead_all(const PmhEntry *entry)
-{
-	(void) entry;
-	return true;
-}
-
-/* A long list is swept buffer by buffer. */
-static void
-run_sweep_list(void)
-{
-	uint64_t	hash = nth_key(0, 4, 1);
-
-	new_table();
-	for (uint32_t i = 0; i < 3 * pmh_class_capacity(PMH_CHUNK_CLASS); i++)
-		op_insert(hash, new_value(), false);
-	crash.focus = hash;
-	arm(true);
-	op_sweep(dead_third);
-	op_sweep(dead_all);
-}
-
 /* ---- many at a time ---- */
 
 static void
@@ -442,26 +405,6 @@ run_shadowed(void)
 
 /* ---- space ---- */
 
-/* Value blocks come one after the other. */
-static void
-run_value_blocks(void)
-{
-	uint64_t	blocks = 0;
-	unsigned	changes = 0;
-
-	new_table();
-	for (uint32_t i = 0; changes < 3; i++)
-	{
-		const PmhRun *run = pmh_run(crash.table);
-
-		arm(i % 60 == 0 || changes == 2);
-		op_insert(nth_key(0, 4, i / 900), new_value(), false);
-		changes += run->value_blocks != blocks;
-		blocks = run->value_blocks;
-		arm(false);
-	}
-}
-
 static uint64_t last_kept;
 
 static bool
@@ -471,11 +414,11 @@ dead_late(const PmhEntry *entry)
 }
 
 /*
- * Value blocks are emptied, by the processes that use them, and by a sweep after a
- * restart; segments get them.
+ * Value blocks come one after the other.  They are emptied, by the processes that use them,
+ * and by a sweep after a restart; segments get them.
  */
 static void
-run_block_return(void)
+run_value_blocks(void)
 {
 	for (unsigned restarted = 0; restarted < 2; restarted++)
 	{
@@ -484,9 +427,11 @@ run_block_return(void)
 		new_table();
 		while (pmh_run(crash.table)->value_blocks < 3)
 		{
+			arm(!restarted && n % 60 == 0);
 			op_insert(nth_key(0, 4, (uint32_t) n / 900), n + 1, false);
 			n++;
 		}
+		arm(false);
 		last_kept = n - n % 900 - 900;
 		if (restarted)
 		{
@@ -972,14 +917,11 @@ const Workload workloads[] = {
 	{"create", run_create},
 	{"recovery", run_recovery},
 	{"list_growth", run_list_growth},
-	{"list_index", run_list_index},
 	{"list_loaded", run_list_loaded},
 	{"shadowed", run_shadowed},
-	{"sweep_list", run_sweep_list},
 	{"bulk", run_bulk},
 	{"chain_delete", run_chain_delete},
 	{"value_blocks", run_value_blocks},
-	{"block_return", run_block_return},
 	{"killed", run_killed},
 	{"merge", run_merge},
 	{"reduce", run_reduce},

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bucket.h"
 #include "fixture.h"
 #include "layout.h"
 #include "table.h"
@@ -306,6 +307,39 @@ run_short(const char *path, bool loaded)
 	unlink(path);
 }
 
+/*
+ * Hashes that no split can part: more than two buckets and a stash hold are refused,
+ * there is no endless split, and all else stays.
+ */
+static void
+run_not_to_be_parted(const char *path)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhStats	stats;
+	PmhValues	values = {0};
+	uint64_t	n = 0;
+
+	for (uint64_t key = 0; key < 500; key++)
+		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
+	while (n < 256 && pmh_insert(t, UINT64_C(0x1234567890abcd00) + n, n, false) == PMH_OK)
+		n++;
+	CHECK(n >= 3 * PMH_SLOTS && n <= 4 * PMH_SLOTS);
+	CHECK(pmh_insert(t, UINT64_C(0x1234567890abcdff), n, false) == PMH_ERR_TOO_LARGE);
+	CHECK(pmh_stats(t, &stats) == PMH_OK);
+	CHECK(stats.entries == 500 + n && stats.max_depth == PMH_MAX_DEPTH);
+	for (uint64_t i = 0; i < 500 + n; i++)
+	{
+		uint64_t	hash = i < n ? UINT64_C(0x1234567890abcd00) + i : fixture_hash(i - n);
+
+		CHECK(pmh_lookup(t, hash, &values) == PMH_OK &&
+			  values.n == 1 && values.value[0] == (i < n ? i : i - n));
+	}
+	CHECK(fixture_no_lock_held());
+	pmh_values_free(&values);
+	CLOSE_SOUND(t);
+	unlink(path);
+}
+
 int
 main(void)
 {
@@ -317,5 +351,6 @@ main(void)
 	run_groups(path, true, FIXTURE_SCALE(50000));
 	run_short(path, false);
 	run_short(path, true);
+	run_not_to_be_parted(path);
 	return unit_done("core_basic");
 }

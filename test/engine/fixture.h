@@ -121,16 +121,9 @@ fixture_open(const char *path, uint64_t instance)
 static inline PmhTable *
 fixture_recover(const char *path, PmhTable *t, PmhEnv *env)
 {
-	PmhError	error;
-
 	pmh_close(t);
 	env->instance++;
-	if (pmh_open(path, env, &t, &error) != PMH_OK)
-	{
-		fprintf(stderr, "cannot recover %s: %s\n", path, error.detail);
-		exit(1);
-	}
-	return t;
+	return fixture_open_in(path, env);
 }
 
 /* Make an empty table, in place of what is there; ends the program if that cannot be. */
@@ -372,24 +365,25 @@ fixture_shrink(PmhTable *t, int fill_percent)
 	return result == PMH_DONE ? PMH_OK : result;
 }
 
-/* Is every lock of the fixture's tables free? */
+/* How many locks of the fixture's tables are taken? */
+static inline uint64_t
+fixture_locks_held(void)
+{
+	const PmhLocks *locks = fixture_locks();
+	uint64_t	n = 0;
+
+	for (unsigned i = 0; i < PMH_FILE_LOCKS; i++)
+		n += (locks->file[i].directory != 0) + (locks->file[i].space != 0) +
+			(locks->file[i].grow != 0);
+	for (uint64_t i = 0; i < locks->nstripes; i++)
+		n += locks->stripe[i].lock != 0;
+	return n;
+}
+
 static inline bool
 fixture_no_lock_held(void)
 {
-	const PmhLocks *locks = fixture_locks();
-
-	for (unsigned i = 0; i < PMH_FILE_LOCKS; i++)
-	{
-		if (locks->file[i].directory != 0 || locks->file[i].space != 0 ||
-			locks->file[i].grow != 0)
-			return false;
-	}
-	for (uint64_t i = 0; i < locks->nstripes; i++)
-	{
-		if (locks->stripe[i].lock != 0)
-			return false;
-	}
-	return true;
+	return fixture_locks_held() == 0;
 }
 
 /* For qsort: pairs by hash, then by value. */

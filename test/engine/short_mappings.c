@@ -58,7 +58,6 @@ static uint64_t instance;
 static bool present[KEYS];
 static uint64_t next_key;		/* not used so far */
 static uint64_t next_value;		/* of the first key */
-static void (*script) (const char *name);	/* instead of chance */
 static uint64_t intrusions;
 static uint64_t moves;			/* of a mapping, in the middle of an operation */
 
@@ -155,6 +154,7 @@ is_decisive(const char *name)
 {
 	return strcmp(name, "map_all_before_length") == 0 ||
 		strcmp(name, "provide_before_map") == 0 ||
+		strcmp(name, "punch_before_lock") == 0 ||
 		strcmp(name, "value_walk_settles") == 0;
 }
 
@@ -169,13 +169,6 @@ pmh_stop_point(const char *name)
 	PmhTable   *other;
 	uint64_t	every = is_decisive(name) ? EVERY_DECISIVE : EVERY;
 
-	if (inside != NULL && script != NULL)
-	{
-		at_work = NULL;
-		script(name);
-		at_work = inside;
-		return;
-	}
 	if (inside == NULL || fixture_random(&seed) % every != 0 || !fixture_no_lock_held())
 		return;
 	do
@@ -324,7 +317,10 @@ do_delete(PmhTable *t)
 		REQUIRE(pmh_insert(t, fixture_hash(0), value_of(0, i), false) == PMH_OK);
 }
 
-/* Takes out all keys that need not stay and are there already. */
+/*
+ * Takes out all keys that need not stay and are there already; what is free is known then,
+ * also in blocks that this handle had not mapped.
+ */
 static void
 do_sweep(PmhTable *t)
 {
@@ -332,6 +328,8 @@ do_sweep(PmhTable *t)
 	Sweeper		s;
 	const PmhEntry *pair;
 
+	if (fixture_random(&seed) % 2 == 0)
+		fixture_forget_space(handle[fixture_random(&seed) % HANDLES]);
 	sweeper_begin(&s, t);
 	while ((pair = sweeper_next(&s)) != NULL)
 	{
@@ -340,7 +338,7 @@ do_sweep(PmhTable *t)
 		if ((key >= LASTING && key < end) || is_added_value(pair))
 			sweeper_take_out(&s);
 	}
-	CHECK(sweeper_end(&s) == PMH_OK);
+	CHECK(sweeper_end(&s) == PMH_OK && pmh_value_space_is_known(t));
 	memset(&present[LASTING], 0, end - LASTING);
 }
 
@@ -462,89 +460,18 @@ run_history(void)
 	end_file();
 }
 
-/* ---- three that were found from outside ---- */
-
-/* The handle that is not at work here. */
+/* A sweep finds out what is free in blocks that its handle has never come by. */
 static void
-grow_beside(const char *name)
+test_blocks_not_mapped(void)
 {
-	if (strcmp(name, "punch_before_lock") == 0)
-		grow(handle[0]);
-}
-
-/* What is free is punched while another handle adds to the file. */
-static void
-test_punch_beside_growth(void)
-{
-	PmhResult	result;
-	const char *base;
-	uint64_t	block = 0;
-	uint64_t	spare = 0;
-
 	begin_file();
-	add_keys(handle[0], KEYS - LASTING);
-	for (uint64_t key = LASTING; key < KEYS; key++)
-	{
-		for (uint64_t i = 0; i < values_of(key); i++)
-			REQUIRE(pmh_delete(handle[1], fixture_hash(key), value_of(key, i)) == PMH_OK);
-		present[key] = false;
-	}
-	CHECK(fixture_shrink(handle[1], PMH_DEFAULT_FILL) == PMH_OK);
-	base = handle[1]->file.base;
-	script = grow_beside;
-	at_work = handle[1];
-	do
-		result = pmh_space_punch(handle[1], &block, &spare);
-	while (result == PMH_OK && handle[1]->file.base == base);
-	at_work = NULL;
-	script = NULL;
-	CHECK(handle[1]->file.base != base);
-	end_file();
-}
-
-static bool blocks_added;
-
-/* Lists, until the newest value block is where the handle at work has nothing mapped. */
-static void
-add_blocks(const char *name)
-{
-	PmhTable   *t = handle[0];
-
-	if (blocks_added || strcmp(name, "value_walk_settles") != 0)
-		return;
-	blocks_added = true;
-	while (next_key < KEYS &&
-		   pm_load(&pmh_run(t)->newest_block) << PMH_BLOCK_SHIFT < handle[1]->file.bound)
-		add_keys(t, 1);
-	CHECK(next_key < KEYS);
-}
-
-/* Value blocks are given back while others take some that are not mapped here. */
-static void
-test_return_beside_blocks(void)
-{
-	PmhSweep	sweep;
-	PmhResult	result;
-	const char *base;
-
-	begin_file();
-	fixture_forget_space(handle[1]);
-	for (uint64_t key = 0; key < LASTING; key++)
-	{
-		for (uint64_t i = 0; i < values_of(key); i++)
-			REQUIRE(pmh_delete(handle[0], fixture_hash(key), value_of(key, i)) == PMH_OK);
-		present[key] = false;
-	}
-	REQUIRE(pmh_sweep_begin(handle[1], &sweep) == PMH_OK);
-	base = handle[1]->file.base;
-	script = add_blocks;
-	at_work = handle[1];
-	while ((result = pmh_sweep_next(handle[1], &sweep)) == PMH_OK)
-		;
-	at_work = NULL;
-	script = NULL;
-	CHECK(result == PMH_DONE && blocks_added && handle[1]->file.base != base);
-	pmh_sweep_end(&sweep);
+	REQUIRE(pmh_map_all(handle[1]) == PMH_OK);
+	while (pm_load(&pmh_run(handle[0])->newest_block) << PMH_BLOCK_SHIFT < handle[1]->file.bound)
+		add_values(handle[0]);
+	fixture_forget_space(handle[0]);
+	for (uint64_t i = LONG_VALUES; i < next_value; i++)
+		REQUIRE(pmh_delete(handle[0], fixture_hash(0), value_of(0, i)) == PMH_OK);
+	CHECK(sweep_through(handle[1]) == PMH_OK && pmh_value_space_is_known(handle[1]));
 	end_file();
 }
 
@@ -555,8 +482,7 @@ main(int argc, char **argv)
 
 	path = fixture_path("short_mappings");
 	seed = argc > 1 ? (uint64_t) time(NULL) : 1;
-	TEST(test_punch_beside_growth());
-	TEST(test_return_beside_blocks());
+	TEST(test_blocks_not_mapped());
 	for (long i = 0; i < histories; i++)
 	{
 		uint64_t	first = seed;

@@ -76,19 +76,6 @@ choose(uint64_t n)
 	return fixture_random(&seed) % n;
 }
 
-static uint64_t
-locks_held(void)
-{
-	const PmhLocks *locks = fixture_locks();
-	uint64_t	n = 0;
-
-	for (unsigned i = 0; i < PMH_FILE_LOCKS; i++)
-		n += locks->file[i].directory + locks->file[i].space + locks->file[i].grow;
-	for (uint64_t i = 0; i < locks->nstripes; i++)
-		n += locks->stripe[i].lock;
-	return n;
-}
-
 /* ---- the writer ---- */
 
 static void
@@ -145,7 +132,7 @@ write_some(void)
 static void
 fall_asleep(void)
 {
-	locks_asleep = locks_held();
+	locks_asleep = fixture_locks_held();
 	all_asleep += locks_asleep > 0;
 	is_writer = false;
 	REQUIRE(swapcontext(&writer_context, &operation_context) == 0);
@@ -199,7 +186,7 @@ writer_comes_by(const char *name)
 		--writer_countdown == 0)
 	{
 		writer_countdown = 1;
-		if (locks_held() > 0 || choose(8) == 0)
+		if (fixture_locks_held() > 0 || choose(8) == 0)
 			fall_asleep();
 	}
 }
@@ -216,7 +203,7 @@ pmh_stop_point(const char *name)
 		return;
 	draw_countdown();
 	/* The writer could wait for what the operation holds. */
-	if (locks_held() == locks_asleep && (!is_asleep || !sleeps_on))
+	if (fixture_locks_held() == locks_asleep && (!is_asleep || !sleeps_on))
 		writer_runs(true);
 }
 

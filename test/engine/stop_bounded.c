@@ -2,13 +2,15 @@
  *
  * stop_bounded.c
  *	  No call goes on for long by itself: it ends, or sees now and then whether the
- *	  process wants to do something else.
+ *	  process wants to do something else.  Nor does it take much memory, however long the
+ *	  list of a key is.
  *
  * The engine is compiled with PMH_STOP_POINTS here, and readings of value buffers
- * are counted.
+ * are counted.  Memory is counted as malloc hands it out.
  *
  *-------------------------------------------------------------------------
  */
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +34,7 @@
 #define MOST_BUFFERS	33		/* that a call reads and finds nothing new in ... */
 #define MOST_READ		(MOST_BUFFERS * 3 * PMH_MAX_LINES)	/* ... and points in lines */
 #define BATCH			64
+#define MOST_BYTES		(4 * PMH_STEP_MAX * 40)	/* for LIST_VALUES of them */
 
 static const char *path;
 static uint64_t readings;		/* of a buffer, or a part of one */
@@ -56,6 +59,42 @@ make_list(void)
 
 	fixture_load_list(t, fixture_hash(0), LIST_VALUES);
 	return t;
+}
+
+/* ---- memory ---- */
+
+static size_t bytes_before;
+static size_t most_bytes;
+
+static size_t
+bytes_taken(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+static void
+begin_counting(void)
+{
+	bytes_before = bytes_taken();
+	most_bytes = 0;
+}
+
+static void
+count_bytes(void)
+{
+	size_t		bytes = bytes_taken();
+
+	if (bytes > bytes_before && bytes - bytes_before > most_bytes)
+		most_bytes = bytes - bytes_before;
+}
+
+static void
+check_bytes(void)
+{
+	if (!CHECK(most_bytes <= MOST_BYTES))
+		fprintf(stderr, "  %zu bytes for a list of %zu values\n", most_bytes, (size_t) LIST_VALUES);
 }
 
 /* ---- cursors ---- */
@@ -118,11 +157,13 @@ buffer_goes(void)
 	PmhResult	result;
 
 	memset(given, 0, sizeof(given));
+	begin_counting();
 	pmh_cursor_open(t, &cursor, fixture_hash(0));
 	for (; n < GIVEN; n += cursor.batch.n)
 	{
 		REQUIRE(pmh_cursor_next(t, &cursor, 1000) == PMH_OK);
 		note_batch(&cursor);
+		count_bytes();
 	}
 	empty_buffer(t, &cursor);
 	do
@@ -135,6 +176,7 @@ buffer_goes(void)
 			note_batch(&cursor);
 	} while (result == PMH_OK);
 	CHECK(result == PMH_DONE && most <= MOST_READ);
+	check_bytes();
 	for (uint64_t v = 0; v < LIST_VALUES; v++)
 		wrong += given[v] != 1;
 	CHECK(wrong == 0);
@@ -239,6 +281,7 @@ next_buffer_goes(void)
 	PmhResult	result;
 
 	memset(given, 0, sizeof(given));
+	begin_counting();
 	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
 	do
 	{
@@ -246,6 +289,7 @@ next_buffer_goes(void)
 
 		readings = 0;
 		result = pmh_sweep_next(t, &sweep);
+		count_bytes();
 		if (readings > most)
 			most = readings;
 		for (size_t i = 0; result == PMH_OK && i < sweep.n; i++)
@@ -255,6 +299,7 @@ next_buffer_goes(void)
 			empty_next_buffer(t, &sweep);
 	} while (result == PMH_OK);
 	CHECK(result == PMH_DONE && n >= GIVEN && most <= MOST_STEPS);
+	check_bytes();
 	for (uint64_t v = 0; v < LIST_VALUES; v++)
 		wrong += given[v] != 1;
 	CHECK(wrong == 0);
@@ -298,6 +343,7 @@ give_piece(void *arg, const uint64_t *value, size_t n)
 	uint64_t	end = UINT64_MAX;
 	size_t		removed;
 
+	count_bytes();
 	for (size_t i = 0; i < n; i++)
 	{
 		given[value[i]]++;
@@ -321,7 +367,9 @@ pieces_go_on(void)
 	uint64_t	more = 0;
 
 	memset(given, 0, sizeof(given));
+	begin_counting();
 	CHECK(pmh_lookup_repeats(t, fixture_hash(0), give_piece, &reading) == PMH_OK);
+	check_bytes();
 	for (uint64_t v = 0; v < LIST_VALUES; v++)
 	{
 		once += given[v] == 1;

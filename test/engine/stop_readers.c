@@ -211,30 +211,6 @@ slot_given_away(void)
 	CLOSE_SOUND(t);
 }
 
-/* The entry is taken out, and its slot becomes that of another value. */
-static void
-slot_of_deleted_given_away(void)
-{
-	PmhTable   *t = make_table(false);
-
-	for (unsigned trial = 0; trial < TRIALS; trial++)
-	{
-		uint64_t	hash = fixture_hash(trial);
-		uint64_t	other = (other_hash() & ~UINT64_C(0xffff00)) | (hash & UINT64_C(0xffff00));
-		pid_t		reader;
-
-		put(t, hash, 8);
-		put(t, hash, 5);
-		reader = start_reader("probe_before_slots", hash, 1, 2, 5, 8);
-		REQUIRE(pmh_delete(t, hash, 8) == PMH_OK);
-		put(t, other, 9);
-		REQUIRE(pmh_delete(t, hash, 5) == PMH_OK);
-		put(t, hash, 5);
-		CHECK(goes_on_well(reader));
-	}
-	CLOSE_SOUND(t);
-}
-
 /*
  * A key has two values, and the reader has seen in which slots.  It gets a third;
  * the two are taken out, and their slots become other keys'.  There was a value all
@@ -280,20 +256,6 @@ check_all(PmhTable *t, uint64_t hash, uint64_t value)
 	return pmh_check(t, fixture_report, NULL);
 }
 
-/* One pair, as many are deleted: in a walk along the list. */
-static PmhResult
-delete_in_walk(PmhTable *t, uint64_t hash, uint64_t value)
-{
-	PmhEntry	entry[4];
-	size_t		removed;
-	PmhResult	result;
-
-	for (unsigned i = 0; i < 4; i++)
-		entry[i] = (PmhEntry) {hash, value};
-	result = pmh_delete_group(t, entry, 4, &removed);
-	return result == PMH_OK && removed != 1 ? PMH_NOT_FOUND : result;
-}
-
 /* Start what is to be done with a pair, and stop the n-th time at a point. */
 static pid_t
 start_change(Change change, const char *point, uint64_t n, uint64_t hash,
@@ -327,7 +289,7 @@ start_change(Change change, const char *point, uint64_t n, uint64_t hash,
  * up: no insert has ever put the one half and the other together.
  */
 static void
-cell_given_away(Change removing)
+cell_given_away(void)
 {
 	PmhTable   *t = make_table(false);
 	uint64_t	old_value = UINT64_C(1) << 32 | UINT32_MAX;
@@ -346,7 +308,7 @@ cell_given_away(Change removing)
 				put(t, hash, old_value);
 			put(t, hash, (UINT64_C(3) << 32) + v);
 		}
-		deleter = start_change(removing, "line_clear_before_state", 1, hash, old_value);
+		deleter = start_change(pmh_delete, "line_clear_before_state", 1, hash, old_value);
 		stop_countdown = 2;
 		reader = start_reader("value_between_halves", hash, 8, 9, old_value, new_value);
 		stop_countdown = 1;
@@ -839,10 +801,8 @@ main(void)
 	TEST(segment_given_away());
 	TEST(buffer_given_away());
 	TEST(slot_given_away());
-	TEST(slot_of_deleted_given_away());
 	TEST(slots_of_two_given_away());
-	TEST(cell_given_away(pmh_delete));
-	TEST(cell_given_away(delete_in_walk));
+	TEST(cell_given_away());
 	TEST(value_taken_out_twice());
 	TEST(announced_meanwhile());
 	TEST(value_goes_elsewhere());

@@ -147,16 +147,6 @@ flip_bits(Damage *d, uint64_t *seed)
 }
 
 static void
-set_byte(Damage *d, uint64_t *seed)
-{
-	uint64_t	offset = below(seed, d->size);
-	uint8_t		byte = (uint8_t) fixture_random(seed);
-
-	say(d, " byte at %llu;", (unsigned long long) offset);
-	overwrite(d, offset, &byte, 1);
-}
-
-static void
 set_some_word(Damage *d, uint64_t *seed)
 {
 	make_interesting(d, seed, below(seed, d->size / 8) * 8);
@@ -211,10 +201,10 @@ extend_file(Damage *d, uint64_t *seed)
 static void
 swap_blocks(Damage *d, uint64_t *seed)
 {
-	uint64_t	size = d->image->block_size;
+	uint64_t	size = PMH_BLOCK_SIZE;
 	uint64_t	a = below(seed, d->size / size) * size;
 	uint64_t	b = below(seed, d->size / size) * size;
-	char		saved[2 * 16384];
+	char		saved[PMH_BLOCK_SIZE];
 
 	if (d->size < size)
 		return;
@@ -225,22 +215,9 @@ swap_blocks(Damage *d, uint64_t *seed)
 }
 
 static void
-repeat_block(Damage *d, uint64_t *seed)
-{
-	uint64_t	size = d->image->block_size;
-	uint64_t	from = below(seed, d->size / size) * size;
-	uint64_t	to = below(seed, d->size / size) * size;
-
-	if (d->size < size || from == to)
-		return;
-	say(d, " block at %llu copied to %llu;", (unsigned long long) from, (unsigned long long) to);
-	overwrite(d, to, d->bytes + from, size);
-}
-
-static void
 take_foreign_block(Damage *d, uint64_t *seed)
 {
-	uint64_t	size = 16384;
+	uint64_t	size = PMH_BLOCK_SIZE;
 	uint64_t	from = below(seed, d->other->size / size) * size;
 	uint64_t	to = below(seed, 4) == 0 ? from : below(seed, d->size / size) * size;
 
@@ -355,7 +332,7 @@ directory_element(Damage *d, uint64_t *seed)
 	uint64_t	offset;
 	uint64_t	other;
 	uint64_t	elem;
-	uint64_t	blocks = d->size / d->image->block_size;
+	uint64_t	blocks = d->size / PMH_BLOCK_SIZE;
 
 	if (!some_spot(d, seed, SPOT_ELEMENT, &offset) || !some_spot(d, seed, SPOT_ELEMENT, &other))
 		return;
@@ -528,7 +505,7 @@ run_plausible(Damage *d, uint64_t *seed)
 	offsetof(PmhRun, space_hint), offsetof(PmhRun, punched_blocks)};
 
 	set_word(d, PMH_RUN_OFFSET + words[below(seed, 6)],
-			 below(seed, d->size / d->image->block_size + 2));
+			 below(seed, d->size / PMH_BLOCK_SIZE + 2));
 	if (below(seed, 2) == 0)
 		set_word(d, PMH_RUN_OFFSET + offsetof(PmhRun, old_blocks), below(seed, 2));
 }
@@ -543,13 +520,11 @@ static const struct
 }			ways[] =
 {
 	{flip_bits, 10, false},
-	{set_byte, 6, false},
 	{set_some_word, 8, false},
 	{set_run, 6, false},
 	{truncate_file, 4, true},
 	{extend_file, 3, true},
 	{swap_blocks, 4, false},
-	{repeat_block, 4, false},
 	{take_foreign_block, 4, false},
 	{become_foreign, 1, true},
 	{random_header, 3, false},

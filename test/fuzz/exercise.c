@@ -240,24 +240,13 @@ look_absent_up(PmhTable *t, Seen *seen)
 	pmh_values_free(&values);
 }
 
-static int
-compare_pairs(const void *a, const void *b)
-{
-	const PmhEntry *x = a;
-	const PmhEntry *y = b;
-
-	if (x->hash != y->hash)
-		return x->hash < y->hash ? -1 : 1;
-	return (x->value > y->value) - (x->value < y->value);
-}
-
 /* Does a look-up of each hash that a sweep has given give what the sweep gave? */
 static void
 compare_readers(PmhTable *t, PmhEntry *pair, size_t n, Seen *seen)
 {
 	PmhValues	values = {0};
 
-	qsort(pair, n, sizeof(PmhEntry), compare_pairs);
+	qsort(pair, n, sizeof(PmhEntry), fixture_compare_entries);
 	for (size_t from = 0, to; from < n; from = to)
 	{
 		size_t		kept = 1;
@@ -487,7 +476,7 @@ exercise_read_changed(PmhTable *t, const Image *image, uint64_t salt, Seen *seen
 	}
 	for (uint64_t i = 0; i < NEW_PAIRS; i++)
 		pair[n++] = new_pair(image, salt, i);
-	qsort(pair, n, sizeof(PmhEntry), compare_pairs);
+	qsort(pair, n, sizeof(PmhEntry), fixture_compare_entries);
 	read_all(t, pair, n, seen);
 	free(pair);
 }

@@ -58,7 +58,6 @@ typedef struct Image
 	PmhEntry   *pair;			/* what it holds, ascending, none twice */
 	size_t		npairs;
 	bool		needs_recovery; /* left by a crash: for a new instance only */
-	uint32_t	block_size;
 	uint8_t    *use;			/* LineUse of each line */
 	Offsets		spot[SPOT_KINDS];
 	Offsets		payload;		/* pointers in use */

@@ -82,17 +82,6 @@ take_out(PmhTable *t, Image *image, size_t step)
 	image->npairs = kept;
 }
 
-static int
-compare_pairs(const void *a, const void *b)
-{
-	const PmhEntry *x = a;
-	const PmhEntry *y = b;
-
-	if (x->hash != y->hash)
-		return x->hash < y->hash ? -1 : 1;
-	return (x->value > y->value) - (x->value < y->value);
-}
-
 /* ---- the kinds ---- */
 
 static void
@@ -130,13 +119,6 @@ fill_long_list(PmhTable *t, Image *image)
 	put_list(t, image, 100000, 13500);
 	put_keys(t, image, 300, 300);
 	take_out(t, image, 5);
-}
-
-static void
-fill_wide(PmhTable *t, Image *image)
-{
-	put_keys(t, image, 0, 3000);
-	put_list(t, image, 100000, 40);
 }
 
 /* Hashes that begin alike, so that the directory is large. */
@@ -264,7 +246,6 @@ static const Kind kinds[] = {
 	{"chain", fill_long_list, NULL, false, false},
 	{"bulk", fill_bulk, NULL, false, false},
 	{"deep", fill_deep, NULL, false, false},
-	{"wide", fill_wide, NULL, false, false},
 	{"small", fill_small, NULL, false, false},
 	{"empty", fill_empty, NULL, false, false},
 	{"half split", fill_deep, leave_split, false, true},
@@ -414,7 +395,6 @@ build_image(const char *path, const Kind *kind, Image *image)
 		give_up(error.detail);
 	kind->fill(t, image);
 	must(t, check_alone(t, fixture_report, NULL));
-	image->block_size = (uint32_t) PMH_BLOCK_SIZE;
 	image->use = calloc((pmh_blocks(t) << PMH_BLOCK_SHIFT) / PMH_LINE, 1);
 	if (image->use == NULL)
 		give_up("no memory");
@@ -427,7 +407,7 @@ build_image(const char *path, const Kind *kind, Image *image)
 	keep_bytes(t, image);
 	pmh_close(t);
 	(void) unlink(path);
-	qsort(image->pair, image->npairs, sizeof(PmhEntry), compare_pairs);
+	qsort(image->pair, image->npairs, sizeof(PmhEntry), fixture_compare_entries);
 }
 
 size_t

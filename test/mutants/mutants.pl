@@ -154,16 +154,16 @@ my %likely = (
 	'bulkload.c' => 'bulk',
 	'directory.c' => 'merge',
 	'file_life.c' => 'create',
-	'file_size.c' => 'punch,block_return',
+	'file_size.c' => 'punch,value_blocks',
 	'group.c' => 'list_drain,chain_delete',
-	'list_write.c' => 'list_growth,list_index,list_loaded,list_drain,list_shrink,relocate',
+	'list_write.c' => 'list_growth,list_loaded,list_drain,list_shrink,relocate',
 	'recover.c' => 'recovery,redo',
 	'segment.c' => 'merge,reduce,relocate',
 	'segment_build.c' => 'merge,reduce',
 	'segment_resize.c' => 'merge,reduce,relocate',
 	'shrink.c' => 'list_shrink,relocate',
 	'space.c' => 'value_blocks',
-	'value_space.c' => 'value_blocks,block_return,list_shrink');
+	'value_space.c' => 'value_blocks,list_shrink');
 
 # "KIND FUNCTION NUMBER  reason" by "KIND_FUNCTION_NUMBER"
 sub read_needless
