@@ -30,22 +30,20 @@ CONF
 		return $node->safe_psql('postgres', $sql);
 	}
 
-	# Everything up to here is on disk; the place in WAL.
+	# Everything up to here is on disk.
+	my $flush = q(SET synchronous_commit = on; DO $$ BEGIN PERFORM pg_logical_emit_message(true, 'flush', ''); END $$;);
+
+	# The same; the place in WAL.
 	sub lsn
 	{
-		return sql("SELECT pg_logical_emit_message(false, 'flush', '', true)")
-		  if $node->safe_psql('postgres', 'SHOW server_version_num') >= 170000;
-		sql('SET synchronous_commit = on; CREATE TEMP TABLE flush (); DROP TABLE flush');
-		return sql('SELECT pg_current_wal_flush_lsn()');
+		return sql("$flush SELECT pg_current_wal_flush_lsn()");
 	}
 
-	# A query on the records between two places; with one, from there on.
+	# A query on the records from a place on.
 	sub records
 	{
-		my ($from, $query, $to) = @_;
-
-		$to //= lsn();
-		return sql("SELECT $query FROM pmhash_wal_records('$from', '$to') r");
+		my ($from, $query) = @_;
+		return sql("$flush SELECT $query FROM pmhash_wal_records('$from', pg_current_wal_flush_lsn()) r");
 	}
 
 	sub file_of
@@ -54,19 +52,11 @@ CONF
 		return sql("SELECT substring(file from '([0-9a-f]{16})\\.pmh') FROM pmhash.files() WHERE index = '$index'::regclass");
 	}
 
-	# Types of an index's records, those of equal neighbours once.
+	# Types of a file's records, those of equal neighbours once.
 	sub types
 	{
 		my ($from, $file) = @_;
-		my @types = split(/\n/, records($from, 'type') eq '' ? '' :
-			sql("SELECT type FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE file_id = '$file' ORDER BY record_start"));
-		my @different;
-
-		foreach my $type (@types)
-		{
-			push @different, $type if !@different || $different[-1] ne $type;
-		}
-		return "@different";
+		return sql("$flush SELECT pmhash_wal_types('$from', '$file')");
 	}
 
 	my $from;
