@@ -14,8 +14,8 @@ use PmhashTest;
 
 # Entries known to be dead whose removal waits for WAL: scans pass over them without a
 # visit, any scan removes them when they may go, and nothing is passed over that is not
-# dead: rows that got their TIDs, rows that came back with a crash, rows of other
-# files that share a list, rows of a transaction that is not over.
+# dead: rows of other files that share a list, rows of a transaction that is not over.  (Rows
+# that got their TIDs, rows that came back with a crash: the next section.)
 {
 	my $node = new_server('known_dead', quiet_wal() . <<CONF);
 wal_level = replica

@@ -1,4 +1,4 @@
-# Records of WAL: what they hold, what a standby makes of them, what faults cost.
+# Records of WAL: what they hold, what faults cost.
 
 use strict;
 use warnings;
