@@ -19,8 +19,8 @@
 #   make dist                     the archive for PGXN, of what is committed
 #   make crash-exhaustive         crash states of the engine, 1,000 million
 #   make dax-test                 power cuts on emulated persistent memory (root)
-#   make soak                     the long tests: kill cycles, injected faults, lists and sets
-#   make soak-cycles, soak-faults, soak-append, soak-failover    one of them
+#   make soak                     the long tests: kill cycles, injected faults
+#   make soak-cycles, soak-faults, soak-failover    one of them
 #   make ha-test                  three servers under Patroni, failovers under load
 #   make demo                     btree, hash and pmhash side by side
 #   make bench, bench-quick       all figures, as Markdown and charts (bench/results)
@@ -81,7 +81,7 @@ endif
 EXTRA_CLEAN = $(OBJS:.o=.d) build output_iso results tmp_check tmp_check_iso log
 
 # Targets that need no PGXS
-SOAKS = soak-cycles soak-faults soak-append soak-failover
+SOAKS = soak-cycles soak-faults soak-failover
 BENCHES = $(filter-out bench-unique bench-queue bench-demo bench-run, \
 	$(patsubst $(top)/bench/%.sh,bench-%,$(wildcard $(top)/bench/*.sh)))
 NIGHTLY = analyzers-test assert-test coverage-test versions-test tools-test packages-test
@@ -131,10 +131,9 @@ test-all:
 check-%:
 	bash $(top)/test/check.sh $*
 # TAP files that the night runs in short, and so long here
-soak: soak-cycles soak-faults soak-append
+soak: soak-cycles soak-faults
 soak-cycles: long = SOAK_CYCLES=$(or $(SOAK_CYCLES),200) PMHASH_PROVE_TESTS=test/t/start/kill_cycles.pl
 soak-faults: long = PMHASH_FAULTS=all PMHASH_PROVE_TESTS=test/t/files/injected_faults.pl
-soak-append: long = LIST_APPEND_SECONDS=$(or $(LIST_APPEND_SECONDS),1200) PMHASH_PROVE_TESTS=test/t/standby/list_append.pl
 soak-failover: long = FAILOVER_CYCLES=$(or $(FAILOVER_CYCLES),220) PMHASH_PROVE_TESTS=test/t/standby/failover.pl
 $(SOAKS):
 	$(long) bash $(top)/test/run.sh tap

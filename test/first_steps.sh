@@ -87,7 +87,7 @@ modes()
 # those of the Makefile, without dist, which runs none of our scripts
 # (what make expands there, $(...), is put in by hand)
 without_pgxs="$(sed -n '/^WITHOUT_PGXS = /,/[^\\]$/{s/^WITHOUT_PGXS = //; s/\\$//; s/\<dist\>//; s/\$([A-Z]*)//g; p}' "$top/Makefile")
-	soak-cycles soak-faults soak-append soak-failover
+	soak-cycles soak-faults soak-failover
 	$(cd "$top/bench" && for script in *.sh; do echo "bench-${script%.sh}"; done | grep -vxE 'bench-(demo|run)')"
 
 # Targets that install what they need: what would be run is there.

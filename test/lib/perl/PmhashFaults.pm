@@ -20,7 +20,6 @@ our @EXPORT = qw(
   checkpoint_and_ask
   faults_function
   fail_each
-  fault_sites
   fault_figures
 );
 
@@ -176,8 +175,7 @@ sub one_fault
 	my $script = "\\c -\nSET client_min_messages = error;\n" . ($case->{before} // '') . "\n";
 
 	$script .= "SET pmhash_faults.calls = '$case->{calls}';\n";
-	$script .= "SET pmhash_faults.fail_for = " . ($case->{fail_for} // 1) . ";\n";
-	$script .= "SET pmhash_faults.error = " . ($case->{error} // 0) . ";\n";
+	$script .= "SET pmhash_faults.fail_for = 1;\n";
 	$script .= "\\set state 00000\n\\set message\n\\set clean 1\nSET pmhash_faults.fail_at = $n;\n";
 	foreach my $statement (@{ $case->{statements} })
 	{
@@ -254,7 +252,6 @@ sub choose
 #	checks			pattern of the tables that pmhash.check looks at each time
 #	used			FRESH in SQL stands for u1, u2, ...: how many have been used
 #	states			pattern of SQLSTATEs that are right
-#	fail_for, error	see pmhash_faults.c
 # A test: each ends with success or such an error, the session goes on, and
 # all indexes are right.
 sub fail_each
@@ -289,30 +286,6 @@ sub fail_each
 	$figures{failed} += $failed;
 	return is($wrong, '',
 		"$case->{name}, $case->{calls}: $count->{calls} calls, $failed made to fail, $refused times an error");
-}
-
-# ---- which calls there are ----
-
-# Return addresses of the calls of allocation functions in pmhash, with the
-# function each is in.
-sub fault_sites
-{
-	my $library = installed('pkglibdir') . '/pmhash.so';
-	my ($function, $pending, %call);
-
-	open(my $objdump, '-|', 'objdump', '-d', '--no-show-raw-insn', $library) or die "objdump: $!";
-	while (my $line = <$objdump>)
-	{
-		$function = $1 if $line =~ /^[0-9a-f]+ <([^>]+)>:/;
-		next unless $line =~ /^\s*([0-9a-f]+):\s*(.*)/;
-		$call{$1} = $pending if defined $pending;
-		undef $pending;
-		$pending = "$function: $1"
-		  if $2 =~ /call.*<(palloc|palloc0|palloc_extended|repalloc|repalloc_huge|pstrdup|psprintf|MemoryContext\w*Alloc\w*|MemoryContextStrdup|AllocSetContextCreateInternal|malloc|calloc|realloc|aligned_alloc)@/;
-	}
-	close($objdump);
-	my @missed = map { $call{$_} } grep { !$sites{$_} } keys %call;
-	return (scalar(keys %call), sort @missed);
 }
 
 sub fault_figures

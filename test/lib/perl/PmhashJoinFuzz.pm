@@ -2,7 +2,8 @@
 # with it off, and by sequential scans alone, and the answers are compared.  Others have
 # lists of keys and keys of many rows: by plain scans, by bitmaps, and by sequential
 # scans.  Between queries rows come, change and go, in subtransactions too, and VACUUM
-# comes by; beside_change() has that happen while a cursor is open.
+# comes by; beside_change() has that happen while a cursor is open.  Keys are of many types,
+# and of most there are values that are equal though written otherwise.
 
 package PmhashJoinFuzz;
 
@@ -16,11 +17,19 @@ use Time::HiRes qw(time);
 
 our @EXPORT = qw(new_join_server fuzz_joins join_figures);
 
-# Columns: some NULL, some keys many rows, one key a list of thousands.
+# Columns: some NULL, some keys many rows, one key a list of thousands.  (A collation that
+# takes "A" for "a" is there if the server has ICU.)
 my $tables = <<'SQL';
+SELECT 'CREATE COLLATION folded (provider = icu, locale = ''und-u-ks-level2'', deterministic = false)'
+WHERE EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i') \gexec
+SELECT 'CREATE COLLATION folded FROM "C"' WHERE to_regcollation('folded') IS NULL \gexec
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 CREATE TYPE pair AS (x int, y text);
-CREATE TABLE a (id int, k int, k2 bigint, s smallint, t text, c char(6), f float8, b bool, m mood, n numeric, co pair, ar int[]);
+CREATE TYPE span AS RANGE (subtype = text, collation = folded);
+CREATE DOMAIN short AS varchar(4) COLLATE folded;
+CREATE TYPE nested AS (p pair, w short, ns numeric[]);
+CREATE TABLE a (id int, k int, k2 bigint, s smallint, t text, c char(6), f float8, b bool, m mood, n numeric, co pair, ar int[],
+	w short, sp span, ms nummultirange, ne nested, tz timetz, iv interval, j jsonb);
 CREATE TABLE b (gone int, LIKE a);
 CREATE TABLE d (LIKE a, gone text);
 ALTER TABLE b DROP COLUMN gone;
@@ -40,12 +49,20 @@ BEGIN
 		(ARRAY[''sad'', ''ok'', ''happy''])[1 + x %% 3]::mood,
 		x %% 200 / CASE WHEN x %% 2 = 0 THEN 1.0 ELSE 1.00 END,
 		CASE WHEN x %% 23 <> 0 THEN row(CASE WHEN x %% 5 > 0 THEN x %% 120 END, ''y'' || x %% 3)::pair END,
-		ARRAY[x %% 150, NULL, x %% 2]
+		ARRAY[x %% 150, NULL, x %% 2],
+		CASE x %% 3 WHEN 0 THEN ''w'' WHEN 1 THEN ''W'' END || x %% 80,
+		span((ARRAY[''a'', ''A'', NULL])[1 + x %% 3], ''b'' || x %% 40, (ARRAY[''[]'', ''[)''])[1 + x %% 2]),
+		nummultirange(numrange(x %% 30, x %% 30 + 1.0), numrange(NULL, CASE WHEN x %% 7 = 0 THEN -5.00 ELSE -5 END)),
+		CASE WHEN x %% 29 <> 0 THEN row(row(x %% 10, NULL), (ARRAY[''v'', ''V''])[1 + x %% 2], ARRAY[1.0 * (x %% 20), NULL, 1.00])::nested END,
+		(timetz ''00:00+00'' + (x %% 24) * interval ''1 hour'') AT TIME ZONE make_interval(hours => x %% 3),
+		make_interval(months => x %% 12, days => 30 * (x %% 2)),
+		jsonb_build_object(''a'', x %% 90 / (ARRAY[1.0, 1.00])[1 + x %% 2], ''b'', ARRAY[x %% 2, 0])
 		FROM (SELECT g, abs(hashint4(g * 31 + %s)) AS x FROM generate_series(%s, %s) g) s',
 		tab, length(tab), first, first + n - 1);
 END $$;
 SELECT add_rows('a', 1, 400), add_rows('b', 1, 3000), add_rows('d', 1, 1500), add_rows('u', 1, 700);
-INSERT INTO d SELECT g, 33, 33, 33, 'hot', 'hot', 33, true, 'ok', 33, (33, 'hot')::pair, ARRAY[33] FROM generate_series(5001, 6500) g;
+INSERT INTO d SELECT g, 33, 33, 33, 'hot', 'hot', 33, true, 'ok', 33, (33, 'hot')::pair, ARRAY[33],
+	'hot', span('hot', 'hot', '[]'), '{[33,33]}', ((33, 'hot'), 'hot', '{33}')::nested, '00:33+00', '33 days', '33' FROM generate_series(5001, 6500) g;
 ALTER TABLE b ADD twice bigint GENERATED ALWAYS AS (k * 2) STORED;
 -- rows from before a column came, and partitions with other orders of columns
 ALTER TABLE a ADD late int DEFAULT 5;
@@ -74,6 +91,13 @@ CREATE INDEX d_k_t ON d USING pmhash (k, t);
 CREATE INDEX d_upper ON d USING pmhash (upper(t));
 CREATE INDEX d_f ON d USING pmhash (f);
 CREATE INDEX d_m_b ON d USING pmhash (m, b, k);
+CREATE INDEX b_w ON b USING pmhash (w);
+CREATE INDEX b_w_c ON b USING pmhash (w COLLATE "C");
+CREATE INDEX b_sp ON b USING pmhash (sp);
+CREATE INDEX d_ms ON d USING pmhash (ms);
+CREATE INDEX b_ne ON b USING pmhash (ne);
+CREATE INDEX b_tz_iv ON b USING pmhash (tz, iv);
+CREATE INDEX d_j ON d USING pmhash (j);
 CREATE INDEX u_s ON u USING pmhash (s) WHERE id > 100;
 CREATE INDEX u_k ON u USING pmhash (k) WHERE b;
 CREATE INDEX u_mod ON u USING pmhash ((k % 37));
@@ -190,9 +214,10 @@ min_parallel_table_scan_size = 0
 CONF
 
 	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION pmhash');
-	$node->safe_psql('postgres', $tables);
-	$node->safe_psql('postgres', 'VACUUM ANALYZE');
+	$node->safe_psql('postgres', "CREATE DATABASE wide TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'");
+	$node->safe_psql('wide', 'CREATE EXTENSION pmhash');
+	$node->safe_psql('wide', $tables);
+	$node->safe_psql('wide', 'VACUUM ANALYZE');
 	return $node;
 }
 
@@ -227,6 +252,15 @@ my @bindings = (
 	[ 'd', 'upper(i.t) = upper(o.t)' ],
 	[ 'd', 'i.f = o.f' ],
 	[ 'd', 'i.m = o.m AND i.b = o.b AND i.k = o.k' ],
+	[ 'b', 'i.w = o.w' ],
+	[ 'b', 'i.w = o.w COLLATE "C"' ],
+	[ 'b', "i.w = upper('w' || o.s % 80)" ],
+	[ 'b', 'i.sp = o.sp' ],
+	[ 'd', 'i.ms = o.ms' ],
+	[ 'b', 'i.ne = o.ne' ],
+	[ 'b', "i.ne = row(o.co, o.w, ARRAY[o.n])::nested" ],
+	[ 'b', 'i.tz = o.tz AND i.iv = o.iv' ],
+	[ 'd', 'i.j = o.j' ],
 	[ 'u', 'i.s = o.s AND i.id > 100' ],
 	[ 'u', 'i.s = o.k AND i.id > 250' ],
 	[ 'u', 'i.k = o.k AND i.b' ],
@@ -251,12 +285,15 @@ my @outers = (
 	'p', 'p', '(SELECT x.* FROM p x JOIN p y ON x.id = y.id)',
 	'(SELECT x.* FROM a x LEFT JOIN u y ON x.s = y.s AND y.id > 600 WHERE x.id < 200)',
 	'(SELECT * FROM a UNION ALL SELECT * FROM u WHERE id < 50)',
-	'(SELECT id, k, k2, s, t, c, f, b, m, n, co, ar, 5 AS late FROM (VALUES (1, 7, 7::bigint, 7::smallint, \'t7\', \'c7\'::char(6), 7::float8, true, \'ok\'::mood, 7.0, (7, \'y1\')::pair, ARRAY[7, NULL, 1]), (2, NULL, 33, 33, \'hot\', \'hot\', 0, false, \'sad\', NULL, (33, \'hot\')::pair, ARRAY[33])) v (id, k, k2, s, t, c, f, b, m, n, co, ar))',
+	'(SELECT id, k, k2, s, t, c, f, b, m, n, co, ar, w, sp, ms, ne, tz, iv, j, 5 AS late FROM (VALUES '
+	  . '(1, 7, 7::bigint, 7::smallint, \'t7\', \'c7\'::char(6), 7::float8, true, \'ok\'::mood, 7.0, (7, \'y1\')::pair, ARRAY[7, NULL, 1]), '
+	  . '(2, NULL, 33, 33, \'hot\', \'hot\', 0, false, \'sad\', NULL, (33, \'hot\')::pair, ARRAY[33])) v (id, k, k2, s, t, c, f, b, m, n, co, ar), '
+	  . '(SELECT w, sp, ms, ne, tz, iv, j FROM a LIMIT 3) w)',
 );
 
 my @columns = (
 	'o.id', 'i.id', 'i.k', 'i.t', 'o.t', 'i.n', 'o.k + i.id', 'i.ctid', 'i.tableoid',
-	'i', 'o', 'i.co', '(i.co).y', 'i.late', 'i.ar', 'o.ar', 'length(i.t)', 'i.f', 'i.m', 'coalesce(i.s, -1)', 'i.c', '(i.k2, o.k2)');
+	'i', 'o', 'i.co', '(i.co).y', 'i.late', 'i.ar', 'o.ar', 'length(i.t)', 'i.f', 'i.m', 'i.w', 'i.sp', 'o.ne', 'i.iv', 'coalesce(i.s, -1)', 'i.c', '(i.k2, o.k2)');
 
 sub conditions
 {
@@ -336,7 +373,7 @@ sub nested_query
 	  . one_of('', 'LEFT ') . 'JOIN b i ON i.k = r.k AND i.id % 3 <> r.id % 3 WHERE d < 3 AND r.k <> 7) '
 	  . 'SELECT k, d, count(*) AS n, sum(id) AS s FROM r GROUP BY k, d'
 	  if $kind == 5;
-	return "SELECT o.k, count(*) AS n FROM (SELECT DISTINCT k, k2, s, t, c, f, b, m, n, id, co, ar FROM a) o "
+	return "SELECT o.k, count(*) AS n FROM (SELECT DISTINCT k, k2, s, t, c, f, b, m, n, id, co, ar, w, sp, ms, ne, tz, iv, j FROM a) o "
 	  . "LEFT JOIN $x->[0] i ON $first GROUP BY o.k HAVING count(i.id) <> 1";
 }
 
@@ -365,7 +402,7 @@ sub texts
 # Conditions on columns with an index: [table, condition].
 sub list
 {
-	my $n = int(rand(18));
+	my $n = int(rand(20));
 
 	return [ 'b', 'i.k = ANY (' . numbers() . ')' ] if $n <= 2;
 	return [ 'b', 'i.t = ANY (' . texts() . ')' ] if $n == 3;
@@ -378,6 +415,8 @@ sub list
 	return [ 'd', 'i.k = ANY (' . numbers() . ') AND i.t = ANY (' . texts() . ')' ] if $n == 10;
 	return [ 'u', 'i.id > 100 AND i.s = ANY (' . numbers() . ')' ] if $n == 11;
 	return [ 'u', 'i.k % 37 = ANY (' . numbers() . '::int[])' ] if $n == 12;
+	return [ 'b', "i.w = ANY ('{W7,w12,v3,NULL}')" ] if $n == 13;
+	return [ 'b', 'i.sp = ANY ((SELECT array_agg(o.sp) FROM a o WHERE o.id % ' . one_of(7, 50) . ' = 1)::span[])' ] if $n == 14;
 	return one_of(
 		[ 'd', 'i.k2 = 33' ], [ 'b', 'i.k = 7' ], [ 'd', 'i.f = 33' ], [ 'd', "upper(i.t) = 'HOT'" ],
 		[ 'd', "i.k = 33 AND i.t = 'hot'" ], [ 'd', "i.m = 'ok' AND i.b AND i.k = 33" ], [ 'b', 'i.k = (SELECT 7)' ],
@@ -536,7 +575,7 @@ sub fuzz_joins
 	{
 		my ($out, $err);
 		my $script = script(40);
-		my $status = $node->psql('postgres', $script,
+		my $status = $node->psql('wide', $script,
 			stdout => \$out, stderr => \$err, on_error_stop => 1);
 
 		return "psql: $err" if $status != 0;

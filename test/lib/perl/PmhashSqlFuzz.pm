@@ -22,7 +22,6 @@ use warnings;
 use Exporter 'import';
 use IPC::Run;
 use PmhashFaults;
-use PmhashInvalid;
 use PmhashRandom;
 use PmhashTest;
 use Time::HiRes qw(time usleep);

@@ -17,3 +17,11 @@ CREATE FUNCTION pmhash_wal_records(
 RETURNS SETOF record
 AS 'LIBRARY', 'pmhash_wal_records'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Types of the records of a file that are on disk, from a place on, those of equal neighbours once.
+CREATE FUNCTION pmhash_wal_types(start_lsn pg_lsn, file text) RETURNS text LANGUAGE sql AS $$
+SELECT string_agg(type, ' ' ORDER BY record_start) FROM
+	(SELECT type, record_start, lag(type) OVER (ORDER BY record_start) AS before
+	FROM pmhash_wal_records(start_lsn, pg_current_wal_flush_lsn()) WHERE file_id = file) r
+WHERE before IS DISTINCT FROM type
+$$;

@@ -235,10 +235,14 @@ SQL
 
 	# ---- "try again" only if there is a worker to rebuild it ----
 	# (the server's own logical replication launcher takes one, ours the other one)
+	my %missing = (
+		1 => 'no pmhash launcher is running to rebuild it',
+		2 => 'no slot is free for a worker to rebuild it');
 	my $by_hand = qr/HINT:  No background worker of pmhash can run to rebuild it \(see max_worker_processes\); REINDEX INDEX/;
 	foreach my $slots (1, 2)
 	{
 		my $insert = 'INSERT INTO ex VALUES (-1)';
+		my $from = -s $node->logfile;
 
 		$node->append_conf('postgresql.conf', "max_worker_processes = $slots\nmax_parallel_workers = 0");
 		$node->stop;
@@ -250,9 +254,15 @@ SQL
 			my $deadline = time + 60;
 
 			sleep 1 while sqlstate_of($node, $insert) eq '40001' && time < $deadline;
+			# trouble: LOG: `pmhash: no slot is free for a background worker`
+			is(scalar(() = slurp_file($node->logfile, $from) =~ /no slot is free for a background worker/g), 1, 'the log tells, once');
 		}
 		is(sqlstate_of($node, $insert), '55000', "$slots slots: not to be tried again");
 		fails_like($node, $insert, $by_hand, "$slots slots");
+		ok($node->poll_query_until('postgres',
+				"SELECT state LIKE 'invalid: %; $missing{$slots} (see max_worker_processes)' FROM pmhash.indexes WHERE index = 'ex_k'"),
+			"$slots slots: the view tells");
+		is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1'), '2', "$slots slots: queries do without");
 	}
 	$node->append_conf('postgresql.conf', $enough);
 	$node->restart;

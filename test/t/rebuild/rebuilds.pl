@@ -211,7 +211,7 @@ SQL
 
 # The queue of rebuilds: constraints come first; what fails waits longer and
 # longer, also with more failures than there are places to note them; users are
-# given a hint what to do, and no more than they may know; so are those without a worker slot.
+# given a hint what to do, and no more than they may know.  (Without a worker slot: rebuild_breaks.)
 {
 	my $places = $PmhashTest::places_of_rebuilds;
 	my $failing = $places + 16;
@@ -404,25 +404,6 @@ SQL
 	ok($node->poll_query_until('postgres', "SELECT count(*) = $failing FROM pmhash.indexes WHERE state = 'valid'"),
 		'all come back when the cause has gone');
 
-	# ---- no slot for a worker, and none even for the launcher ----
-	# The server's own logical replication launcher takes one.
-	my %missing = (
-		1 => 'no pmhash launcher is running to rebuild it',
-		2 => 'no slot is free for a worker to rebuild it');
-	foreach my $slots (1, 2)
-	{
-		lose_files();
-		$node->append_conf('postgresql.conf', "max_worker_processes = $slots\nmax_parallel_workers = 0\n");
-		$offset = -s $node->logfile;
-		$node->start;
-		is($node->safe_psql('postgres', 'SELECT count(*) FROM f1 WHERE fails(k) = 1'), '1', "$slots slots: queries do without");
-		ok($node->poll_query_until('postgres',
-				"SELECT state LIKE 'invalid: %; $missing{$slots} (see max_worker_processes)' FROM pmhash.indexes WHERE index = 'f1_k'"),
-			"$slots slots: the view tells");
-	}
-	sleep(7);
-	# trouble: LOG: `pmhash: no slot is free for a background worker`
-	is(scalar(() = log_since($offset) =~ /no slot is free for a background worker/g), 1, 'and the log, once');
 	$node->stop;
 }
 

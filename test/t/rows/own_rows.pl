@@ -14,7 +14,7 @@ use IPC::Run;
 # that its entries may be in (waiting, put in, of a level that was undone, of an index
 # that has another file by now), against a twin of the database without pmhash and
 # without index scans.  Each of the ways is met in several states, and by each kind of plan in
-# turn; PMHASH_OWN_ROWS=all: all in all states (an hour).
+# turn.
 {
 	my $node = new_server('own_rows', <<CONF);
 allow_in_place_tablespaces = on
@@ -252,14 +252,8 @@ SQL
 	{
 		for my $r (0 .. $#readers)
 		{
-			if (($ENV{PMHASH_OWN_ROWS} // '') eq 'all')
-			{
-				push @cells, map { [ $states[$s], $readers[$r], $_ ] } @plans;
-			}
-			elsif (($s * 5 + $r) % $each == 0)
-			{
-				push @cells, [ $states[$s], $readers[$r], $plans[ @cells % @plans ] ];
-			}
+			push @cells, [ $states[$s], $readers[$r], $plans[ @cells % @plans ] ]
+			  if ($s * 5 + $r) % $each == 0;
 		}
 	}
 

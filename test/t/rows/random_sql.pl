@@ -1,4 +1,4 @@
-# Random joins, types and transactions.
+# Random joins and transactions.
 
 use strict;
 use warnings;
@@ -7,7 +7,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashJoinFuzz;
 use PmhashSqlFuzz;
-use PmhashTypeFuzz;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -36,27 +35,6 @@ use Test::More;
 	my $figures = "$queries queries, $joined of them by joins, $scanned by lists, $paged page by page, $changes changes, seed $seed";
 	note($figures);
 	diag($figures) if $seconds > 60;
-	$node->stop;
-}
-
-# ======== type differential ========
-
-# Random types of keys and what they are made of, by index and by sequential scans, also
-# after they have been altered: see PmhashTypeFuzz.pm.
-#
-# PMHASH_TYPE_FUZZ_SECONDS says how long (15), PMHASH_TYPE_FUZZ_SEED with which seed;
-# without it the seed is another one each time, and is printed.
-# long
-{
-	my $seconds = $ENV{PMHASH_TYPE_FUZZ_SECONDS} // 15;
-	my $seed = $ENV{PMHASH_TYPE_FUZZ_SEED} // int(rand(1_000_000_000));
-	my $node = new_type_server();
-
-	is(fuzz_types($node, $seed, $seconds), '', "PMHASH_TYPE_FUZZ_SEED=$seed");
-	unlike(slurp_file($node->logfile), qr/PANIC:|was terminated by|TRAP/, 'the server has stayed up');
-	like(type_figures(), qr/\b[1-9][0-9]* $_/, "some were $_") foreach qw(refused compared altered constrained);
-	note(type_figures());
-	diag(type_figures()) if $seconds > 60;
 	$node->stop;
 }
 

@@ -13,8 +13,8 @@ use PmhashTest;
 
 # Unique indexes (PostgreSQL 18 and later): of many sessions that insert a key one gets it
 # and none dies of a deadlock; prepared transactions, an index that is invalid, a standby that
-# takes over.  There is never a key in two rows.  (Under loads of all kinds, and killed:
-# random_sql and standby/list_append.)
+# takes over.  There is never a key in two rows.  (Under loads of all kinds,
+# and killed: random_sql.)
 {
 	my $node = new_server('uniq', <<CONF);
 max_connections = 120

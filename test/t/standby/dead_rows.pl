@@ -26,13 +26,7 @@ sub types
 {
 	my ($from, $index) = @_;
 
-	return sql(<<SQL);
-SELECT string_agg(type, ' ' ORDER BY record_start) FROM
-	(SELECT type, record_start, lag(type) OVER (ORDER BY record_start) AS before
-	FROM pmhash_wal_records('$from', 'FFFFFFFF/0') WHERE file_id =
-		(SELECT substring(file from '([0-9a-f]{16})\\.pmh') FROM pmhash.files() WHERE index = '$index'::regclass)) r
-WHERE before IS DISTINCT FROM type
-SQL
+	return sql("SELECT pmhash_wal_types('$from', substring(file from '([0-9a-f]{16})\\.pmh')) FROM pmhash.files() WHERE index = '$index'::regclass");
 }
 
 # Tests: the entries are those of the primary, and answers those of the table.

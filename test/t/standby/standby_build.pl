@@ -6,7 +6,6 @@ use warnings;
 use File::Path qw(rmtree);
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
-use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
 
@@ -311,10 +310,10 @@ SQL
 	$primary->stop;
 }
 
-# ======== standby keys and copies ========
+# ======== standby keys ========
 
-# Standbys: keys that are made of values out of line while VACUUM takes these away,
-# copies of databases by either strategy, and scans, which change nothing.
+# Standbys: keys that are made of values out of line while VACUUM takes these away, and
+# scans, which change nothing.  (Copies of databases: files/stubs, files/numbers.)
 {
 	my $primary = new_primary('primary', "pmhash.wal = on\n");
 	my $standby = new_standby($primary, 'standby', "test.slow = on\n");
@@ -402,40 +401,6 @@ SQL
 	caught_up($primary, $standby);
 	cmp_ok($standby->safe_psql('postgres', $entries), '<', $before, 'scans: VACUUM of the primary removes them');
 
-	# ---- copies of databases ----
-
-	$primary->safe_psql('postgres', 'CREATE DATABASE original');
-	install_extension($primary, 'original');
-	$primary->safe_psql('original', <<'SQL');
-CREATE TABLE x (k int);
-INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i;
-CREATE INDEX x_k ON x USING pmhash (k);
-CREATE UNLOGGED TABLE u (k int);
-CREATE INDEX u_k ON u USING pmhash (k);
-SQL
-	$standby->poll_query_until('original', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'") or die;
-	foreach my $strategy (qw(wal_log file_copy))
-	{
-		my $copy = "by_$strategy";
-
-		$primary->safe_psql('postgres', "CREATE DATABASE $copy TEMPLATE original STRATEGY $strategy");
-		$primary->safe_psql($_, 'DELETE FROM x WHERE k = 3; VACUUM x; INSERT INTO x SELECT 11 FROM generate_series(1, 60)')
-		  foreach 'original', $copy;
-		foreach my $database ('original', $copy)
-		{
-			$primary->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'") or die;
-			caught_up($primary, $standby);
-			ok($standby->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"),
-				"$strategy: built in $database");
-			same_as_heap($standby, 'x', 'k', 'x_k', "$strategy: $database", $database);
-		}
-		$primary->safe_psql('original', 'INSERT INTO x SELECT 3 FROM generate_series(1, 100)');
-	}
-	$standby->promote;
-	foreach my $database (qw(original by_wal_log by_file_copy))
-	{
-		same_as_heap($standby, 'x', 'k', 'x_k', "promoted: $database", $database);
-	}
 	$standby->stop;
 	$primary->stop('immediate');
 }

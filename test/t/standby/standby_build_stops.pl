@@ -5,7 +5,6 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
-use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;

@@ -25,8 +25,30 @@ pmhash.directory = '$elsewhere'
 restart_after_crash = on
 CONF
 
+	# ---- built, used, shown ----
+
 	both_valid($standby, 'built in a directory of its own');
 	is(scalar(index_files($elsewhere)), 2, 'there they are');
+	caught_up($primary, $standby);
+	like(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'plans use it');
+	like(plan_of($standby, 'SELECT k FROM t WHERE k = 5', 'SET enable_bitmapscan = off; SET enable_seqscan = off; '),
+		qr/Index Only Scan using t_k/, 'plans use it for index-only scans');
+	compare_in_snapshot($standby, 'right after the build');
+	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))), 10000, 'pmhash.stats counts');
+	is($standby->safe_psql('postgres', 'SELECT live, building FROM pmhash.standby()'), '2|0', 'pmhash.standby() counts files');
+	is($primary->safe_psql('postgres', 'SELECT pmhash.standby() IS NULL'), 't', 'and is NULL on a primary');
+
+	# ---- what is logged if nothing is said ----
+
+	is($primary->safe_psql('postgres', 'SHOW pmhash.wal'), 'on', 'default: logged');
+	$primary->safe_psql('postgres', <<'SQL');
+CREATE INDEX t_said_nothing ON t USING pmhash (n);
+CREATE INDEX t_said_off ON t USING pmhash (n) WITH (wal = off);
+SQL
+	caught_up($primary, $standby);
+	wait_for_state($standby, 't_said_nothing', qr/^valid$/, 'default: the standby has it');
+	like(standby_state($standby, 't_said_off'), qr/^absent: the index is not logged/, 'default: not if it says off');
+	$primary->safe_psql('postgres', 'DROP INDEX t_said_nothing, t_said_off');
 
 	# ---- clean restarts, with changes while it is down ----
 
@@ -103,10 +125,17 @@ CONF
 
 	my @old_files = index_files(pool($primary));
 	change_t($primary, 5, 700);
+	my $session = $standby->background_psql('postgres', on_error_stop => 1);
+	$session->query_safe("SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5");
 	$primary->stop('fast');
 	$position = log_position($standby);
 	$standby->promote;
+	like(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'switchover: plans use it at once');
 	compare_in_snapshot($standby, 'switchover: the new primary');
+	$session->query_safe("INSERT INTO t VALUES (424242, 'by an old session', 1)");
+	$session->quit;
+	is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT s FROM t WHERE k = 424242'), 'by an old session',
+		'switchover: what a session of before inserts is found');
 	unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, 'switchover: nothing is rebuilt');
 
 	# the files that it had are good until the new primary vacuums (S4)

@@ -1,5 +1,6 @@
-# kill -9 of a standby in the middle of a record, and of the primary between entry,
-# record and flush; and a standby that is restarted and does not come as far as it was.
+# kill -9 of a standby in the middle of a record, and a standby that is restarted and does
+# not come as far as it was.  (Of the primary between entry, record and flush: wal_order,
+# dead_rows.)
 #
 # The library is built with its stop points for this, as in rows/stop_points.pl.
 
@@ -178,36 +179,6 @@ caught_up($primary, $standby);
 both_valid($standby, 'as far as it was');
 all_right('as far as it was', $standby);
 unlike(logged_since($standby, $position), $built, 'as far as it was: nothing is built');
-
-# ---- the primary is killed between entry, record and flush ----
-
-my %statements = (
-	insert_before_wal => "INSERT INTO t VALUES (88, 'lost', 1)",
-	insert_after_wal => "INSERT INTO t VALUES (89, 'lost', 1)",
-	vacuum_after_log => 'VACUUM (INDEX_CLEANUP ON) t',
-	vacuum_after_flush => 'VACUUM (INDEX_CLEANUP ON) t');
-use_stop_points($primary);
-foreach my $point (sort keys %statements)
-{
-	my $session;
-
-	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
-	$session = start_and_hold($point, $statements{$point}, "primary at $point");
-
-	# what it has written of the row gets to the standby
-	$primary->safe_psql('postgres', "CREATE TABLE IF NOT EXISTS flush (); DROP TABLE flush")
-	  if $point ne 'vacuum_after_log';
-	crash($primary);
-	finish($session);
-	release($point);
-	$primary->start;
-	$primary->safe_psql('postgres', "INSERT INTO t SELECT 90, 'after', i FROM generate_series(1, 50) i");
-	caught_up($primary, $standby);
-	all_right("primary at $point", $primary, $standby);
-	$primary->safe_psql('postgres', "VACUUM (INDEX_CLEANUP ON) t; INSERT INTO t SELECT 91, 'reused', i FROM generate_series(1, 50) i");
-	caught_up($primary, $standby);
-	all_right("primary at $point, VACUUM", $primary, $standby);
-}
 
 # Kill a start at a stop point.  With a test.
 sub killed_start

@@ -1,4 +1,4 @@
-# Records of WAL: what they hold, what a standby makes of them, what faults cost.
+# Records of WAL: what they hold, what faults cost.
 
 use strict;
 use warnings;
@@ -6,7 +6,6 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
-use PmhashStandby;
 use PmhashTest;
 
 # ======== wal records ========
@@ -31,22 +30,20 @@ CONF
 		return $node->safe_psql('postgres', $sql);
 	}
 
-	# Everything up to here is on disk; the place in WAL.
+	# Everything up to here is on disk.
+	my $flush = q(SET synchronous_commit = on; DO $$ BEGIN PERFORM pg_logical_emit_message(true, 'flush', ''); END $$;);
+
+	# The same; the place in WAL.
 	sub lsn
 	{
-		return sql("SELECT pg_logical_emit_message(false, 'flush', '', true)")
-		  if $node->safe_psql('postgres', 'SHOW server_version_num') >= 170000;
-		sql('SET synchronous_commit = on; CREATE TEMP TABLE flush (); DROP TABLE flush');
-		return sql('SELECT pg_current_wal_flush_lsn()');
+		return sql("$flush SELECT pg_current_wal_flush_lsn()");
 	}
 
-	# A query on the records between two places; with one, from there on.
+	# A query on the records from a place on.
 	sub records
 	{
-		my ($from, $query, $to) = @_;
-
-		$to //= lsn();
-		return sql("SELECT $query FROM pmhash_wal_records('$from', '$to') r");
+		my ($from, $query) = @_;
+		return sql("$flush SELECT $query FROM pmhash_wal_records('$from', pg_current_wal_flush_lsn()) r");
 	}
 
 	sub file_of
@@ -55,19 +52,11 @@ CONF
 		return sql("SELECT substring(file from '([0-9a-f]{16})\\.pmh') FROM pmhash.files() WHERE index = '$index'::regclass");
 	}
 
-	# Types of an index's records, those of equal neighbours once.
+	# Types of a file's records, those of equal neighbours once.
 	sub types
 	{
 		my ($from, $file) = @_;
-		my @types = split(/\n/, records($from, 'type') eq '' ? '' :
-			sql("SELECT type FROM pmhash_wal_records('$from', '" . lsn() . "') WHERE file_id = '$file' ORDER BY record_start"));
-		my @different;
-
-		foreach my $type (@types)
-		{
-			push @different, $type if !@different || $different[-1] ne $type;
-		}
-		return "@different";
+		return sql("$flush SELECT pmhash_wal_types('$from', '$file')");
 	}
 
 	my $from;
@@ -412,71 +401,6 @@ SQL
 	sql('INSERT INTO m VALUES (1)');
 	is(types($from, $m), 'INSERT', 'replica again: what was made meanwhile is logged');
 	$node->stop;
-}
-
-# ======== standby apply ========
-
-# A standby follows: it builds the files of logged indexes, applies what the primary
-# does to them, answers as its own tables do in each snapshot, and goes on as a
-# primary at once.
-{
-	my $primary = new_primary('primary2');
-	my $standby = new_standby($primary, 'standby');
-
-	# ---- built, used, shown ----
-
-	wait_for_state($standby, $_, qr/^valid$/, "$_ is built") foreach qw(t_k t_s);
-	caught_up($primary, $standby);
-	like(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'plans use it');
-	like(plan_of($standby, 'SELECT k FROM t WHERE k = 5', 'SET enable_bitmapscan = off; SET enable_seqscan = off; '),
-		qr/Index Only Scan using t_k/, 'plans use it for index-only scans');
-	compare_in_snapshot($standby, 'right after the build');
-	no_findings($standby, 'pmhash.check finds nothing');
-	is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))), 10000,
-		'pmhash.stats counts');
-	is($standby->safe_psql('postgres', 'SELECT live, building FROM pmhash.standby()'), '2|0',
-		'pmhash.standby() counts files');
-	is($primary->safe_psql('postgres', 'SELECT pmhash.standby() IS NULL'), 't',
-		'and is NULL on a primary');
-
-	# ---- what is logged if nothing is said ----
-
-	is($primary->safe_psql('postgres', 'SHOW pmhash.wal'), 'on', 'default: logged');
-	$primary->safe_psql('postgres', <<'SQL');
-CREATE INDEX t_said_nothing ON t USING pmhash (n);
-CREATE INDEX t_said_off ON t USING pmhash (n) WITH (wal = off);
-SQL
-	caught_up($primary, $standby);
-	wait_for_state($standby, 't_said_nothing', qr/^valid$/, 'default: the standby has it');
-	like(standby_state($standby, 't_said_off'), qr/^absent: the index is not logged/, 'default: not if it says off');
-	$primary->safe_psql('postgres', 'DROP INDEX t_said_nothing, t_said_off');
-
-	# ---- promotion: at once, without a rebuild ----
-
-	my @files = index_files(pool($standby));
-	my $position = log_position($standby);
-	my $session = $standby->background_psql('postgres', on_error_stop => 1);
-	$session->query_safe("SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5");
-	$standby->promote;
-	like(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'promoted: plans use it at once');
-	compare_in_snapshot($standby, 'promoted: the same answers');
-	$session->query_safe("INSERT INTO t VALUES (424242, 'by an old session', 1)");
-	$session->quit;
-	is($standby->safe_psql('postgres', "SELECT s FROM t WHERE k = 424242"), 'by an old session',
-		'what a session of before inserts is found');
-	$standby->safe_psql('postgres', <<SQL);
-INSERT INTO t SELECT i, 'new ' || i % 10, i FROM generate_series(30000, 31000) i;
-DELETE FROM t WHERE k % 17 = 0;
-VACUUM t;
-INSERT INTO t SELECT i, 'newer ' || i % 10, i FROM generate_series(40000, 41000) i;
-SQL
-	compare_in_snapshot($standby, 'promoted: after changes');
-	no_findings($standby, 'pmhash.check finds nothing on the new primary');
-	is_deeply([ index_files(pool($standby)) ], \@files, 'the files are the same');
-	unlike(logged_since($standby, $position), qr/has been rebuilt|could not rebuild|not trusted/, 'nothing was rebuilt');
-
-	$standby->stop;
-	$primary->stop;
 }
 
 # ======== wal faults ========

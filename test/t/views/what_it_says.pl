@@ -178,26 +178,6 @@ SQL
 	like(slurp_file($node->logfile, $from), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
 		'a pool of another version: log');
 	all_come_back($node, 'a pool of another version');
-	$node->stop;
-	patch_control($pool, 8, pack('V', 1));
-	patch_control($pool, 16, 'another!');
-	$node->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
-	my $control = slurp_file("$pool/control");
-	$node->start;
-	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/belongs to another cluster/, 'one of another cluster, that a setting names');
-	$node->stop;
-	is(slurp_file("$pool/control"), $control, 'one of another cluster: left as it is');
-	patch_control($pool, 16, pack('Q<', system_identifier()));
-	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-	$node->start;
-	all_come_back($node, 'its own again');
-
-	sub system_identifier
-	{
-		my ($stdout) = run_command([ 'pg_controldata', $node->data_dir ]);
-
-		return ($stdout =~ /^Database system identifier: +(\d+)/m)[0];
-	}
 
 	# ---- no library ----
 	# (as other tests use it just now, it is the handler that has it by another name; found
