@@ -216,9 +216,6 @@ if wanted regress; then
 		REGRESS_OPTS="--temp-instance=$work/regress --temp-config=test/regress.conf${PMHASH_REGRESS_CONFIG:+ --temp-config=$PMHASH_REGRESS_CONFIG}"
 	show_diffs "$build/regression.diffs"
 fi
-wait_for_others first_steps isolation
-show_diffs "$build/output_iso/regression.diffs"
-
 # ---- servers of their own ----
 # tap_files STAGE FILES: three times as many at a time as processors: a file waits much of its
 # time, for servers that start, stop and replay
@@ -244,6 +241,7 @@ if wanted tap; then
 	tap_files tap "${PMHASH_PROVE_TESTS:-$short}"
 fi
 wait_for_others
+show_diffs "$build/output_iso/regression.diffs"
 if wanted tap_long && [ -z "${PMHASH_PROVE_TESTS:-}" ]; then
 	PMHASH_LOADS=6 PMHASH_CASES=all tap_files tap_long "$(printf "%s\n" $long $more | sort -u | tr "\n" " ")"
 fi

@@ -1,4 +1,5 @@
 # Rebuilds held at stop points.
+# long
 
 use strict;
 use warnings;

@@ -1,4 +1,5 @@
 # Processes held at named points, while others do what would hurt.
+# long
 
 use strict;
 use warnings;

@@ -1,4 +1,5 @@
 # Builds on a standby, held at stop points.
+# long
 
 use strict;
 use warnings;

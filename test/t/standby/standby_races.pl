@@ -1,4 +1,5 @@
 # Processes of a standby that meet; sweepers, and the space that they give back.
+# long
 
 use strict;
 use warnings;

@@ -3,6 +3,7 @@
 # dead_rows.)
 #
 # The library is built with its stop points for this, as in rows/stop_points.pl.
+# long
 
 use strict;
 use warnings;
