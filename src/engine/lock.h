@@ -152,12 +152,6 @@ pmh_buffer_version_word(PmhLocks *locks, uint64_t file_id, uint64_t offset)
 	return &version[(x >> 32) & (locks->nstripes - 1)];
 }
 
-static inline PmhFileLock *
-pmh_file_lock(PmhLocks *locks, uint64_t file_id)
-{
-	return &locks->file[file_id % PMH_FILE_LOCKS];
-}
-
 /* How many losses have been posted on a board? */
 static inline uint64_t
 pmh_lost_count(const uint64_t *board)

@@ -111,7 +111,7 @@ pea_hash_strategy_in_one_replica(void)
 		CHECK(dir[i + k] == dir[i]);
 
 	elem = dir[i];
-	dir[i + count - 1] = pmh_elem_with_strategy(elem, pmh_elem_strategy(elem) ^ 3);
+	dir[i + count - 1] = pmh_elem_seal(elem ^ UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT);
 	t = reopen(t);
 	i = shared_segment(t, &dir, &count);
 	for (uint64_t k = 0; k < count; k++)
