@@ -2,12 +2,7 @@
  *
  * lock.h
  *	  The lock table: write locks and versions, in shared memory that dies
- *	  with the system.  See src/README, "Locks".
- *
- * Order: segment stripe, then directory lock, then space lock.  No process waits
- * for a lock while it holds one of the same kind (one that merges two segments
- * tries the second stripe and gives up if it is held).  The grow lock is taken
- * with no other lock held.
+ *	  with the system.  See src/README, "Locks", also for their order.
  *
  * Versions only count up.  Those of a stripe are counted up by the holder of its
  * lock, so a plain store does; those of value buffers by any process, so they stand

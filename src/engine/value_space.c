@@ -3,12 +3,8 @@
  * value_space.c
  *	  Space for value buffers: value blocks, and the grains in them.
  *
- * Which grains are used is volatile; that a block is a value block is durable before a list
- * can have a buffer in it, and until none has: so a crash leaves no more than a block that
- * nothing points to.  See src/README, "Space", also for what a walk along all lists marks in
- * blocks of an earlier life.
- *
- * All of this is done under the space lock.
+ * See src/README, "Space", also for what is durable, and for what a walk along all lists marks
+ * in blocks of an earlier life.  All of this is done under the space lock.
  *
  *-------------------------------------------------------------------------
  */
