@@ -398,25 +398,16 @@ shrink_file(Relation index, PmhashFile *file)
 	elog(DEBUG1, "shrinking index \"%s\" from " UINT64_FORMAT " bytes",
 		 RelationGetRelationName(index), shrink.bytes_before);
 
-	PG_TRY();
+	while (result == PMH_OK)
 	{
-		while (result == PMH_OK)
-		{
-			delay_point();
-			result = pmh_shrink_step(file->table, &shrink);
-			if (VacuumCostActive)
-				VacuumCostBalance += (int) (shrink.bytes_seen / BLCKSZ - pages) *
-					VacuumCostPageDirty;
-			pages = shrink.bytes_seen / BLCKSZ;
-		}
-		if (result != PMH_DONE)
-			pmhash_engine_error(index, file, result);
+		delay_point();
+		result = pmh_shrink_step(file->table, &shrink);
+		if (VacuumCostActive)
+			VacuumCostBalance += (int) (shrink.bytes_seen / BLCKSZ - pages) * VacuumCostPageDirty;
+		pages = shrink.bytes_seen / BLCKSZ;
 	}
-	PG_FINALLY();
-	{
-		pmh_shrink_end(&shrink);
-	}
-	PG_END_TRY();
+	if (result != PMH_DONE)
+		pmhash_engine_error(index, file, result);
 	elog(DEBUG1, "index \"%s\" has been shrunk from " UINT64_FORMAT " to " UINT64_FORMAT " bytes",
 		 RelationGetRelationName(index), shrink.bytes_before, shrink.bytes_after);
 }

@@ -459,13 +459,6 @@ pmh_place_decode(const PmhTable *t, PmhPlace *p)
 		p->ext <= t->file.bound - units * PMH_UNIT_SIZE;
 }
 
-/* A position in a walk over all segments, in the order of hashes.  Zero-initialise. */
-typedef struct PmhPosition
-{
-	uint64_t	next;			/* where the next segment begins */
-	bool		through;		/* there is none */
-} PmhPosition;
-
 /* Go on past the segment, of this depth, that has position->next. */
 static inline void
 pmh_position_advance(PmhPosition *position, uint32_t depth)

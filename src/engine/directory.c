@@ -316,10 +316,11 @@ pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low, uint64_t
 PmhResult
 pmh_directory_strategy(PmhTable *t, PmhPlace *place, PmhStrategy strategy)
 {
-	uint64_t	elem = pmh_elem_with_strategy(place->elem, strategy);
+	uint64_t	change = (uint64_t) (pmh_elem_strategy(place->elem) ^ strategy);
+	uint64_t	elem = pmh_elem_seal(place->elem ^ change << PMH_ELEM_STRATEGY_SHIFT);
 	PmhResult	result = pmh_directory_publish(t, place, elem, elem);
 
-	PMH_ASSERT(strategy > pmh_elem_strategy(place->elem));
+	PMH_ASSERT(strategy > pmh_elem_strategy(place->elem) && pmh_elem_strategy(elem) == strategy);
 	if (result != PMH_OK)
 		return result;
 	place->elem = elem;

@@ -3,10 +3,8 @@
  * entry.c
  *	  Insert and delete one entry: lock its segment, provide what is missing.
  *
- * Nearly all of them take a short way first.  It is for a plain entry of the home bucket,
- * the alternative one, or the stash (inserts only), if the segment is not locked and neither
- * a list nor more room is needed.  It does what the long way would do, in fewer
- * instructions; anything else it leaves to the long way, with nothing done.
+ * Nearly all of them take a short way first: for a plain entry of the home bucket, the
+ * alternative one, or the stash (inserts only).  See src/README, "Locks".
  *
  *-------------------------------------------------------------------------
  */

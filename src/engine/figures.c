@@ -57,24 +57,30 @@ count_list(PmhTable *t, uint64_t hash, Count *c)
 }
 
 /*
- * About how many values has a list?  Reads its last buffer; those in the slots before it are
- * taken to be of its class, and half full.
+ * About how many values has a list?  Reads its last two buffers; those in the slots before them
+ * are taken to have as many.
  */
 static PmhResult
 guess_list(PmhTable *t, uint64_t hash, Count *c)
 {
 	uint64_t	value[PMH_STEP_MAX];
 	PmhListPosition at = PMH_LIST_START;
-	uint32_t	n;
-	PmhResult	result;
+	uint64_t	entries = 0;
+	uint64_t	buffers = 0;
 
-	do
-		result = pmh_list_whole(t, hash, &at, value, &n);
-	while (result == PMH_OK && at.met[0] == 0 && at.below != 0);
-	if (result == PMH_OK && at.met[0] != 0)
-		c->stats->entries += c->weight *
-			(n + at.below * pmh_class_capacity(pmh_pointer_class(at.met[0])) / 2);
-	return result;
+	while (at.below != 0 && buffers < 2)
+	{
+		uint32_t	n;
+		PmhResult	result = pmh_list_whole(t, hash, &at, value, &n);
+
+		if (result != PMH_OK)
+			return result;
+		entries += n;
+		buffers += at.met[0] != 0;
+	}
+	if (buffers > 0)
+		c->stats->entries += c->weight * (entries + at.below * entries / buffers);
+	return PMH_OK;
 }
 
 static inline PmhResult
@@ -170,17 +176,17 @@ pmh_stats(PmhTable *table, PmhStats *stats)
 }
 
 PmhResult
-pmh_estimate(PmhTable *table, uint64_t *entries)
+pmh_estimate_fill(PmhTable *t, PmhStats *stats)
 {
-	PmhStats	stats;
-	PmhResult	result = count(table, true, guess_list, &stats);
-
-	*entries = stats.entries;
-	return pmh_conclude(table, result);
+	return count(t, true, guess_list, stats);
 }
 
 PmhResult
-pmh_estimate_fill(PmhTable *t, PmhStats *stats)
+pmh_estimate(PmhTable *table, uint64_t *entries)
 {
-	return count(t, true, count_list, stats);
+	PmhStats	stats;
+	PmhResult	result = pmh_estimate_fill(table, &stats);
+
+	*entries = stats.entries;
+	return pmh_conclude(table, result);
 }

@@ -33,7 +33,7 @@ take_format(PmhTable *t, const PmhFormat *format)
 {
 	memcpy(t->identity, format->identity, PMH_IDENTITY_SIZE);
 	t->file_id = format->file_id;
-	t->file_lock = pmh_file_lock(t->locks, t->file_id);
+	t->file_lock = &t->locks->file[t->file_id % PMH_FILE_LOCKS];
 	t->stripe_mask = t->locks->nstripes - 1;
 }
 

@@ -320,6 +320,21 @@ pmh_provide(PmhTable *t)
 }
 
 PmhResult
+pmh_provide_if_possible(PmhTable *t, bool *no_space)
+{
+	PmhResult	result;
+
+	PMH_ASSERT(!t->space_held);
+	if (*no_space)				/* the kernel has said so: only map */
+		t->need.blocks = 0;
+	result = pmh_provide(t);
+	if (result != PMH_ERR_NO_SPACE && result != PMH_ERR_TOO_LARGE)
+		return result;
+	*no_space = true;
+	return PMH_OK;
+}
+
+PmhResult
 pmh_provide_extent(PmhTable *t, uint64_t nblocks, uint64_t *offset)
 {
 	PmhResult	result;

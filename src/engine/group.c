@@ -295,11 +295,11 @@ struct PmhRemovalPrivate
 	size_t		n;
 	size_t		at;				/* those before it have been seen to */
 	bool		wait;
+	bool		no_space;		/* the file can't grow: no buffer becomes smaller any more */
 
 	/* the key at hand, that of the next pair: */
 	size_t		pairs;			/* it has so many; ... */
 	size_t		wanted;			/* ... of these, not taken out */
-	bool		passed_over;	/* some was not looked at, as others were in the way */
 	bool		far;			/* all is done but for the list, ... */
 	PmhListPosition list;		/* ... from here on */
 	uint64_t	filter[(1 << FILTER_BITS) / 64];	/* of the values, if they are many */
@@ -334,7 +334,7 @@ begin_key(struct PmhRemovalPrivate *p)
 
 	PMH_ASSERT(p->at < p->n);
 	p->wanted = 0;
-	p->passed_over = p->far = false;
+	p->far = false;
 	for (p->pairs = 0; p->at + p->pairs < p->n && e[p->pairs].hash == e->hash; p->pairs++)
 		p->wanted += (e[p->pairs].value & TAKEN) == 0;
 	if (p->pairs < MANY_PAIRS)
@@ -348,15 +348,10 @@ begin_key(struct PmhRemovalPrivate *p)
 	}
 }
 
-/* What was not taken out is not there, unless something was passed over. */
 static void
-end_key(PmhRemoval *removal)
+end_key(struct PmhRemovalPrivate *p)
 {
-	struct PmhRemovalPrivate *p = removal->priv;
-
-	PMH_ASSERT(p->wanted <= p->pairs && p->wanted <= removal->left);
-	if (!p->passed_over)
-		removal->left -= p->wanted;
+	PMH_ASSERT(p->wanted <= p->pairs && p->pairs > 0);
 	p->at += p->pairs;
 	p->far = false;
 	PMH_ASSERT(p->at <= p->n);
@@ -397,53 +392,71 @@ claim(PmhRemoval *removal, uint64_t value)
 
 	if (e == NULL)
 		return false;
-	PMH_ASSERT(removal->priv->wanted > 0 && removal->left > 0);
+	PMH_ASSERT(removal->priv->wanted > 0);
 	e->value |= TAKEN;
 	removal->priv->wanted--;
 	removal->removed++;
-	removal->left--;
 	return true;
 }
 
 /*
  * Take what is wanted out of the buffer of values that a path leads to.  If that may free it,
  * who does not wait passes it over unless the space lock is free.
+ *
+ * Where many go, what stays in a buffer goes into a smaller one if that is no more than half of
+ * it, and with the buffer of the first slot, the last that a walk comes to, the index too: where
+ * there is room nearest to the start of the file.  So value blocks further on become empty.
+ * PMH_OK; PMH_NEED: there is no space for that.
  */
-static void
+static PmhResult
 delete_in_buffer(PmhTable *t, PmhRemoval *removal, PmhListPath *path)
 {
+	struct PmhRemovalPrivate *p = removal->priv;
+	uint64_t	hash = p->entry[p->at].hash;
 	uint64_t	payload = path->payload[0];
 	uint32_t	class = pmh_pointer_class(payload);
+	uint32_t	needed;			/* class for what stays */
+	uint64_t	value[PMH_VALUES_PER_LINE];
 	uint16_t	mask[PMH_MAX_LINES];
-	bool		any = false;	/* is wanted, ... */
-	bool		rest = false;	/* ... stays */
+	uint32_t	rest = 0;		/* values that stay */
+	bool		any = false;	/* is wanted */
+	PmhResult	result;
 
 	PMH_ASSERT(payload != 0 && pmh_is_locked(&path->place->stripe->lock));
-	if (!removal->priv->wait && pmh_buffer_count(t, payload) <= removal->priv->wanted &&
-		!pmh_space_trylock(t))
-	{
-		removal->priv->passed_over = true;
-		return;
-	}
+	if (!p->wait && pmh_buffer_count(t, payload) <= p->wanted && !pmh_space_trylock(t))
+		return PMH_OK;
 	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
 	{
 		const PmhValueLine *line = pmh_buffer_line(t, payload, i);
 		uint32_t	cells = pm_load(&line->state) & pmh_line_cells(payload, i);
+		uint32_t	n = pmh_line_read(line, cells, value);
 
 		mask[i] = 0;
-		for (uint32_t m = cells; m != 0; m &= m - 1)
+		for (uint32_t k = 0; k < n; k++, cells &= cells - 1)
 		{
-			unsigned	k = (unsigned) __builtin_ctz(m);
-
-			if (claim(removal, pmh_line_value(line, k)))
-				mask[i] |= (uint16_t) (1u << k);
+			if (claim(removal, value[k]))
+				mask[i] |= (uint16_t) (cells & -cells);
+			else
+				rest++;
 		}
 		any |= mask[i] != 0;
-		rest |= mask[i] != cells;
 	}
+	PMH_ASSERT(rest <= pmh_class_capacity(class));
 	if (any)
-		pmh_list_take_out(t, path, rest ? mask : NULL);
+		pmh_list_take_out(t, path, rest > 0 ? mask : NULL);
 	pmh_space_release(t);
+	if (!any || rest == 0 || rest * 2 > pmh_class_capacity(class) || p->pairs < MANY_PAIRS ||
+		!p->wait || p->no_space)
+		return PMH_OK;
+	needed = pmh_buffer_class_for(rest);
+	if (needed == class)
+		return PMH_OK;
+	PMH_ASSERT(needed < class && path->payload[0] == payload && path->head != 0);
+	pmh_count(&pmh_run(t)->list_rewrites, 1);
+	result = pmh_list_rewrite(t, path, hash, needed, NULL);
+	if (result == PMH_OK && path->payload[1] != 0 && path->slot[1] == 0)
+		result = pmh_list_move_index(t, path, hash);
+	return result;
 }
 
 /*
@@ -493,7 +506,7 @@ delete_key(PmhTable *t, const PmhPlace *place, PmhRemoval *removal, uint32_t *li
 		if (i == 0 && p->wanted > 0)
 			n = pmh_segment_buckets_of(t, place, hash, bucket);
 	}
-	while (path.head != 0 && below > 0 && p->wanted > 0)
+	while (result == PMH_OK && path.head != 0 && below > 0 && p->wanted > 0)
 	{
 		if (*lines < PMH_MAX_LINES)
 		{
@@ -506,7 +519,7 @@ delete_key(PmhTable *t, const PmhPlace *place, PmhRemoval *removal, uint32_t *li
 		if (result != PMH_OK || path.payload[0] == 0)
 			break;
 		*lines -= pmh_class_lines(pmh_pointer_class(path.payload[0]));
-		delete_in_buffer(t, removal, &path);
+		result = delete_in_buffer(t, removal, &path);
 	}
 	return result;
 }
@@ -529,7 +542,7 @@ delete_group(PmhTable *t, PmhRemoval *removal)
 		result = delete_key(t, &g.locked[g.which[p->at - begin]], removal, &lines);
 		if (result != PMH_OK || p->far)
 			break;
-		end_key(removal);
+		end_key(p);
 		if (p->at - begin >= g.n)
 			break;
 		begin_key(p);
@@ -571,7 +584,7 @@ delete_far(PmhTable *t, PmhRemoval *removal)
 		if (pmh_segment_find_list(t, &place, hash, &path) &&
 			(result = pmh_list_find_below(t, hash, &path, &below)) == PMH_OK &&
 			path.payload[0] != 0)
-			delete_in_buffer(t, removal, &path);
+			result = delete_in_buffer(t, removal, &path);
 		pm_fence(&t->file);
 		PMH_STOP_POINT("drain_before_unlock");
 		pmh_segment_unlock(&place);
@@ -580,7 +593,7 @@ delete_far(PmhTable *t, PmhRemoval *removal)
 	{
 		p->list = at;
 		if (at.below == 0 || p->wanted == 0)
-			end_key(removal);
+			end_key(p);
 	}
 	return result;
 }
@@ -607,15 +620,14 @@ removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
 			result = delete_group(t, removal);
 		}
 		if (result == PMH_NEED)
-			result = pmh_provide(t);
+			result = pmh_provide_if_possible(t, &p->no_space);
 		else if (result == PMH_BUSY)
 		{
-			p->passed_over = true;
-			end_key(removal);
+			end_key(p);
 			result = PMH_OK;
 		}
 	}
-	PMH_ASSERT(removal->removed + removal->left <= p->n);
+	PMH_ASSERT(removal->removed <= p->n);
 	return result == PMH_OK && p->at == p->n ? PMH_DONE : result;
 }
 
@@ -626,7 +638,6 @@ pmh_removal_begin(PmhTable *table, const PmhEntry *entries, size_t n, bool wait,
 	struct PmhRemovalPrivate *p = calloc(1, sizeof(*p));
 
 	memset(removal, 0, sizeof(*removal));
-	removal->left = n;
 	removal->priv = p;
 	if (p != NULL)
 		p->entry = malloc((n + 1) * sizeof(PmhEntry));
@@ -668,7 +679,7 @@ pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	PmhEntry	entry = {hash, value};
 	struct PmhRemovalPrivate p = {.entry = &entry, .n = 1, .wait = true};
-	PmhRemoval	removal = {.left = 1, .priv = &p};
+	PmhRemoval	removal = {.priv = &p};
 	PmhResult	result = removal_on(t, &removal, SIZE_MAX);
 
 	PMH_ASSERT(result != PMH_OK && value <= PMH_VALUE_MAX);

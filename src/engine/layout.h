@@ -153,7 +153,6 @@ pmh_segment_end(uint64_t hash, uint32_t depth)
 #define PMH_VALUE_LINE			32
 #define PMH_VALUES_PER_LINE		5
 #define PMH_VALUES_SHORT_LINE	2
-#define PMH_VALUE_BYTES			6
 #define PMH_LEAST_CLASS			1	/* 32 bytes: the smallest of a list */
 #define PMH_ODD_CLASS			2	/* 48 bytes: a line and a short one */
 #define PMH_HEADER_CLASS		10	/* 320 bytes: first class with a header */
@@ -395,7 +394,7 @@ typedef struct PmhRun
 	uint64_t	compactions;
 	uint64_t	strategy_changes;
 	uint64_t	merges;
-	uint64_t	list_rewrites;	/* by shrinks */
+	uint64_t	list_rewrites;	/* by removals */
 } PmhRun;
 
 #define PMH_FORMAT_OFFSET		0
@@ -650,17 +649,6 @@ pmh_make_elem(uint64_t main_block, uint64_t ext_unit, uint32_t size,
 	return pmh_elem_seal(main_block | ext_unit << PMH_ELEM_EXT_SHIFT |
 						 (uint64_t) size << PMH_ELEM_SIZE_SHIFT |
 						 (uint64_t) depth << PMH_ELEM_DEPTH_SHIFT |
-						 (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT);
-}
-
-/* The same element with another strategy. */
-static inline uint64_t
-pmh_elem_with_strategy(uint64_t elem, PmhStrategy strategy)
-{
-	uint64_t	mask = ((UINT64_C(1) << PMH_ELEM_STRATEGY_BITS) - 1)
-		<< PMH_ELEM_STRATEGY_SHIFT;
-
-	return pmh_elem_seal((elem & ~mask) |
 						 (uint64_t) strategy << PMH_ELEM_STRATEGY_SHIFT);
 }
 

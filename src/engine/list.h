@@ -230,15 +230,6 @@ pmh_cell_high(const PmhValueLine *line, unsigned i)
 	return (uint16_t *) (uintptr_t) (line->bytes + pmh_cell_high_at[i]);
 }
 
-static inline uint64_t
-pmh_line_value(const PmhValueLine *line, unsigned i)
-{
-	uint64_t	low = pm_load(pmh_cell_low(line, i));
-
-	PMH_STOP_POINT("value_between_halves");
-	return low | (uint64_t) pm_load(pmh_cell_high(line, i)) << 32;
-}
-
 /* ---- list_read.c: value lists as a reader sees them ---- */
 
 /*
@@ -380,11 +371,14 @@ extern PmhResult pmh_list_find_below(PmhTable *t, uint64_t hash, PmhListPath *pa
 extern void pmh_list_take_out(PmhTable *t, PmhListPath *path, const uint16_t *mask);
 
 /*
- * Put what is in the buffer of a level of the path into a new one of this class, durably,
- * in the same slot, and free the old one.  PMH_OK, PMH_NEED (nothing done).
+ * Put the values of the buffer that the path leads to, and perhaps one more, into a new one of
+ * this class, durably, in the same slot, and free the old one.  PMH_OK, PMH_NEED (nothing done).
  */
-extern PmhResult pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level,
-								  uint64_t hash, uint32_t class);
+extern PmhResult pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
+								  const uint64_t *more);
+
+/* Put the index that names this buffer into a new one of its class, in the same way. */
+extern PmhResult pmh_list_move_index(PmhTable *t, PmhListPath *path, uint64_t hash);
 
 /* How many values a buffer holds. */
 extern uint32_t pmh_buffer_count(const PmhTable *t, uint64_t payload);

@@ -415,13 +415,9 @@ find_room(const PmhTable *t, uint64_t payload)
 	return line;
 }
 
-/*
- * Put the values of a buffer that the path leads to, and perhaps one more, into one of
- * another class.
- */
-static PmhResult
-rewrite_values(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
-			   const uint64_t *more)
+PmhResult
+pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
+				 const uint64_t *more)
 {
 	uint64_t	values[PMH_STEP_MAX];
 	uint64_t	old = path->payload[0];
@@ -430,11 +426,13 @@ rewrite_values(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
 	size_t		n = 0;
 	PmhResult	result;
 
+	PMH_ASSERT(path->place != NULL && pmh_is_locked(&path->place->stripe->lock));
 	PMH_ASSERT(old != 0 && class < PMH_CLASSES);
 	for (uint32_t i = pmh_class_first_line(old_class); i < pmh_class_lines(old_class); i++)
 		n += pmh_line_read(pmh_buffer_line(t, old, i), pmh_line_cells(old, i), values + n);
 	if (more != NULL)
 		values[n++] = *more;
+	PMH_ASSERT(n > 0 || pm_is_lost(&t->file));
 	result = pmh_buffer_make(t, hash, class, values, n, &payload);
 	if (result != PMH_OK)
 		return result;
@@ -442,6 +440,28 @@ rewrite_values(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
 	PMH_STOP_POINT("rewrite_before_publish");
 	publish(t, path, 0, payload);
 	PMH_STOP_POINT("rewrite_before_retire");
+	free_buffer(t, old);
+	return PMH_OK;
+}
+
+PmhResult
+pmh_list_move_index(PmhTable *t, PmhListPath *path, uint64_t hash)
+{
+	uint64_t	old = path->payload[1];
+	uint64_t	payload;
+	uint32_t	last;
+	PmhResult	result;
+
+	PMH_ASSERT(path->place != NULL && pmh_is_locked(&path->place->stripe->lock));
+	PMH_ASSERT(pmh_pointer_level(old) == 1);
+	(void) pmh_index_last(t, old, UINT32_MAX, &last);
+	PMH_ASSERT(last < pmh_index_slots(old));
+	result = make_index(t, hash, 1, pmh_pointer_class(old), pmh_index_slot(t, old, 0), last + 1, 0,
+						&payload);
+	if (result != PMH_OK)
+		return result;
+	pm_fence(&t->file);
+	publish(t, path, 1, payload);
 	free_buffer(t, old);
 	return PMH_OK;
 }
@@ -456,30 +476,6 @@ pmh_buffer_count(const PmhTable *t, uint64_t payload)
 		n += pmh_mask_count(pm_load(&pmh_buffer_line(t, payload, i)->state) &
 							pmh_line_cells(payload, i));
 	return n;
-}
-
-PmhResult
-pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint32_t level, uint64_t hash,
-				 uint32_t class)
-{
-	uint64_t	old = path->payload[level];
-	uint64_t	payload;
-	uint32_t	last;
-	PmhResult	result;
-
-	PMH_ASSERT(path->place != NULL && pmh_is_locked(&path->place->stripe->lock));
-	PMH_ASSERT(old != 0 && level <= pmh_pointer_level(path->head));
-	pmh_count(&pmh_run(t)->list_rewrites, 1);
-	if (level == 0)
-		return rewrite_values(t, path, hash, class, NULL);
-	(void) pmh_index_last(t, old, UINT32_MAX, &last);
-	result = make_index(t, hash, level, class, pmh_index_slot(t, old, 0), last + 1, 0, &payload);
-	if (result != PMH_OK)
-		return result;
-	pm_fence(&t->file);
-	publish(t, path, level, payload);
-	free_buffer(t, old);
-	return PMH_OK;
 }
 
 /* How large a further buffer of a list should be. */
@@ -530,7 +526,7 @@ pmh_list_append(PmhTable *t, PmhListPath *path, uint64_t hash, uint64_t value)
 			return PMH_OK;
 		}
 		if (class < PMH_CHUNK_CLASS)
-			return rewrite_values(t, path, hash, class_after(class, PMH_CHUNK_CLASS), &value);
+			return pmh_list_rewrite(t, path, hash, class_after(class, PMH_CHUNK_CLASS), &value);
 	}
 	result = pmh_buffer_make(t, hash, class_for_more(t, path), &value, 1, &payload);
 	if (result != PMH_OK)

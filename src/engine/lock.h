@@ -2,12 +2,7 @@
  *
  * lock.h
  *	  The lock table: write locks and versions, in shared memory that dies
- *	  with the system.  See src/README, "Locks".
- *
- * Order: segment stripe, then directory lock, then space lock.  No process waits
- * for a lock while it holds one of the same kind (one that merges two segments
- * tries the second stripe and gives up if it is held).  The grow lock is taken
- * with no other lock held.
+ *	  with the system.  See src/README, "Locks", also for their order.
  *
  * Versions only count up.  Those of a stripe are counted up by the holder of its
  * lock, so a plain store does; those of value buffers by any process, so they stand
@@ -150,12 +145,6 @@ pmh_buffer_version_word(PmhLocks *locks, uint64_t file_id, uint64_t offset)
 	uint64_t   *version = (uint64_t *) (void *) &locks->stripe[locks->nstripes];
 
 	return &version[(x >> 32) & (locks->nstripes - 1)];
-}
-
-static inline PmhFileLock *
-pmh_file_lock(PmhLocks *locks, uint64_t file_id)
-{
-	return &locks->file[file_id % PMH_FILE_LOCKS];
 }
 
 /* How many losses have been posted on a board? */

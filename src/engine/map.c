@@ -3,11 +3,10 @@
  * map.c
  *	  Where files are mapped, and what happens when a page of one cannot be read.
  *
- * A file is mapped for many times its length at once.  Linux makes the pages valid as
- * the file grows, whoever lets it grow: when a page is touched first the kernel asks how
- * long the file is then (filemap_fault(), dax_iomap_fault()).  What lies past the end
- * takes addresses, no memory and no page tables, and no accounting either, since the
- * mapping is shared.  The engine touches nothing past the end: PmFile.bound.
+ * A file is mapped for many times its length at once (src/README, "Mapping"): when a page is
+ * touched first the kernel asks how long the file is then (filemap_fault(),
+ * dax_iomap_fault()).  What lies past the end takes addresses, no memory and no page tables,
+ * and no accounting either, since the mapping is shared.
  *
  * A file that outgrows its mapping is mapped a second time, longer; the first mapping
  * stays until the handle is closed, so that pointers into it stay good: two

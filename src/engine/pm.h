@@ -15,15 +15,9 @@
  * the process, and x86's store order (release stores elsewhere) is all that a
  * kill can test.
  *
- * A pointer into the mapping is good until the handle rests or is closed.  Nothing past
- * 'bound' may be touched.  See map.c, and src/README, "Mapping".
- *
- * When a page can't be read or written any more (SIGBUS; map.c), 'lost' is set.  An
- * implementation for tests may do without: then lost stays 0.
- *
- * No descriptor is kept, but for a bulk load (pm_hold).  What needs one opens
- * the file by its path again, and sees that it is the file which is mapped:
- * PMH_ERR_NO_FILE if it was removed or replaced.
+ * Nothing past 'bound' may be touched.  When a page can't be read or written any more
+ * (SIGBUS; map.c), 'lost' is set; an implementation for tests may do without.  No
+ * descriptor is kept, but for a bulk load (pm_hold): see table.h, "file descriptors".
  *
  *-------------------------------------------------------------------------
  */

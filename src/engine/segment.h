@@ -382,15 +382,13 @@ pmh_build_slots(uint32_t size)
 #define PMH_REDUCE_UNITS	2
 
 /*
- * Replace two locked buddies by one segment, or a locked segment by one with a
- * smaller extension.  Entries take no more than
- * 'percent' of the slots of what is made.  PMH_OK: done, the places are void;
- * PMH_NOT_FOUND: it does not fit, or does not pay; PMH_NEED (nothing done).
+ * Replace two locked buddies by one segment, or (right is NULL) a locked segment by one with a
+ * smaller extension.  It has a main part, as few units as possible, and entries take no more
+ * than 'percent' of its slots.  PMH_OK: done, the places are void; PMH_NOT_FOUND: it does not
+ * fit, or does not pay; PMH_NEED (nothing done).
  */
 extern PmhResult pmh_segment_merge(PmhTable *t, const PmhPlace *left,
 								   const PmhPlace *right, uint32_t percent);
-extern PmhResult pmh_segment_reduce(PmhTable *t, const PmhPlace *place,
-									uint32_t percent);
 
 /*
  * Publish pmh_workspace[0 .. n - 1] instead of one locked segment or (right not NULL) of two
@@ -405,9 +403,6 @@ extern PmhResult pmh_segment_replace(PmhTable *t, const PmhPlace *left,
  */
 extern PmhResult pmh_segment_store(PmhTable *t, const PmhBuild *build, uint32_t depth,
 								   uint64_t ext_offset, bool fresh, uint64_t *elem);
-
-/* Free the space that an element names: nothing refers to it. */
-extern void pmh_segment_free(PmhTable *t, uint64_t elem);
 
 /*
  * The locked segment of 'place' has been replaced in the directory: let its
@@ -451,7 +446,7 @@ extern PmhResult pmh_delete_one(PmhTable *t, uint64_t hash, uint64_t value);
 
 /* ---- figures.c: figures about a table ---- */
 
-/* Estimate what a walk counts by a sample of segments.  PMH_OK or a real error. */
+/* Estimate what a walk counts, of lists only the entries.  PMH_OK or a real error. */
 extern PmhResult pmh_estimate_fill(PmhTable *t, PmhStats *stats);
 
 /* ---- read_ahead.c: pages of the file, read from disk before an operation waits for them ---- */

@@ -165,8 +165,9 @@ pmh_segment_store(PmhTable *t, const PmhBuild *build, uint32_t depth, uint64_t e
 	return PMH_OK;
 }
 
-void
-pmh_segment_free(PmhTable *t, uint64_t elem)
+/* Free the space that an element names: nothing refers to it. */
+static void
+free_segment(PmhTable *t, uint64_t elem)
 {
 	uint32_t	units = pmh_elem_units(elem);
 
@@ -185,7 +186,7 @@ pmh_segment_retire(PmhTable *t, const PmhPlace *place)
 	for (unsigned i = 0; i < PMH_VERSIONS; i++)
 		pmh_version_bump(&place->stripe->version[i]);
 	PMH_STOP_POINT("retire_before_free");
-	pmh_segment_free(t, place->elem);
+	free_segment(t, place->elem);
 	PMH_STOP_POINT("retire_after_free");
 }
 
@@ -258,7 +259,7 @@ pmh_segment_replace(PmhTable *t, const PmhPlace *left, const PmhPlace *right, un
 	else
 	{
 		while (stored > 0)
-			pmh_segment_free(t, elem[--stored]);
+			free_segment(t, elem[--stored]);
 		return result;
 	}
 	if (n == 2)
@@ -312,50 +313,24 @@ pmh_segment_enlarge(PmhTable *t, const PmhPlace *place)
 
 /* ---- smaller segments ---- */
 
-/*
- * One or two segments become one with a main part, in which entries take no more than
- * 'percent' of the slots, of as few units as possible, and fewer than 'below'.  Where the
- * file is full, and the disk, too, there may be no block for that to begin with; a few units
- * do for the first ones then.  (Many such would leave many blocks half in use.)
- */
-static PmhResult
-make_smaller(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
-			 uint32_t percent, uint32_t below)
+PmhResult
+pmh_segment_merge(PmhTable *t, const PmhPlace *left, const PmhPlace *right, uint32_t percent)
 {
-	uint64_t	n = count_live(t, left);
+	const uint32_t below = right != NULL ? PMH_GROWN_SIZE + 1 :
+		pmh_elem_size(left->elem) - PMH_REDUCE_UNITS + 1;
 	uint32_t	size = PMH_UNITS_PER_BLOCK;
-	PmhResult	result = PMH_NOT_FOUND;
+	uint64_t	n = count_live(t, left);
 
 	PMH_ASSERT(percent > 0 && pmh_is_locked(&left->stripe->lock));
+	PMH_ASSERT(right == NULL || pmh_is_locked(&right->stripe->lock));
+	PMH_ASSERT(right == NULL || pmh_elem_depth(left->elem) > 0);
 	if (right != NULL)
 		n += count_live(t, right);
-	for (;;)
+	for (; size < below; size++)
 	{
-		while (size < below && (n * 100 > (uint64_t) pmh_build_slots(size) * percent ||
-								!build_one(t, left, right, size)))
-			size++;
-		if (size >= below)
-			return result;
-		t->need.blocks = 0;
-		result = pmh_segment_replace(t, left, right, 1);
-		if (result != PMH_NEED || t->need.lock != NULL || below == PMH_UNITS_PER_BLOCK)
-			return result;
-		size = 1;
-		below = PMH_UNITS_PER_BLOCK;
+		if (n * 100 <= (uint64_t) pmh_build_slots(size) * percent &&
+			build_one(t, left, right, size))
+			return pmh_segment_replace(t, left, right, 1);
 	}
-}
-
-PmhResult
-pmh_segment_merge(PmhTable *t, const PmhPlace *left, const PmhPlace *right,
-				  uint32_t percent)
-{
-	PMH_ASSERT(pmh_elem_depth(left->elem) > 0 && pmh_is_locked(&right->stripe->lock));
-	return make_smaller(t, left, right, percent, PMH_GROWN_SIZE + 1);
-}
-
-PmhResult
-pmh_segment_reduce(PmhTable *t, const PmhPlace *place, uint32_t percent)
-{
-	return make_smaller(t, place, NULL, percent,
-						pmh_elem_size(place->elem) - PMH_REDUCE_UNITS + 1);
+	return PMH_NOT_FOUND;
 }

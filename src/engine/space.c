@@ -30,11 +30,12 @@ pmh_file_end(const PmhTable *t)
 }
 
 /*
- * live.blocks is stored when the file has been made longer, and neither ever falls.  So a
- * bound that was good once stays so.
+ * Is it within the bound, perhaps after a look at how long the file is now?  (live.blocks is
+ * stored when the file has been made longer, and neither ever falls.  So a bound that was good
+ * once stays so.)
  */
-bool
-pmh_reaches(PmhTable *t, uint64_t offset, uint64_t len)
+static bool
+reaches(PmhTable *t, uint64_t offset, uint64_t len)
 {
 	uint64_t	end;
 
@@ -59,7 +60,7 @@ pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len)
 {
 	uint64_t	bytes;
 
-	if (likely(pmh_reaches(t, offset, len)))
+	if (likely(reaches(t, offset, len)))
 		return PMH_OK;
 	bytes = pmh_file_end(t);
 	if (offset <= bytes && len <= bytes - offset)
@@ -93,7 +94,7 @@ pmh_space_allocatable(PmhTable *t)
 {
 	uint64_t	blocks = pmh_blocks(t);
 
-	if (pmh_reaches(t, 0, blocks << PMH_BLOCK_SHIFT))
+	if (reaches(t, 0, blocks << PMH_BLOCK_SHIFT))
 		return blocks;
 	return t->file.bound >> PMH_BLOCK_SHIFT;
 }

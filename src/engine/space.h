@@ -28,9 +28,6 @@ extern uint64_t pmh_file_end(const PmhTable *t);
  */
 extern PmhResult pmh_check_span(PmhTable *t, uint64_t offset, uint64_t len);
 
-/* Is it within the bound, perhaps after a look at how long the file is now? */
-extern bool pmh_reaches(PmhTable *t, uint64_t offset, uint64_t len);
-
 /*
  * Take space from the map: offsets.  PMH_OK, or PMH_NEED.  No I/O; may be
  * called under stripe and directory lock.  What is handed out lies inside our
@@ -158,12 +155,6 @@ extern PmhResult pmh_value_alloc(PmhTable *t, uint32_t class, uint64_t *offset);
 extern void pmh_value_free(PmhTable *t, uint64_t offset, uint32_t class);
 
 /*
- * For a shrink: from now on buffers are taken near the start of the file.  Returns what is
- * past the last one of the first value blocks that have so many bytes.
- */
-extern uint64_t pmh_value_begin_again(PmhTable *t, uint64_t bytes);
-
-/*
  * What is free in value blocks of an earlier life a walk along all lists finds out, which
  * marks each buffer that it meets in one (0: there is none), and settles when it has met all
  * of them: the rest is free.  That waits for the holder of each stripe of the file, with no
@@ -180,6 +171,9 @@ extern PmhResult pmh_value_settle(PmhTable *t);
  * another look is due: others may have taken it.
  */
 extern PmhResult pmh_provide(PmhTable *t);
+
+/* The same for what can be left undone: that there is no file space is no error, but is noted. */
+extern PmhResult pmh_provide_if_possible(PmhTable *t, bool *no_space);
 
 /*
  * See to it that all of the file, as it is now, can be touched; PMH_ERR_CORRUPT if its length

@@ -247,7 +247,8 @@ extern PmhResult pmh_delete(PmhTable *table, uint64_t hash, uint64_t value);
 /*
  * Take many pairs out, in steps: what a caller has found to be dead.
  *
- * As many as are handed in, in any order; they are copied.  Those of one hash go
+ * As many as are handed in, in any order; they are copied.  Where many go, what is left in
+ * a buffer of a list goes into a smaller one.  Those of one hash go
  * in one walk along its list, which is read without any lock but for its first
  * 32 KiB; while a segment is locked no more is done than looking through these,
  * or clearing one buffer of the list (less than 200 us).
@@ -261,15 +262,12 @@ extern PmhResult pmh_delete(PmhTable *table, uint64_t hash, uint64_t value);
  * what has been taken out is durably gone.  PMH_OK: there is more to do; PMH_DONE:
  * all pairs have been seen to.
  *
- * removed counts pairs taken out so far.  left counts those that have neither
- * been taken out nor found to be absent: after PMH_DONE, those that others were
- * in the way of (none, if 'wait'; that count is honest after an error as well).
- * pmh_removal_end frees the memory, at any point; it needs no handle.
+ * removed counts pairs taken out so far.  pmh_removal_end frees the memory, at any point; it
+ * needs no handle.
  */
 typedef struct PmhRemoval
 {
 	size_t		removed;
-	size_t		left;
 	struct PmhRemovalPrivate *priv;
 } PmhRemoval;
 
@@ -295,6 +293,13 @@ typedef struct PmhValues
 } PmhValues;
 
 extern void pmh_values_free(PmhValues *values);
+
+/* Where a walk over all segments is, in the order of hashes, for the engine itself. */
+typedef struct PmhPosition
+{
+	uint64_t	next;			/* where the next segment begins */
+	bool		through;		/* there is none */
+} PmhPosition;
 
 /* Where a walk along a list is, for the engine itself (list.h). */
 typedef struct PmhListPosition
@@ -413,30 +418,32 @@ extern void pmh_sweep_end(PmhSweep *sweep);
 /* ---- shrink ---- */
 
 /*
- * Give space back after mass deletes: buddies are merged, lists that have lost
- * most of their values are rewritten, and what is free goes back to the file
- * system.  The file keeps its length.  Readers and writers may be at work; no
+ * Give space back after mass deletes: buddies are merged, and what is free goes back
+ * to the file system.  The file keeps its length.  Readers and writers may be at work; no
  * process is held up for longer than by a split.
  *
  * pmh_shrink_begin looks at a sample, and says PMH_DONE if nothing would come
  * of it.  fill_percent is the load the table was made for (PMH_MIN_FILL ..
  * PMH_MAX_FILL): segments are not filled higher than that, nor emptier ones
  * merged that it explains.  pmh_shrink_step does a bounded piece of work; no
- * lock is held when it returns; PMH_DONE when all is done.  pmh_shrink_end may
- * be called at any point; it needs no handle.
+ * lock is held when it returns; PMH_DONE when all is done.
  */
 typedef struct PmhShrink
 {
 	uint64_t	bytes_before;	/* of the file that have space */
 	uint64_t	bytes_after;
 	uint64_t	bytes_seen;		/* that the steps have looked at, about: what they cost */
-	struct PmhShrinkPrivate *priv;
+	/* private to shrink.c */
+	uint32_t	percent;		/* how full segments may become */
+	bool		no_space;		/* the file can't grow: merging passes over what does not fit */
+	PmhPosition at;				/* of the walk that merges; when that is through: */
+	uint64_t	block;			/* where to go on punching, ... */
+	uint64_t	spare;			/* ... and how many free blocks are still to be left */
 } PmhShrink;
 
 extern PmhResult pmh_shrink_begin(PmhTable *table, int fill_percent,
 								  PmhShrink *shrink);
 extern PmhResult pmh_shrink_step(PmhTable *table, PmhShrink *shrink);
-extern void pmh_shrink_end(PmhShrink *shrink);
 
 /* ---- bulk load ---- */
 

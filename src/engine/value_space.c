@@ -3,12 +3,8 @@
  * value_space.c
  *	  Space for value buffers: value blocks, and the grains in them.
  *
- * Which grains are used is volatile; that a block is a value block is durable before a list
- * can have a buffer in it, and until none has: so a crash leaves no more than a block that
- * nothing points to.  See src/README, "Space", also for what a walk along all lists marks in
- * blocks of an earlier life.
- *
- * All of this is done under the space lock.
+ * See src/README, "Space", also for what is durable, and for what a walk along all lists marks
+ * in blocks of an earlier life.  All of this is done under the space lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +13,7 @@
 #include "list.h"
 
 /* How far the search for a block with room goes before a new one is taken. */
-#define ROOM_SEARCH			512
+#define ROOM_SEARCH			4096
 
 static PmhValueBlock *
 block_at(const PmhTable *t, uint64_t block)
@@ -176,8 +172,11 @@ note_room(PmhTable *t, uint64_t block, uint32_t class)
 	PMH_ASSERT(class <= PMH_MAX_CLASS);
 	if (room_of(t, block) < class)
 		set_room(t, block, class);
-	for (; class > 0 && pm_load(&hint[class]) > block; class--)
-		pm_store64(&hint[class], block);
+	for (; class > 0; class--)
+	{
+		if (pm_load(&hint[class]) > block)
+			pm_store64(&hint[class], block);
+	}
 }
 
 /* Take a new value block.  PMH_OK, PMH_NEED. */
@@ -360,38 +359,20 @@ pmh_value_space_is_known(const PmhTable *table)
 }
 
 /*
- * The next value block from one on, of an earlier life or not; 0: there is none.  What the
- * file has become longer by since it was mapped is of this life.
+ * The next value block of an earlier life from one on; 0: there is none.  What the file has
+ * become longer by since it was mapped is of this life.
  */
 static uint64_t
-next_value_block(PmhTable *t, uint64_t block, bool old)
+next_old_block(PmhTable *t, uint64_t block)
 {
 	for (; block < pmh_blocks(t) && pmh_within(t, 0, (block + 1) << PMH_BLOCK_SHIFT); block++)
 	{
 		uint8_t		kind = pm_load(pmh_space_kind(t, block));
 
-		if (is_value_kind(kind) && old == ((kind & PMH_ROOM_MASK) >= PMH_ROOM_SEEN))
+		if (is_value_kind(kind) && (kind & PMH_ROOM_MASK) >= PMH_ROOM_SEEN)
 			return block;
 	}
 	return 0;
-}
-
-uint64_t
-pmh_value_begin_again(PmhTable *t, uint64_t bytes)
-{
-	uint64_t	block = 0;
-
-	pmh_space_lock(t);
-	for (uint32_t class = PMH_LEAST_CLASS; class <= PMH_MAX_CLASS; class++)
-		pm_store64(&pmh_run(t)->value_hint[class], 0);
-	pmh_space_unlock(t);
-	for (uint64_t room = 0; room < bytes; room += PMH_BLOCK_SIZE - sizeof(PmhValueBlock))
-	{
-		block = next_value_block(t, block + 1, false);
-		if (block == 0)
-			return UINT64_MAX;
-	}
-	return block + 1;
 }
 
 void
@@ -441,7 +422,7 @@ pmh_value_settle(PmhTable *t)
 	result = pmh_map_all(t);
 	if (result != PMH_OK)
 		return result;
-	while ((block = next_value_block(t, block + 1, true)) != 0)
+	while ((block = next_old_block(t, block + 1)) != 0)
 	{
 		pmh_space_lock(t);
 		if (is_value_kind(pm_load(pmh_space_kind(t, block))) &&

@@ -305,7 +305,6 @@ op_shrink(void)
 		end();
 	}
 	must_be(result, PMH_DONE, "pmh_shrink_step");
-	pmh_shrink_end(&shrink);
 	end();
 	return true;
 }

@@ -483,9 +483,16 @@ run_merge(void)
 	op_insert(crash_mix(2), 20002, false);
 }
 
+/* Of what dead_most leaves most. */
+static bool
+dead_nearly_all(const PmhEntry *entry)
+{
+	return entry->value % 40 != 0;
+}
+
 /*
- * Lists lose most of their values and are rewritten, value blocks are emptied and given
- * back.
+ * Lists lose most of their values and are rewritten, value blocks are given back.  (Armed when
+ * there are few values: images are checked as a whole.)
  */
 static void
 run_list_shrink(void)
@@ -505,17 +512,11 @@ run_list_shrink(void)
 	arm(false);
 	op_sweep(dead_most);
 	arm(true);
+	op_sweep(dead_nearly_all);
 	must_shrink();
 	op_insert(nth_key(0, 1, 1), 1 + n, true);
 	op_restart();
 	op_insert(nth_key(0, 1, 1), 2 + n, false);
-}
-
-/* Of the first values all but every thirtieth. */
-static bool
-dead_early(const PmhEntry *entry)
-{
-	return entry->value <= 30000 && entry->value % 30 != 0;
 }
 
 /* Two segments at the end of a directory of this depth that cannot be merged. */
@@ -524,45 +525,6 @@ deepest_pair(uint32_t depth, uint32_t *n)
 {
 	for (uint32_t i = 0; i < 2 * 60; i++)
 		op_insert(make_hash((uint64_t) (i & 1) << (24 - depth), 5, 9, i >> 1), 30001 + (*n)++, false);
-}
-
-/*
- * What lies in front in the file goes, and value buffers come there; segments with and
- * without extension stay where they are, and a large directory.  One list has an index one
- * of whose slots names nothing.
- */
-static void
-run_relocate(void)
-{
-	static const uint32_t depths[] = {2, PMH_SMALL_DIR_DEPTH + 1};
-	uint32_t	full = pmh_class_capacity(PMH_CHUNK_CLASS);
-
-	for (size_t d = 0; d < sizeof(depths) / sizeof(depths[0]); d++)
-	{
-		uint64_t	chained = nth_key(0, 4, 3);
-		uint32_t	n = 0;
-
-		new_table();
-		for (uint32_t i = 0; i < 30000; i++)
-			op_insert(nth_key(0, 4, i % 3), 1 + i, false);
-		deepen(depths[d]);
-		deepest_pair(depths[d], &n);
-		for (uint32_t i = 0; i < 1150; i++)
-			op_insert(crash_mix(i) | UINT64_C(1) << 63, 30001 + n++, false);
-		for (uint32_t i = 0; i < 3 * full - 5; i++)
-			op_insert(chained, 100001 + i, false);
-		for (uint32_t i = 0; i < 2 * full; i++)
-		{
-			if (i >= full || i % 4 != 0)
-				op_delete(chained, 100001 + i);
-		}
-		op_sweep(dead_early);
-		arm(true);
-		must_shrink();
-		op_insert(chained, 200001, true);
-		op_restart();
-		op_insert(nth_key(0, 4, 1), 200002, false);
-	}
 }
 
 static bool
@@ -927,7 +889,6 @@ const Workload workloads[] = {
 	{"reduce", run_reduce},
 	{"list_drain", run_list_drain},
 	{"list_shrink", run_list_shrink},
-	{"relocate", run_relocate},
 	{"punch", run_punch},
 	{"redo", run_redo},
 };

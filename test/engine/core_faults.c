@@ -313,7 +313,6 @@ shrink(void)
 		return result;
 	while ((result = pmh_shrink_step(table, &s)) == PMH_OK)
 		;
-	pmh_shrink_end(&s);
 	armed = false;
 
 	/*

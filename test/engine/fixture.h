@@ -348,7 +348,6 @@ fixture_begin_shrink(PmhTable *t)
 	PmhShrink	begun;
 	PmhResult	result = pmh_shrink_begin(t, PMH_DEFAULT_FILL, &begun);
 
-	pmh_shrink_end(&begun);
 	return result == PMH_DONE ? PMH_OK : result;
 }
 
@@ -361,7 +360,6 @@ fixture_shrink(PmhTable *t, int fill_percent)
 
 	while (result == PMH_OK)
 		result = pmh_shrink_step(t, &shrink);
-	pmh_shrink_end(&shrink);
 	return result == PMH_DONE ? PMH_OK : result;
 }
 

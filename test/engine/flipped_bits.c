@@ -414,7 +414,6 @@ test_merge(void)
 		while (result == PMH_OK);
 		if (!CHECK(result == PMH_ERR_CORRUPT && dir[right] == damaged))
 			fprintf(stderr, "a shrink passes bit %u by\n", bit);
-		pmh_shrink_end(&shrink);
 		pmh_close(t);
 	}
 }

@@ -80,7 +80,7 @@ check_size(PmhTable *t)
 
 	while (below > 0)
 	{
-		PmhListPath path = slot_below(t, hash, below, 0, 0);
+		PmhListPath path = slot_below(t, hash, below, false);
 
 		if (path.payload[0] == 0)
 			break;

@@ -2,7 +2,7 @@
  *
  * rewritten.h
  *	  Buffers of a list by their slots: look at them, and put what is in one into another
- *	  buffer, as a shrink does.
+ *	  buffer, as a removal does.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,11 +19,11 @@
 
 /*
  * The way to the last buffer in a slot below 'below' of a key's list, which nobody else
- * changes.  payload[0] == 0: there is none.  If 'class' is not 0, what is in the buffer of
- * 'level' is put into another one, of this class (of the same one: -1).
+ * changes.  payload[0] == 0: there is none.  If 'rewrite', what is in the buffer is put into
+ * another one.
  */
 static inline PmhListPath
-slot_below(PmhTable *t, uint64_t hash, uint64_t below, uint32_t level, int class)
+slot_below(PmhTable *t, uint64_t hash, uint64_t below, bool rewrite)
 {
 	PmhListPath path = {0};
 	PmhPlace	place;
@@ -39,10 +39,8 @@ slot_below(PmhTable *t, uint64_t hash, uint64_t below, uint32_t level, int class
 		if (pmh_segment_find_list(t, &place, hash, &path))
 		{
 			result = pmh_list_find_below(t, hash, &path, &number);
-			if (result == PMH_OK && class != 0 && path.payload[level] != 0)
-				result = pmh_list_rewrite(t, &path, level, hash,
-										  class > 0 ? (uint32_t) class :
-										  pmh_pointer_class(path.payload[level]));
+			if (result == PMH_OK && rewrite && path.payload[0] != 0)
+				result = pmh_list_rewrite(t, &path, hash, pmh_pointer_class(path.payload[0]), NULL);
 		}
 		pmh_segment_unlock(&place);
 	} while (result == PMH_NEED && pmh_provide(t) == PMH_OK);
@@ -55,14 +53,14 @@ slot_below(PmhTable *t, uint64_t hash, uint64_t below, uint32_t level, int class
 static inline uint64_t
 rewrite_slot(PmhTable *t, uint64_t hash, uint64_t below)
 {
-	return slot_below(t, hash, below, 0, -1).payload[0];
+	return slot_below(t, hash, below, true).payload[0];
 }
 
 /* The same, without rewriting it. */
 static inline uint64_t
 buffer_below(PmhTable *t, uint64_t hash, uint64_t below)
 {
-	return slot_below(t, hash, below, 0, 0).payload[0];
+	return slot_below(t, hash, below, false).payload[0];
 }
 
 /* Bytes of all buffers of a list, and of its index or indexes. */

@@ -211,7 +211,6 @@ shrink(PmhTable *t, uint64_t hash)
 	REQUIRE(result == PMH_DONE);
 	longest = most;
 	bounded("shrink", MOST_SHRINK_LOADS);
-	pmh_shrink_end(&shrink);
 }
 
 /* What is in use is never more than all. */

@@ -166,7 +166,6 @@ shrink_table(void)
 	while ((result = pmh_shrink_step(table, &shrink)) == PMH_OK)
 		continue;
 	CHECK(result == PMH_DONE && shrink.bytes_after < shrink.bytes_before / 2);
-	pmh_shrink_end(&shrink);
 	CHECK(pm_load(&pmh_run(table)->punched_blocks) > 0);
 }
 

@@ -114,7 +114,7 @@ alone_claim_buffer(CheckAlone *c, uint64_t payload)
 			alone_finding(c, pmh_line_offset(payload, i), "A line tells of more values than it holds.");
 		for (uint32_t left = line->state & cells; left != 0; left &= left - 1)
 		{
-			if (pmh_line_value(line, (unsigned) __builtin_ctz(left)) > PMH_VALUE_MAX)
+			if (*pmh_cell_high(line, (unsigned) __builtin_ctz(left)) >> (PMH_VALUE_BITS - 32) != 0)
 				alone_finding(c, pmh_line_offset(payload, i), "A value in a line is too large.");
 		}
 	}

@@ -156,12 +156,12 @@ my %likely = (
 	'file_life.c' => 'create',
 	'file_size.c' => 'punch,value_blocks',
 	'group.c' => 'list_drain,chain_delete',
-	'list_write.c' => 'list_growth,list_loaded,list_drain,list_shrink,relocate',
+	'list_write.c' => 'list_growth,list_loaded,list_drain,list_shrink',
 	'recover.c' => 'recovery,redo',
-	'segment.c' => 'merge,reduce,relocate',
+	'segment.c' => 'merge,reduce',
 	'segment_build.c' => 'merge,reduce',
-	'segment_resize.c' => 'merge,reduce,relocate',
-	'shrink.c' => 'list_shrink,relocate',
+	'segment_resize.c' => 'merge,reduce',
+	'shrink.c' => 'list_shrink',
 	'space.c' => 'value_blocks',
 	'value_space.c' => 'value_blocks,list_shrink');
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * shrink_meets.c
- *	  What is under way in a list when a shrink rewrites it: sweeps, cursors, removals.
+ * list_rewritten.c
+ *	  What is under way in a list when a removal rewrites it: sweeps, cursors, removals.
  *	  All by one handle, step by step.  (Segments that are merged: stop_between.)
  *
  *-------------------------------------------------------------------------
@@ -127,12 +127,12 @@ test_sweep_and_rewrite(void)
 static uint64_t
 twin_below(PmhTable *t, uint64_t hash, uint64_t below)
 {
-	PmhListPath path = slot_below(t, hash, below, 0, 0);
+	PmhListPath path = slot_below(t, hash, below, false);
 	uint32_t	class = pmh_pointer_class(path.payload[0]);
 
 	while (path.number > 0)
 	{
-		path = slot_below(t, hash, path.number, 0, 0);
+		path = slot_below(t, hash, path.number, false);
 		if (pmh_pointer_class(path.payload[0]) == class)
 			return path.number;
 	}
@@ -166,15 +166,15 @@ test_removal_and_rewrite(void)
 	do
 	{
 		REQUIRE(pmh_removal_step(t, &removal, 1) == PMH_OK);
-		below = slot_below(t, hash, below, 0, 0).number;
+		below = slot_below(t, hash, below, false).number;
 	} while (twin_below(t, hash, below) == 0);
 	payload = buffer_below(t, hash, below);
-	REQUIRE(payload != 0 && removal.removed > 0 && removal.left > 0);
+	REQUIRE(payload != 0 && removal.removed > 0 && removal.removed < n);
 	CHECK(rewrite_slot(t, hash, below) != payload);
 	REQUIRE(rewrite_slot(t, hash, twin_below(t, hash, below) + 1) == payload);
 	while ((result = pmh_removal_step(t, &removal, 1)) == PMH_OK)
 		;
-	CHECK(result == PMH_DONE && removal.removed == n && removal.left == 0);
+	CHECK(result == PMH_DONE && removal.removed == n);
 	pmh_removal_end(&removal);
 	free(entry);
 	CLOSE_SOUND(t);
@@ -183,7 +183,7 @@ test_removal_and_rewrite(void)
 int
 main(void)
 {
-	path = fixture_path("shrink_meets");
+	path = fixture_path("list_rewritten");
 	for (int round = 0; round < 2; round++)
 	{
 		force_pmem = round == 1;
@@ -192,5 +192,5 @@ main(void)
 		TEST(test_removal_and_rewrite());
 	}
 	unlink(path);
-	return unit_done("shrink_meets");
+	return unit_done("list_rewritten");
 }
