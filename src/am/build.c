@@ -29,6 +29,7 @@
 #include "utils/memutils.h"
 
 #include "am/build.h"
+#include "cluster/file/files.h"
 #include "cluster/queue/queue.h"
 #include "engine/stop_point.h"
 
@@ -544,7 +545,7 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 	if (indexInfo->ii_Concurrent ||
 		(index->rd_createSubid != InvalidSubTransactionId &&
 		 !ReindexIsProcessingIndex(RelationGetRelid(index)) &&
-		 pmhash_file_replaces(index) == 0))
+		 pmhash_made_for(index) == 0))
 		pmhash_warn_of_equality(index);
 	init_build(&build, index);
 	old = MemoryContextSwitchTo(build.context);

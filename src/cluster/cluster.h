@@ -234,12 +234,6 @@ extern bool pmhash_file_size(Relation index, int64 *bytes);
  */
 extern PmhashFile *pmhash_file_create(Relation index);
 
-/*
- * The file that this index has had for its present main fork, in whose place ambuild is about
- * to make another one, as the table is being emptied in place; or 0.
- */
-extern uint64 pmhash_file_replaces(Relation index);
-
 /* Write the stub of an unlogged index's init fork: "make a new file". */
 extern void pmhash_file_create_init(Relation index);
 

@@ -54,7 +54,6 @@ extern PmhashEntry *pmhash_entry_enter(Relation index, PmhTable *table,
 									   const PmhashStub *stub, uint64 generation);
 extern bool pmhash_entries_unmap(long most);
 extern void pmhash_entries_of_removed(uint64 file_id);
-extern uint64 pmhash_entry_in_fork(Relation index);
 extern void pmhash_entries_at_end_of_transaction(void);
 
 /* ---- dead_list.c ---- */

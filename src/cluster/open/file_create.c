@@ -17,7 +17,6 @@
 #include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
-#include "storage/predicate.h"
 
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
@@ -45,8 +44,7 @@ new_stub(uint16 flags)
 					(errcode(ERRCODE_INTERNAL_ERROR),
 					 errmsg("could not generate a random file id")));
 	}
-	return pmhash_stub_make(flags, file_id, seed, (flags & PMHASH_STUB_INVALID) != 0 ?
-							PMHASH_REASON_MOVED : PMHASH_REASON_NONE);
+	return pmhash_stub_make(flags, file_id, seed, PMHASH_REASON_NONE);
 }
 
 /* The flag of a stub whose file's changes are to be logged. */
@@ -137,41 +135,21 @@ pmhash_file_begin_filling(Relation index)
 }
 
 /*
- * pmhash_file_replaces
- *		The file of this index that its present main fork has had before; 0: none.
- *
- * The main fork is empty by now, so it is what we have noted, or what this transaction has
- * made.
- */
-uint64
-pmhash_file_replaces(Relation index)
-{
-	uint64		file_id = pmhash_entry_in_fork(index);
-
-	return file_id != 0 ? file_id : pmhash_made_for(index);
-}
-
-/*
  * ambuild is called for an index that may have a file already.
  *
  * It is called again on the same main fork when a table is truncated in the transaction
  * that made it, and at ON COMMIT DELETE ROWS.  Neither can be rolled back, and no other
- * transaction has seen that file: it goes now.  (For a truncation after SET TABLESPACE of
- * the table see pmhash_file_create.)  If the main fork is new, the old one and its file go
- * at commit.  Of a temporary index that is emptied in place after SET TABLESPACE it may not
- * be known which file it had: that is found out before the next commit.
+ * transaction has seen that file: it goes now.  If the main fork is new, the old one and its
+ * file go at commit.  If SET TABLESPACE has made that of a temporary index, the file was made
+ * for another: it is looked for before the next commit.
  */
 static void
 part_with_file_before(Relation index)
 {
-	uint64		file_id = pmhash_file_replaces(index);
+	uint64		file_id = pmhash_made_for(index);
 
 	if (file_id != 0)
-	{
-		if (pmhash_flags_logged(wal_flags(index)))
-			(void) pmhash_log_event(PMHASH_WAL_FILE_GONE, file_id);
 		pmhash_remove_file(MyDatabaseId, file_id, false);
-	}
 	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 			 pmhash_node_subid(index) != InvalidSubTransactionId)
 		pmhash_fork_replaced(index);
@@ -184,8 +162,8 @@ part_with_file_before(Relation index)
  * heap_truncate_one_rel), and so are its indexes.  If one of those has an older main fork
  * (the table was given another tablespace in this transaction, ATExecSetTableSpace) a
  * rollback brings all rows back and leaves that index empty, of any access method.  Ours is
- * marked as invalid then.  (CREATE INDEX CONCURRENTLY builds on an older main fork as well;
- * its index is not ready before.)
+ * marked as invalid then, and the file made here goes.  (CREATE INDEX CONCURRENTLY builds on an
+ * older main fork as well; its index is not ready before.)
  */
 PmhashFile *
 pmhash_file_create(Relation index)
@@ -196,25 +174,31 @@ pmhash_file_create(Relation index)
 	bool		is_new = index->rd_createSubid != InvalidSubTransactionId ||
 		pmhash_node_subid(index) != InvalidSubTransactionId;
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
-	bool		comes_back;
 
 	Assert(!RecoveryInProgress() && !IsInParallelMode());
 	pmhash_require_service(index);
 
-	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
-	comes_back = !is_new && !(temporary && pmhash_transaction_is_ending) &&
-		index->rd_index->indisready && pmhash_table_is_moved(index);
 	part_with_file_before(index);
-	stub = new_stub(comes_back ? PMHASH_STUB_INVALID : wal_flags(index));
+	stub = new_stub(wal_flags(index));
 	file = make_file(index, &stub, is_new && !temporary);
 	Assert(RelationGetNumberOfBlocks(index) == 0);
+
+	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
+	if (!is_new && !(temporary && pmhash_transaction_is_ending) &&
+		index->rd_index->indisready && pmhash_table_is_moved(index))
+	{
+		(void) pmhash_stub_invalidate(index, 0, PMHASH_REASON_MOVED);
+		if (temporary)
+			pmhash_fork_replaced(index);
+		else
+			pmhash_visit_at_commit(MyDatabaseId);
+		return file;
+	}
 	pmhash_stub_write(index, &stub);
 	if (pmhash_flags_logged(stub.flags))
 		pmhash_announce_file(stub.file_id);
 	if (!is_new)
 		pmhash_pending_keep(file->file_id);
-	if (comes_back)
-		TransferPredicateLocksToHeapRelation(index);	/* the new file has other pages */
 	return file;
 }
 
