@@ -130,6 +130,7 @@ typedef enum PmhashReason
 	PMHASH_REASON_DISABLED = 11,
 	PMHASH_REASON_OUTDATED = 12,
 	PMHASH_REASON_FILLING = 13,
+	PMHASH_REASON_EMPTIED = 14,
 	PMHASH_REASON_MOVED = 15,
 	PMHASH_REASON_WRITE_FAILED = 16,
 	PMHASH_REASON_START_DIED = 17,
@@ -234,7 +235,7 @@ extern bool pmhash_file_size(Relation index, int64 *bytes);
  */
 extern PmhashFile *pmhash_file_create(Relation index);
 
-/* Write the stub of an unlogged index's init fork: "make a new file". */
+/* Write the stub of an unlogged index's init fork: invalid, as what it is after a crash. */
 extern void pmhash_file_create_init(Relation index);
 
 /* ---- invalid.c ---- */

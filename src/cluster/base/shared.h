@@ -33,7 +33,7 @@ typedef enum PmhashLockId
 {
 	PMHASH_ASK_LOCK,			/* the kernel is being asked for failed writes */
 	PMHASH_POOL_LOCK,			/* control file, undo at first use */
-	PMHASH_CREATE_LOCK,			/* shared: a file exists that no stub names yet */
+	PMHASH_CREATE_LOCK,			/* shared: a file is made that has no header yet */
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
 	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby_state.h */
@@ -169,7 +169,8 @@ typedef struct PmhashIdentity
 	uint64		dax_era;
 	uint64		cache_era;
 	uint64		instance;		/* server life of its creation */
-	uint64		creator_xid;	/* full transaction id, 0 if not tied to one */
+	uint64		creator_xid;	/* full transaction id, 0 of a temporary
+								 * one, and on a standby */
 	uint64		unused;			/* 0 */
 	uint32		owner_pid;		/* of the creating backend */
 	Oid			database;
@@ -201,6 +202,6 @@ extern PmhEnv pmhash_engine_env(void);
 extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);
 extern PmhashReason pmhash_table_doubt(const PmhTable *table);
 extern void pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
-								 bool transactional, PmhashIdentity *id);
+								 PmhashIdentity *id);
 
 #endif							/* PMHASH_SHARED_H */

@@ -59,7 +59,7 @@ wal_flags(Relation index)
  * removes from before it exists.
  */
 static PmhashFile *
-make_file(Relation index, const PmhashStub *stub, bool transactional)
+make_file(Relation index, const PmhashStub *stub)
 {
 	char		directory[MAXPGPATH];
 	char		path[MAXPGPATH];
@@ -69,7 +69,6 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	PmhError	error;
 	PmhResult	result;
 	PmhEnv		env = pmhash_engine_env();
-	bool		locked = LWLockHeldByMe(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
 
 	Assert(stub->file_id != 0);
@@ -85,7 +84,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 		error.sys_errno = errno;
 		pmhash_file_error(index, path, "create the directory of", &error);
 	}
-	pmhash_identity_make(index, stub->file_id, stub->seed, transactional, &id);
+	pmhash_identity_make(index, stub->file_id, stub->seed, &id);
 	if (pmhash_flags_logged(stub->flags))
 		id.flags |= PMHASH_IDENTITY_LOGGED;
 	pmhash_pending_create(stub->file_id, index);
@@ -95,13 +94,11 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	 * whose header is still being written.  If the process has no room for another mapping,
 	 * what it does not need is unmapped.
 	 */
-	if (!locked)
-		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
+	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
 	do
 		result = pmh_create(path, &id, &env, &table, &error);
 	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_unmap(0));
-	if (!locked)
-		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	if (result != PMH_OK)
 		pmhash_file_error(index, path, "create", &error);
 	file = pmhash_entry_use(pmhash_entry_enter(index, table, stub, generation));
@@ -125,7 +122,7 @@ pmhash_file_begin_filling(Relation index)
 	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	pmhash_require_service(index);
 	stub = new_stub(PMHASH_STUB_FILLING | wal_flags(index));
-	file = make_file(index, &stub, true);
+	file = make_file(index, &stub);
 	HOLD_INTERRUPTS();
 	pmhash_stub_write(index, &stub);
 	pmhash_stub_changed();
@@ -180,7 +177,7 @@ pmhash_file_create(Relation index)
 
 	part_with_file_before(index);
 	stub = new_stub(wal_flags(index));
-	file = make_file(index, &stub, is_new && !temporary);
+	file = make_file(index, &stub);
 	Assert(RelationGetNumberOfBlocks(index) == 0);
 
 	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
@@ -207,31 +204,4 @@ pmhash_file_create_init(Relation index)
 {
 	pmhash_require_service(index);
 	pmhash_stub_create_init(index);
-}
-
-/*
- * An unlogged index after a crash: reinit.c has copied the init fork over the
- * main fork, and the table is empty.  Make the file that the stub asks for,
- * unless another backend has done it.  The create lock keeps workers from
- * taking the file for an orphan before the stub names it.
- */
-void
-pmhash_file_create_missing(Relation index)
-{
-	PmhashFile *file;
-	PmhashStub	stub;
-
-	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
-	LockRelationForExtension(index, ExclusiveLock);
-	if (pmhash_stub_read(index, false, &stub) &&
-		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
-	{
-		stub = new_stub(0);
-		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
-		file = make_file(index, &stub, false);
-		pmhash_stub_write(index, &stub);
-		pmhash_pending_keep(file->file_id);
-		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
-	}
-	UnlockRelationForExtension(index, ExclusiveLock);
 }

@@ -158,6 +158,7 @@ static const char *const reason_texts[] = {
 	[PMHASH_REASON_DISABLED] = "rows were written while pmhash was disabled",
 	[PMHASH_REASON_OUTDATED] = "it is an older copy",
 	[PMHASH_REASON_FILLING] = "it has not been filled completely",
+	[PMHASH_REASON_EMPTIED] = "a crash or a promotion has emptied its unlogged table",
 	[PMHASH_REASON_MOVED] = "its table was given another tablespace and new rows in one transaction",
 	[PMHASH_REASON_NOT_LOGGED] = "the index is not logged",
 	[PMHASH_REASON_NOT_BUILT] = "this standby has not built it",

@@ -21,7 +21,6 @@ extern int64 pmhash_inode_bytes(const PmhInode *inode);
 
 /* ---- file_create.c ---- */
 extern uint64 pmhash_file_begin_filling(Relation index);
-extern void pmhash_file_create_missing(Relation index);
 
 /* ---- invalid.c ---- */
 pg_noreturn extern void pmhash_file_error(Relation index, const char *path,

@@ -299,7 +299,7 @@ is_wanted(Relation index, Oid heap, PmhashStub *stub)
 		index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
 		!pmhash_stub_read(index, true, stub) ||
 		(stub->flags & PMHASH_STUB_LOGGED) == 0 ||
-		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE)) != 0)
+		(stub->flags & PMHASH_STUB_INVALID) != 0)
 		return false;
 	if ((stub->flags & PMHASH_STUB_FILLING) != 0)
 		return false;			/* FILE_NEW is going to say when it is not any more */
@@ -402,7 +402,7 @@ begin(Oid relid)
 		bool		due;
 
 		PMH_STOP_POINT("standby_begins");
-		pmhash_identity_make(index, stub.file_id, stub.seed, false, &builder.identity);
+		pmhash_identity_make(index, stub.file_id, stub.seed, &builder.identity);
 		builder.identity.flags |= PMHASH_IDENTITY_LOGGED;
 		pmhash_file_path(builder.path, MyDatabaseId, stub.file_id);
 		pmhash_standby_delta_path(MyDatabaseId, stub.file_id, builder.delta_path);

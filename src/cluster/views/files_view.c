@@ -233,8 +233,6 @@ describe(Relation index, Datum *values, bool *nulls)
 	look = pmhash_stub_look(index, &stub);
 	if (look == PMHASH_LOOK_UNREADABLE && errno != 0 && errno != ENOENT)
 		return "unreadable";	/* no fork, and a damaged page, are no stub */
-	if (look == PMHASH_LOOK_STUB && (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
-		return "empty";
 	named = look == PMHASH_LOOK_STUB && stub.file_id != 0;
 	if (named)
 		pmhash_file_path(path, MyDatabaseId, stub.file_id);

@@ -109,8 +109,8 @@ lock_page(Relation index)
 }
 
 /*
- * Let an index have this stub: a new one, an unlogged one after a crash, or an invalid one
- * whose new file is about to be filled (PMHASH_STUB_FILLING).  The caller sees to it that no
+ * Let an index have this stub: a new one, or an invalid one whose new file is about to be
+ * filled (PMHASH_STUB_FILLING).  The caller sees to it that no
  * other process does the same.
  */
 void
@@ -209,10 +209,10 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 }
 
 /*
- * Write the stub of the init fork: "make a new file".  After a crash reinit.c copies it
- * over the main fork, and no callback says so; the first open makes the file.  Same way of
- * writing, for the same reasons, as btbuildempty (nbtree.c): not through shared buffers,
- * logged even with wal_level=minimal, and synced.
+ * Write the stub of the init fork: that of an invalid index, which has no file.  After a crash
+ * reinit.c copies it over the main fork, and the index is rebuilt.  Same way of writing, for
+ * the same reasons, as btbuildempty (nbtree.c): not through shared buffers, logged even with
+ * wal_level=minimal, and synced.
  */
 void
 pmhash_stub_create_init(Relation index)
@@ -220,8 +220,8 @@ pmhash_stub_create_init(Relation index)
 	SMgrRelation smgr = RelationGetSmgr(index);
 	PGIOAlignedBlock block;
 	Page		page = (Page) block.data;
-	PmhashStub	stub = pmhash_stub_make(PMHASH_STUB_NEW_FILE, 0, (PmhashSeed) {0},
-										PMHASH_REASON_NONE);
+	PmhashStub	stub = pmhash_stub_make(PMHASH_STUB_INVALID, 0, (PmhashSeed) {0},
+										PMHASH_REASON_EMPTIED);
 
 	fill_page(page, &stub);
 	pmhash_set_checksum(page, 0);

@@ -329,7 +329,7 @@ SQL
 	crash($node);
 	$node->start;
 	# a crash takes the file of the unlogged index
-	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500)');
+	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500); REINDEX INDEX u_k');
 	$files = files();
 	all_come_back($node, 'crash after SET TABLESPACE', 'd');
 
@@ -339,7 +339,7 @@ SQL
 	change_rows($node, 'd');
 	crash($node);
 	$node->start;
-	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500)');
+	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500); REINDEX INDEX u_k');
 	all_come_back($node, 'crash after ALTER DATABASE', 'd');
 	$files = files();
 	$node->safe_psql('postgres', 'ALTER DATABASE d SET TABLESPACE pg_default');
