@@ -214,15 +214,14 @@ pg_noreturn extern void pmhash_invalid_error(Relation index, Snapshot snapshot);
 
 /*
  * Does the index's stub name this file?  Whether it is valid is not looked at.
- * Said too if that cannot be known, as pmhash is disabled.  The caller holds a
- * lock on the index; ERROR if the stub cannot be read.
+ * Said too if that cannot be known, as pmhash is disabled, or there is no stub.  The
+ * caller holds a lock on the index.
  */
 extern bool pmhash_may_have_file(Relation index, const PmhashFile *file);
 
 /*
  * Bytes of the index file, without opening it in the engine; 0 if there is none.  False,
  * and 0, if that cannot be known: pmhash is disabled, or the file cannot be looked at.
- * ERROR if the stub cannot be read.
  */
 extern bool pmhash_file_size(Relation index, int64 *bytes);
 

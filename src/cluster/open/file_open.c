@@ -117,7 +117,7 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 static bool
 read_stub(Relation index, PmhashUse use, PmhashStub *stub, PmhashTrouble *trouble)
 {
-	if (!pmhash_stub_read(index, true, stub))
+	if (!pmhash_stub_read(index, stub))
 	{
 		trouble->reason = PMHASH_REASON_NO_STUB;
 		return false;
@@ -494,18 +494,18 @@ pmhash_index_plannable(Relation index, bool *later)
  * at.  0: there is no such stub.
  */
 uint64
-pmhash_index_file(Relation index, bool zero_on_error)
+pmhash_index_file(Relation index)
 {
 	PmhashStub	stub;
 
 	return pmhash_shared != NULL && pmhash_shared->usable &&
-		pmhash_stub_read(index, zero_on_error, &stub) ? stub.file_id : 0;
+		pmhash_stub_read(index, &stub) ? stub.file_id : 0;
 }
 
 bool
 pmhash_may_have_file(Relation index, const PmhashFile *file)
 {
-	uint64		file_id = pmhash_index_file(index, false);
+	uint64		file_id = pmhash_index_file(index);
 
 	return file_id == 0 || file_id == file->file_id;
 }
@@ -523,7 +523,7 @@ pmhash_inode_bytes(const PmhInode *inode)
 bool
 pmhash_file_size(Relation index, int64 *bytes)
 {
-	uint64		file_id = pmhash_index_file(index, false);
+	uint64		file_id = pmhash_index_file(index);
 	char		path[MAXPGPATH];
 	PmhInode	inode;
 

@@ -297,7 +297,7 @@ is_wanted(Relation index, Oid heap, PmhashStub *stub)
 	if (!pmhash_is_index(index) || index->rd_index->indrelid != heap ||
 		!index->rd_index->indislive ||
 		index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
-		!pmhash_stub_read(index, true, stub) ||
+		!pmhash_stub_read(index, stub) ||
 		(stub->flags & PMHASH_STUB_LOGGED) == 0 ||
 		(stub->flags & PMHASH_STUB_INVALID) != 0)
 		return false;

@@ -75,7 +75,7 @@ pmhash_tell_of_wal(Relation index)
 	PmhashStub	stub;
 
 	if (!pmhash_is_index(index) || RELATION_IS_OTHER_TEMP(index) ||
-		!pmhash_stub_read(index, true, &stub) || stub.file_id == 0 ||
+		!pmhash_stub_read(index, &stub) || stub.file_id == 0 ||
 		(stub.flags & PMHASH_STUB_INVALID) != 0 ||
 		pmhash_wants_wal(index) == ((stub.flags & PMHASH_STUB_LOGGED) != 0))
 		return;

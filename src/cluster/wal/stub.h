@@ -71,8 +71,7 @@ typedef enum PmhashLook
 	PMHASH_LOOK_UNREADABLE		/* that can't be told */
 } PmhashLook;
 
-extern bool pmhash_stub_read(Relation index, bool zero_on_error,
-							 PmhashStub *stub);
+extern bool pmhash_stub_read(Relation index, PmhashStub *stub);
 extern PmhashLook pmhash_stub_look_at(PmhashNode node, PmhashStub *stub);
 extern PmhashLook pmhash_stub_look(Relation index, PmhashStub *stub);
 

@@ -161,7 +161,7 @@ remove_old_file(Relation heap, Relation index)
 	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true));
 	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	(void) pmhash_stub_invalidate(index, 0, refill.reason);
-	file_id = pmhash_index_file(index, true);
+	file_id = pmhash_index_file(index);
 	if (file_id != 0)
 	{
 		hold_old_file(file_id);
@@ -360,7 +360,7 @@ refill_failed(void)
 	if (ConditionalLockRelationOid(refill.index, ShareUpdateExclusiveLock) &&
 		(index = try_relation_open(refill.index, NoLock)) != NULL)
 	{
-		if (pmhash_stub_read(index, true, &stub) && stub.file_id == refill.file_id &&
+		if (pmhash_stub_read(index, &stub) && stub.file_id == refill.file_id &&
 			(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) != 0)
 		{
 			(void) pmhash_stub_invalidate(index, refill.file_id, refill.reason);
