@@ -183,7 +183,7 @@ SQL
 	crash($node);
 	eval { $temp->quit };
 	$node->start;
-	# event: unlogged table after a crash
+	# event: unlogged table after a crash, or a promotion
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged table after a crash');
 	same_answers($node, 't', 'k', 't_k', 'after a crash');
 	$node->safe_psql('postgres', 'INSERT INTO u SELECT generate_series(1, 500)');
