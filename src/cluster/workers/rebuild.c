@@ -389,33 +389,12 @@ needs_rebuild(Oid relid, char *name)
 	return needed;
 }
 
-/* A process that has a lock on the table which a rebuild waits for; 0: there is none. */
-static int
-holder_of(Oid heap)
-{
-	VirtualTransactionId *holder;
-	LOCKTAG		tag;
-	int			n;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, heap);
-	holder = GetLockConflicts(&tag, ShareUpdateExclusiveLock, &n);
-	for (int i = 0; i < n; i++)
-	{
-		PGPROC	   *proc = pmhash_proc_of(holder[i]);
-
-		if (proc != NULL && proc->pid != 0)
-			return proc->pid;
-	}
-	return 0;
-}
-
 /* A failed try is over: note it and go on with the next index. */
 static void
 give_up(Oid relid, const char *name, MemoryContext context)
 {
 	ErrorData  *error;
 	const char *hint;
-	int			holder = 0;
 	int			pause;
 
 	HOLD_INTERRUPTS();
@@ -425,13 +404,8 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	FlushErrorState();
 	refill_failed();
 	MemoryContextSwitchTo(context);
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && OidIsValid(refill.heap))
-	{
-		holder = holder_of(refill.heap);
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 		held_up = refill.heap;
-	}
-	if (holder != 0)
-		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_count(PMHASH_REBUILD_FAILURES, 1);
 	pmhash_counts_flush();
 	pause = pmhash_rebuild_note(MyDatabaseId, relid, error->sqlerrcode, error->message);
