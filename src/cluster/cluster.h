@@ -209,8 +209,8 @@ extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
  */
 extern PmhashFile *pmhash_file_open_for_scan(Relation index, Snapshot snapshot);
 
-/* The ERROR for such an index and snapshot, if there is no other way. */
-pg_noreturn extern void pmhash_invalid_error(Relation index, Snapshot snapshot);
+/* The ERROR for such an index, if there is no other way. */
+pg_noreturn extern void pmhash_invalid_error(Relation index);
 
 /*
  * Does the index's stub name this file?  Whether it is valid is not looked at.

@@ -317,21 +317,17 @@ pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 }
 
 void
-pmhash_invalid_error(Relation index, Snapshot snapshot)
+pmhash_invalid_error(Relation index)
 {
 	PmhashTrouble		trouble;
-	PmhashFile *file = open_file(index, PMHASH_READ, NULL, &trouble);
 
-	if (file == NULL)
+	if (open_file(index, PMHASH_READ, NULL, &trouble) == NULL)
 	{
 		if (trouble.reason == PMHASH_REASON_DISABLED)
 			pmhash_require_service(index);
 		pmhash_raise_trouble(index, &trouble);
 	}
-	/* It does not serve the snapshot, or it has just been rebuilt. */
-	pmhash_raise_younger(index, RecoveryInProgress() ?
-						 pmhash_standby_serves(file->file_id, file->standby_life, snapshot) :
-						 serves(index, file->file_id, file->filled_by, snapshot));
+	pmhash_raise_younger(index);
 }
 
 PmhashFile *
@@ -340,7 +336,7 @@ pmhash_file_open(Relation index, Snapshot snapshot)
 	PmhashFile *file = pmhash_file_open_for_scan(index, snapshot);
 
 	if (unlikely(file == NULL))
-		pmhash_invalid_error(index, snapshot);
+		pmhash_invalid_error(index);
 	return file;
 }
 

@@ -287,24 +287,20 @@ pmhash_raise_trouble(Relation index, const PmhashTrouble *trouble)
 
 /*
  * pmhash_raise_younger
- *		ERROR for a file that does not serve the statement's snapshot, or, if it is fit,
- *		did not just now.  The plan is made anew at the next try, as above, which may have
- *		that snapshot as well.
+ *		ERROR for a file that does not serve the statement's snapshot, or did not just now,
+ *		when it was being rebuilt.  The plan is made anew at the next try, as above, which may
+ *		have that snapshot as well.
  */
 pg_noreturn void
-pmhash_raise_younger(Relation index, bool fit)
+pmhash_raise_younger(Relation index)
 {
 	pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid);
-	if (fit)
-		pmhash_require_pool_present();	/* else we have no more of it than is mapped */
+	pmhash_require_pool_present();	/* else we have no more of the file than is mapped */
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",
-						  RelationGetRelationName(index)) :
 			 errmsg("pmhash index \"%s\" is younger than the snapshot",
 					RelationGetRelationName(index)),
-			 fit ? errdetail("It had no usable file when the statement needed it.") :
-			 errdetail("It may lack rows that the snapshot sees, and the statement has been planned with it."),
+			 errdetail("It may lack rows that the snapshot sees, or has just been rebuilt, and the statement has been planned with it."),
 			 errhint("Try again: the statement is planned anew.")));
 }
 

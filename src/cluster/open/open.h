@@ -44,7 +44,7 @@ typedef struct PmhashTrouble
 extern bool pmhash_enforces_constraint(Relation index);
 pg_noreturn extern void pmhash_raise_trouble(Relation index,
 											 const PmhashTrouble *trouble);
-pg_noreturn extern void pmhash_raise_younger(Relation index, bool fit);
+pg_noreturn extern void pmhash_raise_younger(Relation index);
 extern bool pmhash_table_is_moved(Relation index);
 extern void pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 								PmhashReason reason);
