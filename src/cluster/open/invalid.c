@@ -192,11 +192,8 @@ pmhash_enforces_constraint(Relation index)
 static char *
 failing_hint(const PmhashRebuild *rebuild)
 {
-	const char *hint = pmhash_rebuild_failure_hint(rebuild->sqlstate);
-
-	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash.indexes say why). %s",
-					rebuild->failures, unpack_sql_state(rebuild->sqlstate),
-					hint ? hint : "When the cause is removed, REINDEX INDEX makes a new file.");
+	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash.indexes say why). When the cause is removed, REINDEX INDEX makes a new file.",
+					rebuild->failures, unpack_sql_state(rebuild->sqlstate));
 }
 
 /* What is wrong with the file. */

@@ -27,7 +27,6 @@ extern bool pmhash_workers_can_be_had(void);
 
 extern void pmhash_rebuild_wanted(Oid index);
 extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
-extern const char *pmhash_rebuild_failure_hint(int sqlstate);
 extern void pmhash_rebuild_forget(Oid database, Oid index, const List *but);
 
 /* for workers */

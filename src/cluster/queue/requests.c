@@ -192,28 +192,3 @@ pmhash_rebuild_wanted(Oid index)
 	last = now;
 	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 }
-
-/*
- * What to do about a rebuild that fails with this SQLSTATE, or NULL.  A worker has
- * an empty search_path, not that of the session that made the index (worker.c,
- * begin; from PostgreSQL 17 on, all builds have a fixed one: usercontext.c,
- * RestrictSearchPath), so an expression that calls others by their bare names does not
- * find them.
- */
-const char *
-pmhash_rebuild_failure_hint(int sqlstate)
-{
-	switch (sqlstate)
-	{
-		case ERRCODE_UNDEFINED_FUNCTION:
-		case ERRCODE_UNDEFINED_TABLE:
-		case ERRCODE_UNDEFINED_OBJECT:
-		case ERRCODE_UNDEFINED_SCHEMA:
-		case ERRCODE_AMBIGUOUS_FUNCTION:
-			return "A function that the index calls may depend on search_path: set it for the function with ALTER FUNCTION ... SET search_path.";
-		case ERRCODE_CONFIGURATION_LIMIT_EXCEEDED:
-			return "ALTER DATABASE ... SET temp_file_limit gives it more; or REINDEX INDEX in a session that has more makes a new file.";
-		default:
-			return NULL;
-	}
-}

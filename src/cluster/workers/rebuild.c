@@ -394,7 +394,6 @@ static void
 give_up(Oid relid, const char *name, MemoryContext context)
 {
 	ErrorData  *error;
-	const char *hint;
 	int			pause;
 
 	HOLD_INTERRUPTS();
@@ -411,12 +410,10 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	pause = pmhash_rebuild_note(MyDatabaseId, relid, error->sqlerrcode, error->message);
 	memset(&refill, 0, sizeof(refill));
 	some_left = true;
-	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
 			(errmsg("pmhash: could not rebuild %s: %s",
 					pmhash_index_label(relid, name), error->message),
-			 errdetail("The next try is in %d seconds.", pause),
-			 hint ? errhint("%s", hint) : 0));
+			 errdetail("The next try is in %d seconds.", pause)));
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
 	RESUME_INTERRUPTS();
