@@ -38,29 +38,13 @@
 
 PG_FUNCTION_INFO_V1(pmhash_standby);
 
-/* What a phase of a build begins and ends with, in percent of all of it. */
-static const struct
-{
-	int			from;
-	int			to;
-}			shares[] = {
-	[PMHASH_PHASE_WAITING] = {0, 0},
-	[PMHASH_PHASE_SCANNING] = {0, 70},
-	[PMHASH_PHASE_LOADING] = {70, 85},
-	[PMHASH_PHASE_CATCHING_UP] = {85, 99}
-};
-
+/* A build, and how much of the table it has scanned; to load and catch up is the last percent. */
 static const char *
 building(const PmhashStandbyRow *state)
 {
-	double		part = state->total == 0 ? 0 :
-		Min(1.0, (double) state->done / (double) state->total);
-	int			percent = shares[state->phase].from +
-		(int) (part * (shares[state->phase].to - shares[state->phase].from));
-
-	if (state->phase == PMHASH_PHASE_WAITING && TransactionIdIsValid(state->xid))
+	if (TransactionIdIsValid(state->xid))
 		return psprintf("building (0 %%), waiting for transaction %u", state->xid);
-	return psprintf("building (%d %%)", percent);
+	return psprintf("building (%d %%)", (int) (99.0 * state->done / Max(state->total, 1)));
 }
 
 /* A build or rebuild that has failed, and when it is tried again by the wall clock. */
