@@ -29,7 +29,6 @@
 #include "utils/memutils.h"
 
 #include "am/build.h"
-#include "cluster/file/files.h"
 #include "cluster/queue/queue.h"
 #include "engine/stop_point.h"
 

@@ -234,6 +234,11 @@ extern bool pmhash_file_size(Relation index, int64 *bytes);
  */
 extern PmhashFile *pmhash_file_create(Relation index);
 
+/* ---- life_cycle.c ---- */
+extern uint64 pmhash_made_for(Relation index);
+
+/* ---- file_create.c ---- */
+
 /* Write the stub of an unlogged index's init fork: invalid, as what it is after a crash. */
 extern void pmhash_file_create_init(Relation index);
 

@@ -95,7 +95,6 @@ extern void pmhash_dead_batch_drop(const PmhashFile *file);
 extern void pmhash_note_drop(Oid relid);
 extern void pmhash_note_database(Oid database);
 extern void pmhash_pending_create(uint64 file_id, Relation index);
-extern uint64 pmhash_made_for(Relation index);
 extern void pmhash_pending_keep(uint64 file_id);
 extern bool pmhash_goes_with_table(uint64 file_id, Relation heap);
 extern void pmhash_fork_replaced(Relation index);

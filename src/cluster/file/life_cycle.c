@@ -36,6 +36,7 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/storage.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
@@ -202,6 +203,7 @@ pmhash_made_for(Relation index)
 {
 	PmhashFork	fork = pmhash_fork_of(index);
 
+	Assert(IsTransactionState());
 	for (int i = list_length(made) - 1; i >= 0; i--)
 	{
 		const Made *file = list_nth(made, i);

@@ -291,6 +291,7 @@ pmhash_raise_trouble(Relation index, const PmhashTrouble *trouble)
 pg_noreturn void
 pmhash_raise_younger(Relation index)
 {
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid);
 	pmhash_require_pool_present();	/* else we have no more of the file than is mapped */
 	ereport(ERROR,
