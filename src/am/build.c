@@ -544,7 +544,7 @@ pmhash_build(Relation heap, Relation index, struct IndexInfo *indexInfo)
 	if (indexInfo->ii_Concurrent ||
 		(index->rd_createSubid != InvalidSubTransactionId &&
 		 !ReindexIsProcessingIndex(RelationGetRelid(index)) &&
-		 pmhash_file_replaces(index) == 0))
+		 pmhash_made_for(index) == 0))
 		pmhash_warn_of_equality(index);
 	init_build(&build, index);
 	old = MemoryContextSwitchTo(build.context);

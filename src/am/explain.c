@@ -302,7 +302,7 @@ pmhash_explain(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "unexpected result type of pmhash.explain");
 	state = pmhash_shown_state(oid);
-	if (state != NULL && strcmp(state, "valid") != 0 && strcmp(state, "empty") != 0)
+	if (state != NULL && strcmp(state, "valid") != 0)
 		reason = psprintf("the state of the index is \"%s\"", state);
 	else
 		reason = why_hidden(index);

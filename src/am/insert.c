@@ -414,7 +414,7 @@ pmhash_open_for_reading(Relation index, Snapshot snapshot)
 	PmhashFile *file = pmhash_open_for_scan(index, snapshot);
 
 	if (file == NULL)
-		pmhash_invalid_error(index, snapshot);
+		pmhash_invalid_error(index);
 	return file;
 }
 

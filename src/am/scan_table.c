@@ -437,7 +437,7 @@ pmhash_table_walk(IndexScanDesc scan, PmhashTableWalk *walk, bool invalid,
 		  (!IsMVCCSnapshot(scan->xs_snapshot) || walk->pages > MAX_PAGES))))
 	{
 		PMH_STOP_POINT("walk_before_error");
-		pmhash_invalid_error(scan->indexRelation, scan->xs_snapshot);
+		pmhash_invalid_error(scan->indexRelation);
 	}
 	/* a walk for decoding knows of the keys of the scan only, and has none to hand out */
 	if (pmhash_scan_is_of_decoding(scan) && (partial || scan->xs_want_itup))

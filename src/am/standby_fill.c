@@ -322,7 +322,7 @@ scan_slice(PmhashStandbyFill **at, TransactionId n0, PmhashSeed seed, Relation h
 	fill->rows.keys = NULL;		/* it goes with the transaction */
 	pmhash_be_caller(&caller);
 	pfree(slice);
-	pmhash_standby_progress(PMHASH_PHASE_SCANNING, fill->next, fill->end, InvalidTransactionId);
+	pmhash_standby_progress(fill->next, fill->end, InvalidTransactionId);
 	return fill->next >= fill->end;
 }
 

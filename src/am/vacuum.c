@@ -272,7 +272,7 @@ remove_batch(VacuumState *state)
 	if (!state->begun && state->file->logged)
 		state->entries_logged = !many_are_dead(state);
 	if (state->entries_logged)
-		logged = pmhash_log_deletes(state->file, InvalidTransactionId, 0, state->batch,
+		logged = pmhash_log_deletes(state->file, InvalidTransactionId, state->batch,
 									state->nbatch);
 	else if (!state->begun && state->file->logged)
 		logged = pmhash_log_dead_tids(state->file, &state->set);

@@ -130,6 +130,7 @@ typedef enum PmhashReason
 	PMHASH_REASON_DISABLED = 11,
 	PMHASH_REASON_OUTDATED = 12,
 	PMHASH_REASON_FILLING = 13,
+	PMHASH_REASON_EMPTIED = 14,
 	PMHASH_REASON_MOVED = 15,
 	PMHASH_REASON_WRITE_FAILED = 16,
 	PMHASH_REASON_START_DIED = 17,
@@ -208,20 +209,19 @@ extern PmhashFile *pmhash_file_open_or_skip(Relation index, bool inserting);
  */
 extern PmhashFile *pmhash_file_open_for_scan(Relation index, Snapshot snapshot);
 
-/* The ERROR for such an index and snapshot, if there is no other way. */
-pg_noreturn extern void pmhash_invalid_error(Relation index, Snapshot snapshot);
+/* The ERROR for such an index, if there is no other way. */
+pg_noreturn extern void pmhash_invalid_error(Relation index);
 
 /*
  * Does the index's stub name this file?  Whether it is valid is not looked at.
- * Said too if that cannot be known, as pmhash is disabled.  The caller holds a
- * lock on the index; ERROR if the stub cannot be read.
+ * Said too if that cannot be known, as pmhash is disabled, or there is no stub.  The
+ * caller holds a lock on the index.
  */
 extern bool pmhash_may_have_file(Relation index, const PmhashFile *file);
 
 /*
  * Bytes of the index file, without opening it in the engine; 0 if there is none.  False,
  * and 0, if that cannot be known: pmhash is disabled, or the file cannot be looked at.
- * ERROR if the stub cannot be read.
  */
 extern bool pmhash_file_size(Relation index, int64 *bytes);
 
@@ -234,13 +234,12 @@ extern bool pmhash_file_size(Relation index, int64 *bytes);
  */
 extern PmhashFile *pmhash_file_create(Relation index);
 
-/*
- * The file that this index has had for its present main fork, in whose place ambuild is about
- * to make another one, as the table is being emptied in place; or 0.
- */
-extern uint64 pmhash_file_replaces(Relation index);
+/* ---- life_cycle.c ---- */
+extern uint64 pmhash_made_for(Relation index);
 
-/* Write the stub of an unlogged index's init fork: "make a new file". */
+/* ---- file_create.c ---- */
+
+/* Write the stub of an unlogged index's init fork: invalid, as what it is after a crash. */
 extern void pmhash_file_create_init(Relation index);
 
 /* ---- invalid.c ---- */

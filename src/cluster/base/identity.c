@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
@@ -63,12 +64,11 @@ pmhash_table_doubt(const PmhTable *table)
 }
 
 /*
- * The identity of a file that is about to be made for an index.  transactional:
- * an abort of this transaction removes it.  ERROR if there is no randomness.
+ * The identity of a file that is about to be made for an index.  ERROR if there is no
+ * randomness.
  */
 void
-pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
-					 bool transactional, PmhashIdentity *id)
+pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed, PmhashIdentity *id)
 {
 	const PmhashControl *control = &pmhash_shared->control;
 
@@ -89,7 +89,7 @@ pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
 	id->dax_era = control->dax_era;
 	id->cache_era = control->cache_era;
 	id->instance = pmhash_shared->instance;
-	if (transactional)
+	if ((id->flags & PMHASH_IDENTITY_TEMP) == 0 && !RecoveryInProgress())
 		id->creator_xid = U64FromFullTransactionId(GetTopFullTransactionId());
 	id->owner_pid = MyProcPid;
 	id->database = MyDatabaseId;

@@ -33,7 +33,7 @@ typedef enum PmhashLockId
 {
 	PMHASH_ASK_LOCK,			/* the kernel is being asked for failed writes */
 	PMHASH_POOL_LOCK,			/* control file, undo at first use */
-	PMHASH_CREATE_LOCK,			/* shared: a file exists that no stub names yet */
+	PMHASH_CREATE_LOCK,			/* shared: a file is made that has no header yet */
 	PMHASH_REMOVAL_LOCK,		/* exclusive: a removal epoch advances */
 	PMHASH_REBUILD_LOCK,		/* rebuild[] */
 	PMHASH_STANDBY_LOCK,		/* standby: states of files; see standby_state.h */
@@ -101,8 +101,8 @@ typedef struct PmhashShared
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
 	pg_atomic_uint32 worker_done[PMHASH_WORKERS];	/* 1: the last one has left nothing */
 	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */
-	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
-								 * worker of ours, or 0 */
+	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) there is no launcher, or
+								 * no slot free for a worker of ours; or 0 */
 
 	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
 									 * failed writes, or 0 */
@@ -169,7 +169,8 @@ typedef struct PmhashIdentity
 	uint64		dax_era;
 	uint64		cache_era;
 	uint64		instance;		/* server life of its creation */
-	uint64		creator_xid;	/* full transaction id, 0 if not tied to one */
+	uint64		creator_xid;	/* full transaction id, 0 of a temporary
+								 * one, and on a standby */
 	uint64		unused;			/* 0 */
 	uint32		owner_pid;		/* of the creating backend */
 	Oid			database;
@@ -201,6 +202,6 @@ extern PmhEnv pmhash_engine_env(void);
 extern PmhashReason pmhash_identity_doubt(const PmhashIdentity *id, bool pmem);
 extern PmhashReason pmhash_table_doubt(const PmhTable *table);
 extern void pmhash_identity_make(Relation index, uint64 file_id, PmhashSeed seed,
-								 bool transactional, PmhashIdentity *id);
+								 PmhashIdentity *id);
 
 #endif							/* PMHASH_SHARED_H */

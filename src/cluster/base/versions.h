@@ -81,15 +81,6 @@ pmhash_column(HeapTuple tuple, int column, TupleDesc columns, bool *isnull)
 	return fastgetattr(tuple, column, columns, isnull);
 }
 
-/* The process of a transaction that is under way, or NULL. */
-#if PG_VERSION_NUM >= 170000
-#include "storage/procarray.h"
-#define pmhash_proc_of(transaction)		ProcNumberGetProc((transaction).procNumber)
-#else
-#include "storage/sinvaladt.h"
-#define pmhash_proc_of(transaction)		BackendIdGetProc((transaction).backendId)
-#endif
-
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn						pg_attribute_noreturn()
 #endif

@@ -343,15 +343,6 @@ pmhash_entries_of_removed(uint64 file_id)
 	}
 }
 
-/* The id of the file noted for the main fork that the index has; 0: none. */
-uint64
-pmhash_entry_in_fork(Relation index)
-{
-	PmhashEntry *entry = find_any(RelationGetRelid(index));
-
-	return entry != NULL && same_fork(entry, index) ? entry->stub.file_id : 0;
-}
-
 /* ---- end of transactions ---- */
 
 /*

@@ -54,7 +54,6 @@ extern PmhashEntry *pmhash_entry_enter(Relation index, PmhTable *table,
 									   const PmhashStub *stub, uint64 generation);
 extern bool pmhash_entries_unmap(long most);
 extern void pmhash_entries_of_removed(uint64 file_id);
-extern uint64 pmhash_entry_in_fork(Relation index);
 extern void pmhash_entries_at_end_of_transaction(void);
 
 /* ---- dead_list.c ---- */
@@ -96,7 +95,6 @@ extern void pmhash_dead_batch_drop(const PmhashFile *file);
 extern void pmhash_note_drop(Oid relid);
 extern void pmhash_note_database(Oid database);
 extern void pmhash_pending_create(uint64 file_id, Relation index);
-extern uint64 pmhash_made_for(Relation index);
 extern void pmhash_pending_keep(uint64 file_id);
 extern bool pmhash_goes_with_table(uint64 file_id, Relation heap);
 extern void pmhash_fork_replaced(Relation index);

@@ -14,11 +14,11 @@
  *			RecordTransactionCommit, nrels).  What COMMIT PREPARED leaves is found by a
  *			worker.
  *
- * A file stays if another stub names it: SET TABLESPACE copies the main fork and deletes the
- * old one.  The copy is then among the main forks that the same transaction has made (and
- * does not delete again), so their stubs are read as well.  (ALTER TABLE ... TYPE may drop an
- * index and create another one on the same main fork: that is not deleted then, tablecmds.c,
- * TryReuseIndex.)  Where a stub can't be read nothing is removed and a worker is requested.
+ * (ALTER TABLE ... TYPE may drop an index and create another one on the same main fork: that
+ * is not deleted then, tablecmds.c, TryReuseIndex.)  Where a stub can't be read a worker is
+ * requested.  SET TABLESPACE copies the main fork and deletes the old one, and the file stays:
+ * no index is dropped or built, so no stub is looked at.  One that is moved by a transaction in
+ * which another is loses its file, and is rebuilt.
  *
  * The files of temporary indexes go with their transactions as others do, which at the latest
  * is the one in which a session that ends drops its tables (namespace.c,
@@ -36,10 +36,10 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/storage.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 
 #include "cluster/base/control_file.h"
@@ -67,7 +67,8 @@ typedef struct Made
 
 static List *made = NIL;		/* the last one last */
 static List *leaving = NIL;		/* ids of those that go if the transaction commits; likewise */
-static bool forks_may_go = false; /* at commit, which have stubs */
+static int	forks_may_go = 0;	/* which have stubs, at so many commits: DROP INDEX CONCURRENTLY
+								 * deletes them in its third transaction */
 static bool temporary_may_go = false;	/* files of temporary indexes: at the next commit, as ON
 										 * COMMIT comes when it has been looked which do */
 static Oid	visit_wanted = InvalidOid;	/* database to be looked after when it has committed */
@@ -202,6 +203,7 @@ pmhash_made_for(Relation index)
 {
 	PmhashFork	fork = pmhash_fork_of(index);
 
+	Assert(IsTransactionState());
 	for (int i = list_length(made) - 1; i >= 0; i--)
 	{
 		const Made *file = list_nth(made, i);
@@ -219,7 +221,7 @@ pmhash_fork_replaced(Relation index)
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		temporary_may_go = true;
 	else
-		forks_may_go = true;
+		forks_may_go = 3;
 }
 
 /* A file is to stay, whatever becomes of the transaction. */
@@ -330,48 +332,6 @@ note_temporary_files(void)
 	temporary_may_go = false;
 }
 
-/* A file that the stub in a main fork names; its name is the key. */
-typedef struct ForkFile
-{
-	uint64		file_id;
-	bool		logged;			/* standbys may have one like it */
-	bool		stays;
-} ForkFile;
-
-/*
- * Look which files some main forks name: enter these, or mark those that stay.  False: there
- * may be others, as a page can't be read.
- */
-static bool
-look_at_forks(HTAB *files, const PmhashNode *node, int n, bool stay)
-{
-	bool		known = true;
-
-	for (int i = 0; i < n; i++)
-	{
-		PmhashStub	stub;
-		PmhashLook	look = pmhash_stub_look_at(node[i], &stub);
-		ForkFile   *file;
-
-		known &= look != PMHASH_LOOK_UNREADABLE;
-		if (look != PMHASH_LOOK_STUB || stub.file_id == 0)
-			continue;
-		file = hash_search(files, &stub.file_id, stay ? HASH_FIND : HASH_ENTER, NULL);
-		if (file != NULL)
-		{
-			file->stays = stay;
-			file->logged = pmhash_flags_logged(stub.flags);
-		}
-	}
-	return known;
-}
-
-static int
-compare_nodes(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(PmhashNode));
-}
-
 /*
  * Which files go with the main forks that are about to be deleted?  Standbys are told of
  * them.  Should the commit fail after that, they build theirs again.
@@ -379,42 +339,23 @@ compare_nodes(const void *a, const void *b)
 static void
 note_forks_that_go(void)
 {
-	HASHCTL		ctl = {.keysize = sizeof(uint64), .entrysize = sizeof(ForkFile),
-		.hcxt = TopTransactionContext};
-	PmhashNode *gone;
-	PmhashNode *kept;
-	int			n_gone = smgrGetPendingDeletes(true, &gone);
-	int			n_made;
-	int			n_kept = 0;
-	bool		gone_known;
-	bool		kept_known;
-	HTAB	   *files;
-	HASH_SEQ_STATUS status;
-	ForkFile   *file;
+	PmhashNode *node;
+	int			n = smgrGetPendingDeletes(true, &node);
 
-	if (n_gone == 0)
-		return;					/* DROP INDEX CONCURRENTLY deletes it two transactions later */
-	forks_may_go = false;
-	n_made = smgrGetPendingDeletes(false, &kept);
-	qsort(gone, n_gone, sizeof(PmhashNode), compare_nodes);
-	for (int i = 0; i < n_made; i++)
+	Assert(forks_may_go > 0 && !RecoveryInProgress());
+	forks_may_go = n > 0 ? 0 : forks_may_go - 1;
+	for (int i = 0; i < n; i++)
 	{
-		if (bsearch(&kept[i], gone, n_gone, sizeof(PmhashNode), compare_nodes) == NULL)
-			kept[n_kept++] = kept[i];
-	}
-	files = hash_create("pmhash files of forks", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	gone_known = look_at_forks(files, gone, n_gone, false);
-	kept_known = look_at_forks(files, kept, n_kept, true);
-	if (!gone_known || !kept_known)
-		pmhash_visit_at_commit(MyDatabaseId);
-	hash_seq_init(&status, files);
-	while ((file = hash_seq_search(&status)) != NULL)
-	{
-		if (!kept_known || file->stays)
+		PmhashStub	stub;
+		PmhashLook	look = pmhash_stub_look_at(node[i], &stub);
+
+		if (look == PMHASH_LOOK_UNREADABLE)
+			pmhash_visit_at_commit(MyDatabaseId);
+		if (look != PMHASH_LOOK_STUB || stub.file_id == 0)
 			continue;
-		add_leaving(file->file_id);
-		if (file->logged)
-			(void) pmhash_log_event(PMHASH_WAL_FILE_GONE, file->file_id);
+		add_leaving(stub.file_id);
+		if (pmhash_flags_logged(stub.flags))
+			(void) pmhash_log_event(PMHASH_WAL_FILE_GONE, stub.file_id);
 	}
 }
 
@@ -425,7 +366,7 @@ pmhash_files_before_commit(void)
 	Assert(GetCurrentTransactionNestLevel() == 1);
 	if (temporary_may_go)
 		note_temporary_files();
-	if (forks_may_go)
+	if (forks_may_go > 0)
 		note_forks_that_go();
 }
 
@@ -490,7 +431,10 @@ pmhash_files_aborted(SubTransactionId subid)
 {
 	made_at_end(subid, false);
 	if (subid == InvalidSubTransactionId)
+	{
 		forget_notes();
+		forks_may_go = 0;
+	}
 }
 
 /* Now it is for workers to follow the prepared transaction. */
@@ -500,6 +444,7 @@ pmhash_files_prepared(void)
 	made_at_end(InvalidSubTransactionId, true);
 	pmhash_log_new_files(true);
 	forget_notes();
+	forks_may_go = 0;
 }
 
 /* A subtransaction has become part of its parent. */

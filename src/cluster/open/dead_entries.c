@@ -22,7 +22,6 @@
 
 #include "access/relation.h"
 #include "access/xlog.h"
-#include "catalog/catalog.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 
@@ -183,8 +182,6 @@ log_removal(Relation index, const PmhashFile *file, uint64 epoch,
 			const PmhEntry *entries, int n)
 {
 	Relation	heap = relation_open(index->rd_index->indrelid, AccessShareLock);
-	uint8		flags = RelationIsAccessibleInLogicalDecoding(heap) ?
-		PMHASH_WAL_CATALOG : 0;
 	XLogRecPtr	end = InvalidXLogRecPtr;
 	TransactionId horizon;
 	bool		known = pmhash_conflict_horizon(heap, entries, n, &horizon);
@@ -196,7 +193,7 @@ log_removal(Relation index, const PmhashFile *file, uint64 epoch,
 		!LWLockConditionalAcquire(pmhash_lwlock(PMHASH_REMOVAL_LOCK), LW_SHARED))
 		return InvalidXLogRecPtr;
 	if (pmhash_removal_epoch(file) == epoch)
-		end = pmhash_log_deletes(file, horizon, flags, entries, n);
+		end = pmhash_log_deletes(file, horizon, entries, n);
 	LWLockRelease(pmhash_lwlock(PMHASH_REMOVAL_LOCK));
 	return end;
 }

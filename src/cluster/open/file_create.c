@@ -17,7 +17,6 @@
 #include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
-#include "storage/predicate.h"
 
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
@@ -45,8 +44,7 @@ new_stub(uint16 flags)
 					(errcode(ERRCODE_INTERNAL_ERROR),
 					 errmsg("could not generate a random file id")));
 	}
-	return pmhash_stub_make(flags, file_id, seed, (flags & PMHASH_STUB_INVALID) != 0 ?
-							PMHASH_REASON_MOVED : PMHASH_REASON_NONE);
+	return pmhash_stub_make(flags, file_id, seed, PMHASH_REASON_NONE);
 }
 
 /* The flag of a stub whose file's changes are to be logged. */
@@ -61,7 +59,7 @@ wal_flags(Relation index)
  * removes from before it exists.
  */
 static PmhashFile *
-make_file(Relation index, const PmhashStub *stub, bool transactional)
+make_file(Relation index, const PmhashStub *stub)
 {
 	char		directory[MAXPGPATH];
 	char		path[MAXPGPATH];
@@ -71,7 +69,6 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	PmhError	error;
 	PmhResult	result;
 	PmhEnv		env = pmhash_engine_env();
-	bool		locked = LWLockHeldByMe(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	uint64		generation = pg_atomic_read_u64(&pmhash_shared->stub_generation);
 
 	Assert(stub->file_id != 0);
@@ -87,7 +84,7 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 		error.sys_errno = errno;
 		pmhash_file_error(index, path, "create the directory of", &error);
 	}
-	pmhash_identity_make(index, stub->file_id, stub->seed, transactional, &id);
+	pmhash_identity_make(index, stub->file_id, stub->seed, &id);
 	if (pmhash_flags_logged(stub->flags))
 		id.flags |= PMHASH_IDENTITY_LOGGED;
 	pmhash_pending_create(stub->file_id, index);
@@ -97,13 +94,11 @@ make_file(Relation index, const PmhashStub *stub, bool transactional)
 	 * whose header is still being written.  If the process has no room for another mapping,
 	 * what it does not need is unmapped.
 	 */
-	if (!locked)
-		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
+	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
 	do
 		result = pmh_create(path, &id, &env, &table, &error);
 	while (result == PMH_ERR_NO_MEMORY && pmhash_entries_unmap(0));
-	if (!locked)
-		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
+	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	if (result != PMH_OK)
 		pmhash_file_error(index, path, "create", &error);
 	file = pmhash_entry_use(pmhash_entry_enter(index, table, stub, generation));
@@ -127,7 +122,7 @@ pmhash_file_begin_filling(Relation index)
 	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	pmhash_require_service(index);
 	stub = new_stub(PMHASH_STUB_FILLING | wal_flags(index));
-	file = make_file(index, &stub, true);
+	file = make_file(index, &stub);
 	HOLD_INTERRUPTS();
 	pmhash_stub_write(index, &stub);
 	pmhash_stub_changed();
@@ -137,41 +132,21 @@ pmhash_file_begin_filling(Relation index)
 }
 
 /*
- * pmhash_file_replaces
- *		The file of this index that its present main fork has had before; 0: none.
- *
- * The main fork is empty by now, so it is what we have noted, or what this transaction has
- * made.
- */
-uint64
-pmhash_file_replaces(Relation index)
-{
-	uint64		file_id = pmhash_entry_in_fork(index);
-
-	return file_id != 0 ? file_id : pmhash_made_for(index);
-}
-
-/*
  * ambuild is called for an index that may have a file already.
  *
  * It is called again on the same main fork when a table is truncated in the transaction
  * that made it, and at ON COMMIT DELETE ROWS.  Neither can be rolled back, and no other
- * transaction has seen that file: it goes now.  (For a truncation after SET TABLESPACE of
- * the table see pmhash_file_create.)  If the main fork is new, the old one and its file go
- * at commit.  Of a temporary index that is emptied in place after SET TABLESPACE it may not
- * be known which file it had: that is found out before the next commit.
+ * transaction has seen that file: it goes now.  If the main fork is new, the old one and its
+ * file go at commit.  If SET TABLESPACE has made that of a temporary index, the file was made
+ * for another: it is looked for before the next commit.
  */
 static void
 part_with_file_before(Relation index)
 {
-	uint64		file_id = pmhash_file_replaces(index);
+	uint64		file_id = pmhash_made_for(index);
 
 	if (file_id != 0)
-	{
-		if (pmhash_flags_logged(wal_flags(index)))
-			(void) pmhash_log_event(PMHASH_WAL_FILE_GONE, file_id);
 		pmhash_remove_file(MyDatabaseId, file_id, false);
-	}
 	else if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 			 pmhash_node_subid(index) != InvalidSubTransactionId)
 		pmhash_fork_replaced(index);
@@ -184,8 +159,8 @@ part_with_file_before(Relation index)
  * heap_truncate_one_rel), and so are its indexes.  If one of those has an older main fork
  * (the table was given another tablespace in this transaction, ATExecSetTableSpace) a
  * rollback brings all rows back and leaves that index empty, of any access method.  Ours is
- * marked as invalid then.  (CREATE INDEX CONCURRENTLY builds on an older main fork as well;
- * its index is not ready before.)
+ * marked as invalid then, and the file made here goes.  (CREATE INDEX CONCURRENTLY builds on an
+ * older main fork as well; its index is not ready before.)
  */
 PmhashFile *
 pmhash_file_create(Relation index)
@@ -196,25 +171,31 @@ pmhash_file_create(Relation index)
 	bool		is_new = index->rd_createSubid != InvalidSubTransactionId ||
 		pmhash_node_subid(index) != InvalidSubTransactionId;
 	bool		temporary = index->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
-	bool		comes_back;
 
 	Assert(!RecoveryInProgress() && !IsInParallelMode());
 	pmhash_require_service(index);
 
-	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
-	comes_back = !is_new && !(temporary && pmhash_transaction_is_ending) &&
-		index->rd_index->indisready && pmhash_table_is_moved(index);
 	part_with_file_before(index);
-	stub = new_stub(comes_back ? PMHASH_STUB_INVALID : wal_flags(index));
-	file = make_file(index, &stub, is_new && !temporary);
+	stub = new_stub(wal_flags(index));
+	file = make_file(index, &stub);
 	Assert(RelationGetNumberOfBlocks(index) == 0);
+
+	/* (ON COMMIT DELETE ROWS comes when little can fail any more.) */
+	if (!is_new && !(temporary && pmhash_transaction_is_ending) &&
+		index->rd_index->indisready && pmhash_table_is_moved(index))
+	{
+		(void) pmhash_stub_invalidate(index, 0, PMHASH_REASON_MOVED);
+		if (temporary)
+			pmhash_fork_replaced(index);
+		else
+			pmhash_visit_at_commit(MyDatabaseId);
+		return file;
+	}
 	pmhash_stub_write(index, &stub);
 	if (pmhash_flags_logged(stub.flags))
 		pmhash_announce_file(stub.file_id);
 	if (!is_new)
 		pmhash_pending_keep(file->file_id);
-	if (comes_back)
-		TransferPredicateLocksToHeapRelation(index);	/* the new file has other pages */
 	return file;
 }
 
@@ -223,31 +204,4 @@ pmhash_file_create_init(Relation index)
 {
 	pmhash_require_service(index);
 	pmhash_stub_create_init(index);
-}
-
-/*
- * An unlogged index after a crash: reinit.c has copied the init fork over the
- * main fork, and the table is empty.  Make the file that the stub asks for,
- * unless another backend has done it.  The create lock keeps workers from
- * taking the file for an orphan before the stub names it.
- */
-void
-pmhash_file_create_missing(Relation index)
-{
-	PmhashFile *file;
-	PmhashStub	stub;
-
-	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
-	LockRelationForExtension(index, ExclusiveLock);
-	if (pmhash_stub_read(index, false, &stub) &&
-		(stub.flags & PMHASH_STUB_NEW_FILE) != 0)
-	{
-		stub = new_stub(0);
-		LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_SHARED);
-		file = make_file(index, &stub, false);
-		pmhash_stub_write(index, &stub);
-		pmhash_pending_keep(file->file_id);
-		LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
-	}
-	UnlockRelationForExtension(index, ExclusiveLock);
 }

@@ -117,7 +117,7 @@ open_existing(Relation index, const PmhashStub *stub, uint64 generation,
 static bool
 read_stub(Relation index, PmhashUse use, PmhashStub *stub, PmhashTrouble *trouble)
 {
-	if (!pmhash_stub_read(index, true, stub))
+	if (!pmhash_stub_read(index, stub))
 	{
 		trouble->reason = PMHASH_REASON_NO_STUB;
 		return false;
@@ -163,10 +163,7 @@ has_been_removed(const PmhashFile *file)
 	return access(file->path, F_OK) != 0 && errno == ENOENT && pmhash_pool_is_present();
 }
 
-/*
- * The entry of an index by its stub as it is now.  NULL: trouble, or the stub asks for a
- * file (asks_for_file).
- */
+/* The entry of an index by its stub as it is now.  NULL: trouble. */
 static PmhashEntry *
 entry_by_stub(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *trouble)
 {
@@ -184,8 +181,6 @@ entry_by_stub(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *t
 	if (unlikely(RecoveryInProgress()) &&
 		!serves_in_recovery(&stub, trouble->standby_life, snapshot, trouble))
 		return NULL;
-	if (stub.flags & PMHASH_STUB_NEW_FILE)
-		return NULL;
 	entry = pmhash_entry_mapped(index, &stub);
 	if (entry == NULL)
 		return check_identity(&stub, NULL, trouble) ?
@@ -200,7 +195,7 @@ entry_by_stub(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *t
 
 /*
  * The entry of an index that may be used so, and with this snapshot if the server is in
- * recovery.  NULL: trouble, or the stub asks for a file.
+ * recovery.  NULL: trouble.
  */
 static PmhashEntry *
 find_entry(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *trouble)
@@ -216,13 +211,6 @@ find_entry(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *trou
 	trouble->standby_life = pmhash_standby_life(entry->stub.file_id);
 	return serves_in_recovery(&entry->stub, entry->file->standby_life, snapshot, trouble) ?
 		entry : NULL;
-}
-
-/* Was it no trouble, but a stub that asks for a file? */
-static bool
-asks_for_file(const PmhashTrouble *trouble)
-{
-	return trouble->reason == PMHASH_REASON_NONE && trouble->error.code == PMH_OK;
 }
 
 /*
@@ -257,14 +245,8 @@ open_file(Relation index, PmhashUse use, Snapshot snapshot, PmhashTrouble *troub
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (!make_ready(index, trouble))
 		return NULL;
-	while (unlikely((entry = find_entry(index, use, snapshot, trouble)) == NULL))
-	{
-		if (!asks_for_file(trouble))
-			return NULL;
-		CHECK_FOR_INTERRUPTS();
-		pmhash_file_create_missing(index);
-	}
-	return pmhash_entry_use(entry);
+	entry = find_entry(index, use, snapshot, trouble);
+	return likely(entry != NULL) ? pmhash_entry_use(entry) : NULL;
 }
 
 /* ---- opening, by purpose ---- */
@@ -335,21 +317,17 @@ pmhash_file_open_for_scan(Relation index, Snapshot snapshot)
 }
 
 void
-pmhash_invalid_error(Relation index, Snapshot snapshot)
+pmhash_invalid_error(Relation index)
 {
 	PmhashTrouble		trouble;
-	PmhashFile *file = open_file(index, PMHASH_READ, NULL, &trouble);
 
-	if (file == NULL)
+	if (open_file(index, PMHASH_READ, NULL, &trouble) == NULL)
 	{
 		if (trouble.reason == PMHASH_REASON_DISABLED)
 			pmhash_require_service(index);
 		pmhash_raise_trouble(index, &trouble);
 	}
-	/* It does not serve the snapshot, or it has just been rebuilt. */
-	pmhash_raise_younger(index, RecoveryInProgress() ?
-						 pmhash_standby_serves(file->file_id, file->standby_life, snapshot) :
-						 serves(index, file->file_id, file->filled_by, snapshot));
+	pmhash_raise_younger(index);
 }
 
 PmhashFile *
@@ -358,7 +336,7 @@ pmhash_file_open(Relation index, Snapshot snapshot)
 	PmhashFile *file = pmhash_file_open_for_scan(index, snapshot);
 
 	if (unlikely(file == NULL))
-		pmhash_invalid_error(index, snapshot);
+		pmhash_invalid_error(index);
 	return file;
 }
 
@@ -435,9 +413,8 @@ pmhash_stub_wants_look(const PmhashStub *stub)
 }
 
 /*
- * Why an index cannot be used, or NONE; that it has no file yet is no reason.  ERROR for
- * what may pass.  The caller holds a lock on the index.  pmem, if not NULL, is to say whether
- * the file is persistent memory.
+ * Why an index cannot be used, or NONE.  ERROR for what may pass.  The caller holds a lock
+ * on the index.  pmem, if not NULL, is to say whether the file is persistent memory.
  */
 PmhashReason
 pmhash_index_doubt(Relation index, bool *pmem)
@@ -448,7 +425,7 @@ pmhash_index_doubt(Relation index, bool *pmem)
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	if (make_ready(index, &trouble))
 		entry = entry_by_stub(index, PMHASH_READ, NULL, &trouble);
-	if (entry == NULL && trouble.reason == PMHASH_REASON_NONE && !asks_for_file(&trouble))
+	if (entry == NULL && trouble.reason == PMHASH_REASON_NONE)
 		pmhash_raise_trouble(index, &trouble);
 	if (pmem != NULL)
 		*pmem = entry != NULL && pmh_is_pmem(entry->file->table);
@@ -458,8 +435,7 @@ pmhash_index_doubt(Relation index, bool *pmem)
 /*
  * May plans use this index?  Raises no error for what it finds.  Trouble that may
  * pass, as want of descriptors or memory, is no reason to take another plan in
- * silence: the plan that uses the index fails if it is still there.  A file
- * that an unlogged index does not have yet is left to the first use.
+ * silence: the plan that uses the index fails if it is still there.
  *
  * If not: may they *later, though nobody says so then?  They are made anew when the stub
  * says something else, or, on a standby, the state of the file.  Not when there is another
@@ -514,18 +490,18 @@ pmhash_index_plannable(Relation index, bool *later)
  * at.  0: there is no such stub.
  */
 uint64
-pmhash_index_file(Relation index, bool zero_on_error)
+pmhash_index_file(Relation index)
 {
 	PmhashStub	stub;
 
 	return pmhash_shared != NULL && pmhash_shared->usable &&
-		pmhash_stub_read(index, zero_on_error, &stub) ? stub.file_id : 0;
+		pmhash_stub_read(index, &stub) ? stub.file_id : 0;
 }
 
 bool
 pmhash_may_have_file(Relation index, const PmhashFile *file)
 {
-	uint64		file_id = pmhash_index_file(index, false);
+	uint64		file_id = pmhash_index_file(index);
 
 	return file_id == 0 || file_id == file->file_id;
 }
@@ -543,7 +519,7 @@ pmhash_inode_bytes(const PmhInode *inode)
 bool
 pmhash_file_size(Relation index, int64 *bytes)
 {
-	uint64		file_id = pmhash_index_file(index, false);
+	uint64		file_id = pmhash_index_file(index);
 	char		path[MAXPGPATH];
 	PmhInode	inode;
 

@@ -158,6 +158,7 @@ static const char *const reason_texts[] = {
 	[PMHASH_REASON_DISABLED] = "rows were written while pmhash was disabled",
 	[PMHASH_REASON_OUTDATED] = "it is an older copy",
 	[PMHASH_REASON_FILLING] = "it has not been filled completely",
+	[PMHASH_REASON_EMPTIED] = "a crash or a promotion has emptied its unlogged table",
 	[PMHASH_REASON_MOVED] = "its table was given another tablespace and new rows in one transaction",
 	[PMHASH_REASON_NOT_LOGGED] = "the index is not logged",
 	[PMHASH_REASON_NOT_BUILT] = "this standby has not built it",
@@ -191,11 +192,8 @@ pmhash_enforces_constraint(Relation index)
 static char *
 failing_hint(const PmhashRebuild *rebuild)
 {
-	const char *hint = pmhash_rebuild_failure_hint(rebuild->sqlstate);
-
-	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash.indexes say why). %s",
-					rebuild->failures, unpack_sql_state(rebuild->sqlstate),
-					hint ? hint : "When the cause is removed, REINDEX INDEX makes a new file.");
+	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash.indexes say why). When the cause is removed, REINDEX INDEX makes a new file.",
+					rebuild->failures, unpack_sql_state(rebuild->sqlstate));
 }
 
 /* What is wrong with the file. */
@@ -286,24 +284,21 @@ pmhash_raise_trouble(Relation index, const PmhashTrouble *trouble)
 
 /*
  * pmhash_raise_younger
- *		ERROR for a file that does not serve the statement's snapshot, or, if it is fit,
- *		did not just now.  The plan is made anew at the next try, as above, which may have
- *		that snapshot as well.
+ *		ERROR for a file that does not serve the statement's snapshot, or did not just now,
+ *		when it was being rebuilt.  The plan is made anew at the next try, as above, which may
+ *		have that snapshot as well.
  */
 pg_noreturn void
-pmhash_raise_younger(Relation index, bool fit)
+pmhash_raise_younger(Relation index)
 {
+	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	pmhash_forget_plans(MyDatabaseId, index->rd_index->indrelid);
-	if (fit)
-		pmhash_require_pool_present();	/* else we have no more of it than is mapped */
+	pmhash_require_pool_present();	/* else we have no more of the file than is mapped */
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 fit ? errmsg("pmhash index \"%s\" has just been rebuilt",
-						  RelationGetRelationName(index)) :
 			 errmsg("pmhash index \"%s\" is younger than the snapshot",
 					RelationGetRelationName(index)),
-			 fit ? errdetail("It had no usable file when the statement needed it.") :
-			 errdetail("It may lack rows that the snapshot sees, and the statement has been planned with it."),
+			 errdetail("It may lack rows that the snapshot sees, or has just been rebuilt, and the statement has been planned with it."),
 			 errhint("Try again: the statement is planned anew.")));
 }
 

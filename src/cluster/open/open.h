@@ -16,12 +16,11 @@ extern PmhashReason pmhash_index_doubt(Relation index, bool *pmem);
 extern bool pmhash_index_plannable(Relation index, bool *later);
 extern bool pmhash_stub_wants_look(const PmhashStub *stub);
 extern PmhashFile *pmhash_file_open_filling(Relation index, uint64 file_id);
-extern uint64 pmhash_index_file(Relation index, bool zero_on_error);
+extern uint64 pmhash_index_file(Relation index);
 extern int64 pmhash_inode_bytes(const PmhInode *inode);
 
 /* ---- file_create.c ---- */
 extern uint64 pmhash_file_begin_filling(Relation index);
-extern void pmhash_file_create_missing(Relation index);
 
 /* ---- invalid.c ---- */
 pg_noreturn extern void pmhash_file_error(Relation index, const char *path,
@@ -45,7 +44,7 @@ typedef struct PmhashTrouble
 extern bool pmhash_enforces_constraint(Relation index);
 pg_noreturn extern void pmhash_raise_trouble(Relation index,
 											 const PmhashTrouble *trouble);
-pg_noreturn extern void pmhash_raise_younger(Relation index, bool fit);
+pg_noreturn extern void pmhash_raise_younger(Relation index);
 extern bool pmhash_table_is_moved(Relation index);
 extern void pmhash_mark_invalid(Relation index, uint64 file_id, uint64 standby_life,
 								PmhashReason reason);

@@ -18,8 +18,6 @@
 
 /* ---- requests.c ---- */
 
-extern bool pmhash_has_launcher;
-
 extern void pmhash_request(Oid database, PmhashJob job);
 extern bool pmhash_launcher_is_there(void);
 extern void pmhash_wake_launcher(void);
@@ -29,7 +27,6 @@ extern bool pmhash_workers_can_be_had(void);
 
 extern void pmhash_rebuild_wanted(Oid index);
 extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
-extern const char *pmhash_rebuild_failure_hint(int sqlstate);
 extern void pmhash_rebuild_forget(Oid database, Oid index, const List *but);
 
 /* for workers */

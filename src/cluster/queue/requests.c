@@ -19,15 +19,11 @@
 #include "cluster/cluster.h"
 #include "cluster/queue/queue.h"
 
-/* ms without a free slot after which none is to be waited for: three tries */
-#define NO_SLOT_FOR_LONG	15000
-
 /*
- * Does the postmaster start a launcher as soon as there can be queries, and again if it fails?
- * Not with too few max_worker_processes, of which RegisterBackgroundWorker only says so
- * in the log, nor in single-user mode.  (Processes have it from the postmaster.)
+ * ms without a launcher, or a free slot, after which none is to be waited for: more than a
+ * launcher that has failed takes to be started again, and three tries to start a worker
  */
-bool		pmhash_has_launcher = false;
+#define NO_WORKER_FOR_LONG	15000
 
 /*
  * Ask for this to be done in a database soon.  A worker for plain indexes asks for that of
@@ -46,7 +42,10 @@ pmhash_request(Oid database, PmhashJob job)
 	pmhash_wake_launcher();
 }
 
-/* Is there a launcher just now?  Raises no error. */
+/*
+ * Is there a launcher just now?  None, at any time, with too few max_worker_processes, nor in
+ * single-user mode.  Raises no error.
+ */
 bool
 pmhash_launcher_is_there(void)
 {
@@ -69,16 +68,15 @@ pmhash_wake_launcher(void)
  * pmhash_workers_can_be_had
  *		Is what a worker of ours is to do done some time soon?
  *
- * A launcher that is just being started counts, and so does a lack of slots that may be
- * that of a moment: parallel queries take them, too.
+ * A lack of the launcher, or of slots, that may be that of a moment does not count: the server
+ * has just been started, or parallel queries take the slots.
  */
 bool
 pmhash_workers_can_be_had(void)
 {
 	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
 
-	return pmhash_has_launcher &&
-		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG));
+	return since == 0 || !pmhash_clock_past((int64) since, NO_WORKER_FOR_LONG);
 }
 
 /* ==== rebuilds ==== */
@@ -193,29 +191,4 @@ pmhash_rebuild_wanted(Oid index)
 	last_generation = generation;
 	last = now;
 	pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
-}
-
-/*
- * What to do about a rebuild that fails with this SQLSTATE, or NULL.  A worker has
- * an empty search_path, not that of the session that made the index (worker.c,
- * begin; from PostgreSQL 17 on, all builds have a fixed one: usercontext.c,
- * RestrictSearchPath), so an expression that calls others by their bare names does not
- * find them.
- */
-const char *
-pmhash_rebuild_failure_hint(int sqlstate)
-{
-	switch (sqlstate)
-	{
-		case ERRCODE_UNDEFINED_FUNCTION:
-		case ERRCODE_UNDEFINED_TABLE:
-		case ERRCODE_UNDEFINED_OBJECT:
-		case ERRCODE_UNDEFINED_SCHEMA:
-		case ERRCODE_AMBIGUOUS_FUNCTION:
-			return "A function that the index calls may depend on search_path: set it for the function with ALTER FUNCTION ... SET search_path.";
-		case ERRCODE_CONFIGURATION_LIMIT_EXCEEDED:
-			return "ALTER DATABASE ... SET temp_file_limit gives it more; or REINDEX INDEX in a session that has more makes a new file.";
-		default:
-			return NULL;
-	}
 }

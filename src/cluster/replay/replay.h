@@ -62,7 +62,6 @@ extern bool pmhash_standby_build_database(PmhashJob job);
 extern bool pmhash_standby_building(void);
 
 /* For the views.  xid: the one waited for, else InvalidTransactionId. */
-extern void pmhash_standby_progress(PmhashStandbyPhase phase, uint64 done, uint64 total,
-									TransactionId xid);
+extern void pmhash_standby_progress(uint64 done, uint64 total, TransactionId xid);
 
 #endif							/* PMHASH_REPLAY_H */

@@ -162,12 +162,10 @@ pmhash_standby_building(void)
 }
 
 void
-pmhash_standby_progress(PmhashStandbyPhase phase, uint64 done, uint64 total,
-						TransactionId xid)
+pmhash_standby_progress(uint64 done, uint64 total, TransactionId xid)
 {
 	PmhashStandbyRow *row = builder.row;
 
-	row->phase = phase;
 	row->done = done;
 	row->total = total;
 	row->xid = xid;
@@ -297,9 +295,9 @@ is_wanted(Relation index, Oid heap, PmhashStub *stub)
 	if (!pmhash_is_index(index) || index->rd_index->indrelid != heap ||
 		!index->rd_index->indislive ||
 		index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
-		!pmhash_stub_read(index, true, stub) ||
+		!pmhash_stub_read(index, stub) ||
 		(stub->flags & PMHASH_STUB_LOGGED) == 0 ||
-		(stub->flags & (PMHASH_STUB_INVALID | PMHASH_STUB_NEW_FILE)) != 0)
+		(stub->flags & PMHASH_STUB_INVALID) != 0)
 		return false;
 	if ((stub->flags & PMHASH_STUB_FILLING) != 0)
 		return false;			/* FILE_NEW is going to say when it is not any more */
@@ -402,7 +400,7 @@ begin(Oid relid)
 		bool		due;
 
 		PMH_STOP_POINT("standby_begins");
-		pmhash_identity_make(index, stub.file_id, stub.seed, false, &builder.identity);
+		pmhash_identity_make(index, stub.file_id, stub.seed, &builder.identity);
 		builder.identity.flags |= PMHASH_IDENTITY_LOGGED;
 		pmhash_file_path(builder.path, MyDatabaseId, stub.file_id);
 		pmhash_standby_delta_path(MyDatabaseId, stub.file_id, builder.delta_path);
@@ -424,7 +422,7 @@ begin(Oid relid)
 			pmhash_standby_set_status(row, PMHASH_STANDBY_DELTA);
 			builder.row = row;
 			builder.life = row->life;
-			pmhash_standby_progress(PMHASH_PHASE_WAITING, 0, 0, InvalidTransactionId);
+			pmhash_standby_progress(0, 0, InvalidTransactionId);
 			builder.begun = true;
 		}
 		LWLockRelease(pmhash_standby_lock);
@@ -457,7 +455,7 @@ wait_for_transactions(void)
 		CommitTransactionCommand();
 		if (!TransactionIdPrecedes(xmin, builder.n0))
 			break;
-		pmhash_standby_progress(PMHASH_PHASE_WAITING, 0, 0, xmin);
+		pmhash_standby_progress(0, 0, xmin);
 		pmhash_sleep(pause, pmhash_wait_event(PMHASH_WAIT_BUILD));
 		require_building();
 		pause = Min(2 * pause, LONGEST_LOOK);
@@ -537,7 +535,6 @@ load(PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin)
 		engine_failed(file->path, &error);
 	if (!building)
 		is_over("the file is not wanted any more");
-	pmhash_standby_progress(PMHASH_PHASE_LOADING, 0, 0, InvalidTransactionId);
 	pmhash_filler->load(fill, file, usable_xmin);
 	CommitTransactionCommand();
 	PMH_STOP_POINT("standby_loaded");
@@ -563,7 +560,6 @@ publish(PmhashFile *file, TransactionId usable_xmin)
 		{
 			pmhash_give_way();
 			require_building();
-			pmhash_standby_progress(PMHASH_PHASE_CATCHING_UP, from, length, InvalidTransactionId);
 			if (apply_ops(file->table, &from, length, reason))
 				continue;
 			if (pmh_error(file->table)->code != PMH_OK)

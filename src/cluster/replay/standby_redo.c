@@ -248,7 +248,8 @@ apply_live(PmhashStandbyRow *row, char *reason)
 /*
  * Wait for queries whose snapshots need what the record removes, or cancel them, as btree
  * does (nbtxlog.c, btree_xlog_delete), whether the index has a file here or is being built.
- * Without the lock: that may take as long as max_standby_streaming_delay.
+ * Without the lock: that may take as long as max_standby_streaming_delay.  Logical slots need
+ * none of it, as scans of decoding read no index of ours (scan_table.c).
  */
 static void
 resolve_conflicts(void)
@@ -258,9 +259,7 @@ resolve_conflicts(void)
 	Assert(OidIsValid(work.record.database) && !LWLockHeldByMe(pmhash_standby_lock));
 #if PG_VERSION_NUM >= 160000
 	node.dbOid = work.record.database;
-	ResolveRecoveryConflictWithSnapshot(work.record.horizon,
-										(work.record.flags & PMHASH_WAL_CATALOG) != 0,
-										node);
+	ResolveRecoveryConflictWithSnapshot(work.record.horizon, false, node);
 #else
 	node.dbNode = work.record.database;
 	ResolveRecoveryConflictWithSnapshot(work.record.horizon, node);

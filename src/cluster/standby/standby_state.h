@@ -31,15 +31,6 @@ typedef enum PmhashStandbyStatus
 	PMHASH_STANDBY_LIVE
 } PmhashStandbyStatus;
 
-/* How far a build has come, for views; in the order of its steps. */
-typedef enum PmhashStandbyPhase
-{
-	PMHASH_PHASE_WAITING,		/* for transactions before N0 */
-	PMHASH_PHASE_SCANNING,		/* done, total: heap blocks */
-	PMHASH_PHASE_LOADING,
-	PMHASH_PHASE_CATCHING_UP	/* done, total: delta operations */
-} PmhashStandbyPhase;
-
 #ifndef PMHASH_STANDBY_FILES	/* that it knows of; those that find no row are NONE */
 #define PMHASH_STANDBY_FILES	4096	/* fewer in tests with stop points */
 #endif
@@ -62,9 +53,8 @@ typedef struct PmhashStandbyRow
 
 	/* if DELTA */
 	pg_atomic_uint64 delta_ops; /* complete operations in <id>.delta */
-	PmhashStandbyPhase phase;	/* the builder's, without a lock, for views */
-	TransactionId xid;
-	uint64		done;
+	TransactionId xid;			/* the builder's, without a lock, for views: waits for it, */
+	uint64		done;			/* or has scanned so many blocks of the table */
 	uint64		total;
 } PmhashStandbyRow;
 

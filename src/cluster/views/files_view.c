@@ -30,7 +30,6 @@
 #include "cluster/open/open.h"
 #include "cluster/queue/queue.h"
 #include "cluster/standby/standby_state.h"
-#include "cluster/trust/trust.h"
 #include "cluster/wal/stub.h"
 
 /* ==== standbys ==== */
@@ -39,29 +38,13 @@
 
 PG_FUNCTION_INFO_V1(pmhash_standby);
 
-/* What a phase of a build begins and ends with, in percent of all of it. */
-static const struct
-{
-	int			from;
-	int			to;
-}			shares[] = {
-	[PMHASH_PHASE_WAITING] = {0, 0},
-	[PMHASH_PHASE_SCANNING] = {0, 70},
-	[PMHASH_PHASE_LOADING] = {70, 85},
-	[PMHASH_PHASE_CATCHING_UP] = {85, 99}
-};
-
+/* A build, and how much of the table it has scanned; to load and catch up is the last percent. */
 static const char *
 building(const PmhashStandbyRow *state)
 {
-	double		part = state->total == 0 ? 0 :
-		Min(1.0, (double) state->done / (double) state->total);
-	int			percent = shares[state->phase].from +
-		(int) (part * (shares[state->phase].to - shares[state->phase].from));
-
-	if (state->phase == PMHASH_PHASE_WAITING && TransactionIdIsValid(state->xid))
+	if (TransactionIdIsValid(state->xid))
 		return psprintf("building (0 %%), waiting for transaction %u", state->xid);
-	return psprintf("building (%d %%)", percent);
+	return psprintf("building (%d %%)", (int) (99.0 * state->done / Max(state->total, 1)));
 }
 
 /* A build or rebuild that has failed, and when it is tried again by the wall clock. */
@@ -233,8 +216,6 @@ describe(Relation index, Datum *values, bool *nulls)
 	look = pmhash_stub_look(index, &stub);
 	if (look == PMHASH_LOOK_UNREADABLE && errno != 0 && errno != ENOENT)
 		return "unreadable";	/* no fork, and a damaged page, are no stub */
-	if (look == PMHASH_LOOK_STUB && (stub.flags & PMHASH_STUB_NEW_FILE) != 0)
-		return "empty";
 	named = look == PMHASH_LOOK_STUB && stub.file_id != 0;
 	if (named)
 		pmhash_file_path(path, MyDatabaseId, stub.file_id);
@@ -301,36 +282,16 @@ file_row(Oid relid, const char *why, Datum *values, bool *nulls)
 	return true;
 }
 
-static void
-make_pool_ready(void *arg)
-{
-	pmhash_pool_ready();
-}
-
-static bool
-is_not_cancelled(int sqlstate)
-{
-	return ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_OPERATOR_INTERVENTION;
-}
-
 /*
- * Why nothing can be done with indexes though pmhash is not disabled: what its first use
- * in this server life fails for, such as want of space for the undo journal, and will be
- * tried again by each that comes.  NULL if it does not fail.  Not an error of the view:
- * that is a state to be shown, and the DBA looks here for the reason.
+ * Why nothing can be done with indexes though pmhash is not disabled, or NULL: its first use in
+ * this server life has failed, as for want of space for the undo journal, and is tried again.
  */
 static const char *
 why_not_ready(void)
 {
-	ErrorData  *error;
-
-	if (!pmhash_service_available())
+	if (!pmhash_service_available() || pg_atomic_read_u32(&pmhash_shared->not_ready) == 0)
 		return NULL;
-	error = pmhash_try(make_pool_ready, NULL, is_not_cancelled);
-	if (error != NULL)
-		return error->message;
-	pmhash_notice_for_launcher();
-	return NULL;
+	return "its first use has failed, and is tried again; the server log says why";
 }
 
 /*

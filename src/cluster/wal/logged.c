@@ -75,7 +75,7 @@ pmhash_tell_of_wal(Relation index)
 	PmhashStub	stub;
 
 	if (!pmhash_is_index(index) || RELATION_IS_OTHER_TEMP(index) ||
-		!pmhash_stub_read(index, true, &stub) || stub.file_id == 0 ||
+		!pmhash_stub_read(index, &stub) || stub.file_id == 0 ||
 		(stub.flags & PMHASH_STUB_INVALID) != 0 ||
 		pmhash_wants_wal(index) == ((stub.flags & PMHASH_STUB_LOGGED) != 0))
 		return;
@@ -133,15 +133,15 @@ pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries, int n,
  * nbtpage.c, _bt_delitems_vacuum).
  */
 XLogRecPtr
-pmhash_log_deletes(const PmhashFile *file, TransactionId horizon, uint8 flags,
-				   const PmhEntry *entries, int n)
+pmhash_log_deletes(const PmhashFile *file, TransactionId horizon, const PmhEntry *entries,
+				   int n)
 {
 	XLogRecPtr	end = InvalidXLogRecPtr;
 
 	Assert(n >= 1 && file->logged && !RecoveryInProgress());
 	for (int i = 0; i < n; i += PMHASH_WAL_MAX_ENTRIES)
 		end = pmhash_wal_log(&(PmhashWalRecord) {
-			.type = PMHASH_WAL_DELETE, .flags = flags, .file_id = file->file_id,
+			.type = PMHASH_WAL_DELETE, .file_id = file->file_id,
 			.database = MyDatabaseId, .horizon = horizon,
 			.count = (uint16) Min(n - i, PMHASH_WAL_MAX_ENTRIES)
 		}, &entries[i], InvalidBuffer);

@@ -30,7 +30,7 @@ extern bool pmhash_wants_wal(Relation index);
 extern void pmhash_tell_of_wal(Relation index);
 extern XLogRecPtr pmhash_log_dead_tids(const PmhashFile *file, const PmhashDeadTids *set);
 extern XLogRecPtr pmhash_log_deletes(const PmhashFile *file, TransactionId horizon,
-									 uint8 flags, const PmhEntry *entries, int n);
+									 const PmhEntry *entries, int n);
 extern bool pmhash_conflict_horizon(Relation heap, const PmhEntry *entries, int n,
 									TransactionId *horizon);
 

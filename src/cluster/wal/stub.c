@@ -16,7 +16,6 @@
 
 #include <sys/stat.h>
 
-#include "access/generic_xlog.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -57,41 +56,35 @@ fill_page(Page page, const PmhashStub *stub)
 	PageInit(page, BLCKSZ, 0);
 	memcpy(PageGetContents(page), stub, sizeof(PmhashStub));
 
-	/* Generic WAL and full-page images leave the hole out: not our bytes. */
+	/* Full-page images leave the hole out: not our bytes. */
 	((PageHeader) page)->pd_lower =
 		(PageGetContents(page) + sizeof(PmhashStub)) - (char *) page;
 }
 
-/* Put a stub on a locked buffer of the main fork, logged if the index is. */
-static void
-log_page(Relation index, Buffer buffer, const PmhashStub *stub)
-{
-	GenericXLogState *state = GenericXLogStart(index);
-	Page		page = GenericXLogRegisterBuffer(state, buffer,
-												 GENERIC_XLOG_FULL_IMAGE);
-
-	fill_page(page, stub);
-	GenericXLogFinish(state);
-}
-
 /*
- * The same, and standbys are not to follow the stub's file any more: in one record (P6),
- * so that neither a crash nor a standby finds one without the other.
+ * Put a stub on a locked buffer of the main fork, logged if the index is.  ends: and standbys
+ * are not to follow the stub's file any more.  That is one record (P6), so that neither a crash
+ * nor a standby finds one without the other.
  */
 static void
-log_page_and_end(Buffer buffer, const PmhashStub *stub)
+log_page(Relation index, Buffer buffer, const PmhashStub *stub, bool ends)
 {
 	Page		page = BufferGetPage(buffer);
 	XLogRecPtr	end;
 
-	Assert((stub->flags & PMHASH_STUB_INVALID) != 0);
+	Assert(!ends || (stub->flags & PMHASH_STUB_INVALID) != 0);
 	START_CRIT_SECTION();
 	fill_page(page, stub);
 	MarkBufferDirty(buffer);
-	end = pmhash_wal_log(&(PmhashWalRecord) {
-		.type = PMHASH_WAL_FILE_GONE, .file_id = stub->file_id, .database = MyDatabaseId
-	}, NULL, buffer);
-	PageSetLSN(page, end);
+	if (ends)
+	{
+		end = pmhash_wal_log(&(PmhashWalRecord) {
+			.type = PMHASH_WAL_FILE_GONE, .file_id = stub->file_id, .database = MyDatabaseId
+		}, NULL, buffer);
+		PageSetLSN(page, end);
+	}
+	else if (RelationNeedsWAL(index))
+		log_newpage_buffer(buffer, true);
 	END_CRIT_SECTION();
 }
 
@@ -109,8 +102,8 @@ lock_page(Relation index)
 }
 
 /*
- * Let an index have this stub: a new one, an unlogged one after a crash, or an invalid one
- * whose new file is about to be filled (PMHASH_STUB_FILLING).  The caller sees to it that no
+ * Let an index have this stub: a new one, or an invalid one whose new file is about to be
+ * filled (PMHASH_STUB_FILLING).  The caller sees to it that no
  * other process does the same.
  */
 void
@@ -121,7 +114,7 @@ pmhash_stub_write(Relation index, const PmhashStub *stub)
 	Assert(stub->file_id != 0 && !RecoveryInProgress());
 	Assert((stub->flags & PMHASH_STUB_FILLING) == 0 ||
 		   CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
-	log_page(index, buffer, stub);
+	log_page(index, buffer, stub, false);
 	UnlockReleaseBuffer(buffer);
 }
 
@@ -146,7 +139,7 @@ pmhash_stub_filled(Relation index, uint64 file_id, FullTransactionId by)
 	{
 		stub.flags &= ~PMHASH_STUB_FILLING;
 		stub.filled_by = U64FromFullTransactionId(by);
-		log_page(index, buffer, &stub);
+		log_page(index, buffer, &stub, false);
 		if (pmhash_flags_logged(stub.flags))
 			pmhash_announce_file(file_id);
 	}
@@ -188,11 +181,8 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 		marked = pmhash_stub_make(PMHASH_STUB_INVALID, ours ? stub.file_id : 0,
 								  ours ? stub.seed : (PmhashSeed) {0}, reason);
 		PMH_STOP_POINT("stub_before_mark");
-		if (ours ? pmhash_flags_logged(stub.flags) :
-			RelationIsPermanent(index) && XLogIsNeeded())
-			log_page_and_end(buffer, &marked);
-		else
-			log_page(index, buffer, &marked);
+		log_page(index, buffer, &marked, ours ? pmhash_flags_logged(stub.flags) :
+				 RelationIsPermanent(index) && XLogIsNeeded());
 		PMH_STOP_POINT("stub_marked");
 
 		/*
@@ -209,10 +199,10 @@ pmhash_stub_invalidate(Relation index, uint64 file_id, PmhashReason reason)
 }
 
 /*
- * Write the stub of the init fork: "make a new file".  After a crash reinit.c copies it
- * over the main fork, and no callback says so; the first open makes the file.  Same way of
- * writing, for the same reasons, as btbuildempty (nbtree.c): not through shared buffers,
- * logged even with wal_level=minimal, and synced.
+ * Write the stub of the init fork: that of an invalid index, which has no file.  After a crash
+ * reinit.c copies it over the main fork, and the index is rebuilt.  Same way of writing, for
+ * the same reasons, as btbuildempty (nbtree.c): not through shared buffers, logged even with
+ * wal_level=minimal, and synced.
  */
 void
 pmhash_stub_create_init(Relation index)
@@ -220,8 +210,8 @@ pmhash_stub_create_init(Relation index)
 	SMgrRelation smgr = RelationGetSmgr(index);
 	PGIOAlignedBlock block;
 	Page		page = (Page) block.data;
-	PmhashStub	stub = pmhash_stub_make(PMHASH_STUB_NEW_FILE, 0, (PmhashSeed) {0},
-										PMHASH_REASON_NONE);
+	PmhashStub	stub = pmhash_stub_make(PMHASH_STUB_INVALID, 0, (PmhashSeed) {0},
+										PMHASH_REASON_EMPTIED);
 
 	fill_page(page, &stub);
 	pmhash_set_checksum(page, 0);
@@ -254,7 +244,7 @@ fork_path(PmhashNode node, char *path)
 #endif
 }
 
-/* Copy the stub out of a page.  False: that was never filled. */
+/* Copy the stub out of a page.  False: it has none that this code knows. */
 static bool
 copy_stub(Page page, PmhashStub *stub)
 {
@@ -263,7 +253,7 @@ copy_stub(Page page, PmhashStub *stub)
 	memcpy(stub, PageGetContents(page), sizeof(PmhashStub));
 	if (stub->database != MyDatabaseId)
 		stub->flags &= ~PMHASH_STUB_LOGGED;	/* records are of the original's file */
-	return true;
+	return pmhash_stub_is_known(stub);
 }
 
 /* The same of a pinned buffer, which is unpinned. */
@@ -279,13 +269,11 @@ take_stub(Buffer buffer, PmhashStub *stub)
 }
 
 /*
- * Read the stub of an index.  False if there is none: no fork, no block, or a page that was
- * never filled.  With zero_on_error a damaged page counts as none (for DROP, which must not
- * fail for that).  ERROR if the page is something else, or of a version this code does not
- * know.
+ * Read the stub of an index.  False if there is none that this code knows: no fork, no block,
+ * a page that was never filled, is damaged or something else.
  */
 bool
-pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
+pmhash_stub_read(Relation index, PmhashStub *stub)
 {
 	SMgrRelation smgr = RelationGetSmgr(index);
 	Buffer		buffer;
@@ -297,25 +285,8 @@ pmhash_stub_read(Relation index, bool zero_on_error, PmhashStub *stub)
 		RelationGetNumberOfBlocks(index) == 0)
 		return false;
 
-	buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0,
-								zero_on_error ? RBM_ZERO_ON_ERROR : RBM_NORMAL,
-								NULL);
-	if (!take_stub(buffer, stub))
-		return false;
-	if (!pmhash_stub_is_known(stub))
-	{
-		if (zero_on_error)
-			return false;
-		ereport(ERROR,
-				(errcode(ERRCODE_INDEX_CORRUPTED),
-				 errmsg("index \"%s\" has an invalid stub page",
-						RelationGetRelationName(index)),
-				 errdetail("Block 0 has magic number %X, version %u; %X, version %u was expected.",
-						   stub->magic, stub->version,
-						   PMHASH_STUB_MAGIC, PMHASH_STUB_VERSION),
-				 errhint("REINDEX INDEX makes a new one.")));
-	}
-	return true;
+	buffer = ReadBufferExtended(index, MAIN_FORKNUM, 0, RBM_ZERO_ON_ERROR, NULL);
+	return take_stub(buffer, stub);
 }
 
 /* What the page of the main fork at path is, if it is in shared buffers; else false. */
@@ -328,8 +299,7 @@ look_at_buffer(PmhashNode node, const char *path, PmhashStub *stub, PmhashLook *
 	if (buffer == InvalidBuffer || stat(path, &st) != 0 || st.st_size < BLCKSZ ||
 		!ReadRecentBuffer(node, MAIN_FORKNUM, 0, buffer))
 		return false;
-	*look = take_stub(buffer, stub) && pmhash_stub_is_known(stub) ? PMHASH_LOOK_STUB :
-		PMHASH_LOOK_OTHER;
+	*look = take_stub(buffer, stub) ? PMHASH_LOOK_STUB : PMHASH_LOOK_OTHER;
 	return true;
 }
 
@@ -351,8 +321,7 @@ look_at_file(const char *path, PmhashStub *stub)
 		errno = n < 0 ? errno : 0;
 		return PMHASH_LOOK_UNREADABLE;
 	}
-	return copy_stub(page, stub) && pmhash_stub_is_known(stub) ? PMHASH_LOOK_STUB :
-		PMHASH_LOOK_OTHER;
+	return copy_stub(page, stub) ? PMHASH_LOOK_STUB : PMHASH_LOOK_OTHER;
 }
 
 /*
@@ -399,5 +368,5 @@ pmhash_stub_look(Relation index, PmhashStub *stub)
 {
 	if (!RelationUsesLocalBuffers(index))
 		return pmhash_stub_look_at(pmhash_node(index), stub);
-	return pmhash_stub_read(index, true, stub) ? PMHASH_LOOK_STUB : PMHASH_LOOK_OTHER;
+	return pmhash_stub_read(index, stub) ? PMHASH_LOOK_STUB : PMHASH_LOOK_OTHER;
 }

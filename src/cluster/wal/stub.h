@@ -13,7 +13,6 @@
 
 #define PMHASH_STUB_MAGIC		0x48534d50
 #define PMHASH_STUB_VERSION		3
-#define PMHASH_STUB_NEW_FILE	0x0001	/* has no file yet: make one */
 #define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
 										 * or will be: never use it again */
 #define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see rebuild.c */
@@ -72,8 +71,7 @@ typedef enum PmhashLook
 	PMHASH_LOOK_UNREADABLE		/* that can't be told */
 } PmhashLook;
 
-extern bool pmhash_stub_read(Relation index, bool zero_on_error,
-							 PmhashStub *stub);
+extern bool pmhash_stub_read(Relation index, PmhashStub *stub);
 extern PmhashLook pmhash_stub_look_at(PmhashNode node, PmhashStub *stub);
 extern PmhashLook pmhash_stub_look(Relation index, PmhashStub *stub);
 

@@ -45,7 +45,7 @@
 /* Guards: another layout, or another number, is another PMHASH_WAL_VERSION. */
 PMHASH_AT(PmhashWalRecord, magic, 0);
 PMHASH_AT(PmhashWalRecord, type, 4);
-PMHASH_AT(PmhashWalRecord, flags, 5);
+PMHASH_AT(PmhashWalRecord, unused, 5);
 PMHASH_AT(PmhashWalRecord, count, 6);
 PMHASH_AT(PmhashWalRecord, file_id, 8);
 PMHASH_AT(PmhashWalRecord, database, 16);
@@ -69,7 +69,7 @@ head_size(const PmhashWalRecord *record)
 		LARGEST_HEAD;
 }
 
-/* Is there that type, and can such a record have so many entries, and these flags? */
+/* Is there that type, and can such a record have so many entries? */
 static bool
 is_possible(const PmhashWalRecord *record)
 {
@@ -79,8 +79,7 @@ is_possible(const PmhashWalRecord *record)
 	return record->type >= PMHASH_WAL_INSERT && record->type <= PMHASH_WAL_DEAD &&
 		(record->count > 0) == has_entries &&
 		(record->size > 0) == (record->type == PMHASH_WAL_DEAD) &&
-		record->count <= PMHASH_WAL_MAX_ENTRIES &&
-		(record->flags & ~(record->type == PMHASH_WAL_DELETE ? PMHASH_WAL_CATALOG : 0)) == 0;
+		record->count <= PMHASH_WAL_MAX_ENTRIES;
 }
 
 XLogRecPtr

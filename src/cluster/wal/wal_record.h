@@ -25,7 +25,7 @@
  *
  *	magic and version	4 bytes
  *	type				1		PmhashWalType
- *	flags				1		PMHASH_WAL_CATALOG, else 0
+ *	not used			1		0
  *	n					2		number of entries
  *	file_id				8
  *	database			4		not of INSERT
@@ -44,9 +44,6 @@
 
 #define PMHASH_WAL_ENTRY_SIZE	14
 #define PMHASH_WAL_MAX_ENTRIES	256 /* of one record */
-
-/* DELETE: of a table that logical decoding reads as a catalog. */
-#define PMHASH_WAL_CATALOG		0x01
 
 /* The types stand in WAL: never renumber. */
 typedef enum PmhashWalType
@@ -67,7 +64,7 @@ typedef struct PmhashWalRecord
 	/* as it stands in WAL, one behind the other */
 	uint32		magic;			/* and version: pmhash_wal_log's */
 	uint8		type;			/* PmhashWalType */
-	uint8		flags;
+	uint8		unused;
 	uint16		count;			/* entries; 1 to 256 for INSERT and DELETE */
 	uint64		file_id;
 	Oid			database;

@@ -8,9 +8,7 @@
  * none can come to name it any more.  In this order, which matters:
  *
  *	(1) list the files.  Only these are judged.  The create lock is taken once
- *		for it, so each file that was made without a transaction (unlogged
- *		index after a crash) has its stub by now, and each has a header unless
- *		its creation was cut off.
+ *		for it, so each has a header unless its creation was cut off.
  *	(2) leave out the files whose creating transaction is in progress, which
  *		includes prepared ones: their stubs are in main forks we can't see.
  *		Leave out temporary files of this server life whose backend is alive.
@@ -204,8 +202,7 @@ look_at_index(Oid relid, ListedFile *files, int n, List **lacking)
 	file = bsearch(&stub.file_id, files, n, sizeof(ListedFile), compare_ids);
 	if (file != NULL)
 		file->owned = true;
-	if (!pmhash_stub_serves(stub.flags, PMHASH_READ) ||
-		((stub.flags & PMHASH_STUB_NEW_FILE) == 0 && pmhash_stub_wants_look(&stub)))
+	if (!pmhash_stub_serves(stub.flags, PMHASH_READ) || pmhash_stub_wants_look(&stub))
 		note_lacking(relid, lacking);
 	return true;
 }

@@ -60,7 +60,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -102,39 +101,6 @@ typedef struct Refill
 /* Of the rebuild that this worker is at, or zeroes. */
 static Refill refill;
 
-/* Descriptor of the old file of that, or -1. */
-static int	old_file = -1;
-
-/*
- * The process that lets go of a removed file last frees its pages, a quarter of a
- * second for a GiB.  Hold it to the end of the rebuild, so that this is none of those that
- * had it mapped and want to commit.  In a full file system the rebuild fails once for want of
- * its room.  A failure to open it is not worth an error.
- */
-static void
-hold_old_file(uint64 file_id)
-{
-	char		path[MAXPGPATH];
-
-	pmhash_file_path(path, MyDatabaseId, file_id);
-	old_file = BasicOpenFile(path, O_RDONLY | PG_BINARY);
-	if (old_file >= 0)
-		ReserveExternalFD();
-}
-
-/* A rebuild is over. */
-static void
-forget_refill(void)
-{
-	if (old_file >= 0)
-	{
-		(void) close(old_file);
-		ReleaseExternalFD();
-	}
-	old_file = -1;
-	memset(&refill, 0, sizeof(refill));
-}
-
 /* For pg_stat_progress_create_index. */
 static void
 report_begin(Relation index)
@@ -161,12 +127,9 @@ remove_old_file(Relation heap, Relation index)
 	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true));
 	Assert(CheckRelationLockedByMe(index, ShareUpdateExclusiveLock, true));
 	(void) pmhash_stub_invalidate(index, 0, refill.reason);
-	file_id = pmhash_index_file(index, true);
+	file_id = pmhash_index_file(index);
 	if (file_id != 0)
-	{
-		hold_old_file(file_id);
 		pmhash_remove_file(MyDatabaseId, file_id, false);
-	}
 	else
 		pmhash_visit_at_commit(MyDatabaseId);	/* it may have had one all the same */
 	TransferPredicateLocksToHeapRelation(index);
@@ -343,8 +306,8 @@ make_valid(void)
 }
 
 /*
- * After the abort of a failed try: give back the space of the old file and of one that is not
- * filled, into which nothing more is to be put.  In no transaction.  ERROR if the stub can't
+ * After the abort of a failed try: give back the space of the file that is not filled, into
+ * which nothing more is to be put.  In no transaction.  ERROR if the stub can't
  * be marked; the file is then removed by the next try.
  */
 static void
@@ -360,7 +323,7 @@ refill_failed(void)
 	if (ConditionalLockRelationOid(refill.index, ShareUpdateExclusiveLock) &&
 		(index = try_relation_open(refill.index, NoLock)) != NULL)
 	{
-		if (pmhash_stub_read(index, true, &stub) && stub.file_id == refill.file_id &&
+		if (pmhash_stub_read(index, &stub) && stub.file_id == refill.file_id &&
 			(stub.flags & (PMHASH_STUB_FILLING | PMHASH_STUB_INVALID)) != 0)
 		{
 			(void) pmhash_stub_invalidate(index, refill.file_id, refill.reason);
@@ -426,33 +389,11 @@ needs_rebuild(Oid relid, char *name)
 	return needed;
 }
 
-/* A process that has a lock on the table which a rebuild waits for; 0: there is none. */
-static int
-holder_of(Oid heap)
-{
-	VirtualTransactionId *holder;
-	LOCKTAG		tag;
-	int			n;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, heap);
-	holder = GetLockConflicts(&tag, ShareUpdateExclusiveLock, &n);
-	for (int i = 0; i < n; i++)
-	{
-		PGPROC	   *proc = pmhash_proc_of(holder[i]);
-
-		if (proc != NULL && proc->pid != 0)
-			return proc->pid;
-	}
-	return 0;
-}
-
 /* A failed try is over: note it and go on with the next index. */
 static void
 give_up(Oid relid, const char *name, MemoryContext context)
 {
 	ErrorData  *error;
-	const char *hint;
-	int			holder = 0;
 	int			pause;
 
 	HOLD_INTERRUPTS();
@@ -462,24 +403,17 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	FlushErrorState();
 	refill_failed();
 	MemoryContextSwitchTo(context);
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && OidIsValid(refill.heap))
-	{
-		holder = holder_of(refill.heap);
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 		held_up = refill.heap;
-	}
-	if (holder != 0)
-		error->message = psprintf("%s (process %d has a lock on its table)", error->message, holder);
 	pmhash_count(PMHASH_REBUILD_FAILURES, 1);
 	pmhash_counts_flush();
 	pause = pmhash_rebuild_note(MyDatabaseId, relid, error->sqlerrcode, error->message);
-	forget_refill();
+	memset(&refill, 0, sizeof(refill));
 	some_left = true;
-	hint = pmhash_rebuild_failure_hint(error->sqlerrcode);
 	ereport(LOG,
 			(errmsg("pmhash: could not rebuild %s: %s",
 					pmhash_index_label(relid, name), error->message),
-			 errdetail("The next try is in %d seconds.", pause),
-			 hint ? errhint("%s", hint) : 0));
+			 errdetail("The next try is in %d seconds.", pause)));
 	FreeErrorData(error);
 	MemoryContextSwitchTo(context);
 	RESUME_INTERRUPTS();
@@ -503,7 +437,7 @@ rebuild_index(Oid relid)
 			wait_for_writers();
 			fill_file();
 			make_valid();
-			forget_refill();
+			memset(&refill, 0, sizeof(refill));
 			pmhash_count(PMHASH_REBUILDS, 1);
 			pmhash_counts_flush();
 			pmhash_rebuild_forget(MyDatabaseId, relid, NIL);

@@ -409,7 +409,7 @@ sub findings_of_others
 {
 	my ($node) = @_;
 
-	wait_until($node, "SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')",
+	wait_until($node, "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'",
 		'the indexes that DDL replaces');
 	return value($node, "SELECT soak_findings(i) FROM soak_indexes i WHERE tab IN ('side', 'turned', 'un')");
 }

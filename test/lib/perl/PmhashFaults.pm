@@ -134,7 +134,7 @@ CREATE PROCEDURE wait_until_valid(INOUT states text DEFAULT NULL) LANGUAGE plpgs
 BEGIN
 	FOR i IN 1 .. 600 LOOP
 		SELECT 'invalid: ' || string_agg(index || ': ' || state, ', ') INTO states
-		FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty');
+		FROM pmhash.indexes WHERE state <> 'valid';
 		EXIT WHEN states IS NULL;
 		PERFORM pg_sleep(0.05);
 		COMMIT;
@@ -189,11 +189,6 @@ sub one_fault
 	$script .= "SELECT 'finding: ' || f FROM check_findings('" . ($case->{checks} // '^f') . "') f;\n";
 	$script .= "\\echo sites :sites\n" if $n == $end;
 	$script .= "\\echo message :message\n\\echo done $n :state :report\n";
-	if ($script =~ /FRESH/)
-	{
-		my $table = 'u' . ++$case->{used};
-		$script =~ s/FRESH/$table/g;
-	}
 	return $script;
 }
 
@@ -250,7 +245,6 @@ sub choose
 #	before, after	SQL run before and after it each time
 #	waits			the index may be rebuilt before it is looked at
 #	checks			pattern of the tables that pmhash.check looks at each time
-#	used			FRESH in SQL stands for u1, u2, ...: how many have been used
 #	states			pattern of SQLSTATEs that are right
 # A test: each ends with success or such an error, the session goes on, and
 # all indexes are right.

@@ -609,7 +609,7 @@ sub soak_cycle
 		my ($but) = @_;
 		return if $kind !~ /in recovery/;
 		$node->poll_query_until('postgres',
-			"SELECT bool_and(state IN ('valid', 'empty')) FROM pmhash.indexes WHERE index <> '$but'")
+			"SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index <> '$but'")
 		  or die 'indexes are not rebuilt';
 	};
 	$rebuilt->('pre_k');

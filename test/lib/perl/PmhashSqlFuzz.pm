@@ -121,7 +121,7 @@ SELECT format('finding: %s is there %s times', n, count(*)) FROM fu GROUP BY n H
 UNION ALL
 SELECT format('finding: %s is there %s times', left(lower(t), 20), count(*)) FROM fu WHERE v >= 0 GROUP BY lower(t) HAVING count(*) > 1
 UNION ALL
-SELECT format('finding: %s is %s', index, state) FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')
+SELECT format('finding: %s is %s', index, state) FROM pmhash.indexes WHERE state <> 'valid'
 $$;
 SQL
 }

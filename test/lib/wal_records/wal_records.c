@@ -48,7 +48,7 @@ PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(pmhash_wal_records);
 
-#define WAL_RECORDS_COLUMNS	12
+#define WAL_RECORDS_COLUMNS	11
 
 /* ---- reading ---- */
 
@@ -202,8 +202,6 @@ fill_contents(const PmhashWalRecord *record, Datum *value, bool *isnull)
 	isnull[i] = false;
 	value[i++] = CStringGetTextDatum(psprintf("%016" PRIx64, record->file_id));
 	isnull[i] = false;
-	value[i++] = Int32GetDatum(record->flags);
-	isnull[i] = false;
 	value[i++] = Int32GetDatum(record->count);
 	isnull[i] = !OidIsValid(record->database);
 	value[i++] = ObjectIdGetDatum(record->database);
@@ -216,7 +214,7 @@ fill_contents(const PmhashWalRecord *record, Datum *value, bool *isnull)
 	}
 	if (record->size > 0)
 	{
-		value[7] = Int32GetDatum(tids_of(record, &value[i + 1]));
+		value[6] = Int32GetDatum(tids_of(record, &value[i + 1]));
 		isnull[i + 1] = false;
 	}
 }

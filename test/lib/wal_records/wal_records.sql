@@ -8,7 +8,6 @@ CREATE FUNCTION pmhash_wal_records(
 	OUT record_length int4,
 	OUT type text,
 	OUT file_id text,
-	OUT flags int4,
 	OUT entries int4,
 	OUT database oid,
 	OUT horizon xid,

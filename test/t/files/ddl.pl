@@ -91,7 +91,8 @@ SQL
 		my $states_query = "SELECT coalesce(string_agg(index || ' is ' || state, ', '), '') FROM pmhash.indexes WHERE state <> 'valid'";
 		my $states = $session->query_safe($states_query);
 		my $filled = time + 30;
-		# a table was moved in a transaction, and got rows or was emptied: its index is rebuilt
+		# a table was moved in a transaction, and got rows: its index is rebuilt; and so is one
+		# that was moved beside a DROP
 		while ($states =~ /its table was given|it does not exist|has not been filled|rebuild/ && time < $filled)
 		{
 			$session->query_safe('REINDEX TABLE tt') if $states =~ /tt_k2? is invalid/;
@@ -323,10 +324,12 @@ SQL
 		change_rows($node, 'd');
 		kept($files, $command);
 	}
+	$node->safe_psql('d', 'BEGIN; DROP INDEX t_v; ROLLBACK; ALTER INDEX t_k SET TABLESPACE b; ALTER INDEX t_k SET TABLESPACE pg_default');
+	kept($files, 'after a DROP INDEX that was rolled back');
 	crash($node);
 	$node->start;
 	# a crash takes the file of the unlogged index
-	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500)');
+	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500); REINDEX INDEX u_k');
 	$files = files();
 	all_come_back($node, 'crash after SET TABLESPACE', 'd');
 
@@ -336,7 +339,7 @@ SQL
 	change_rows($node, 'd');
 	crash($node);
 	$node->start;
-	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500)');
+	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500); REINDEX INDEX u_k');
 	all_come_back($node, 'crash after ALTER DATABASE', 'd');
 	$files = files();
 	$node->safe_psql('postgres', 'ALTER DATABASE d SET TABLESPACE pg_default');
@@ -373,7 +376,7 @@ SQL
 		is($node->safe_psql('d', $find), $rows, "moved, emptied, $end: answers");
 		like(index_state($node, 'm_k', 'd'), qr/^invalid: its table was given another tablespace/, "moved, emptied, $end: state");
 		rebuild_on($node);
-		$node->poll_query_until('d', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')");
+		$node->poll_query_until('d', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'");
 		rebuild_off($node);
 		is($node->safe_psql('d', $find), $rows, "moved, emptied, $end: answers by the index");
 		same_answers($node, 'm', 'k', 'm_k', "moved, emptied, $end", 'd');
@@ -390,6 +393,16 @@ SQL
 	rebuild_off($node);
 	same_answers($node, 'x', 'k', 'x_k', 'moved, emptied, rebuilt', 'd');
 	fails_like($node, 'INSERT INTO x VALUES (3)', qr/violates exclusion constraint "x_k"/, 'moved, emptied, rebuilt: holds', 'd');
+
+	# ---- moved by a transaction that gives another index another file ----
+	# The file goes with the main fork in the old tablespace.
+	$node->safe_psql('d', 'BEGIN; ALTER INDEX x_k SET TABLESPACE b; REINDEX INDEX m_k; COMMIT');
+	like(index_state($node, 'x_k', 'd'), qr/^invalid: it does not exist/, 'moved beside a REINDEX: state');
+	is(index_state($node, 'm_k', 'd'), 'valid', 'moved beside a REINDEX: the other one');
+	rebuild_on($node);
+	$node->poll_query_until('d', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'");
+	rebuild_off($node);
+	same_answers($node, 'x', 'k', 'x_k', 'moved beside a REINDEX, rebuilt', 'd');
 	$node->safe_psql('d', 'DROP TABLE m, x');
 
 	$node->stop;

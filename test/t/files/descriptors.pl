@@ -371,6 +371,8 @@ SQL
 	$node->start;
 	is($node->safe_psql('postgres', 'INSERT INTO unlogged VALUES (7); SET enable_seqscan = off; SELECT count(*) FROM unlogged WHERE k = 7'),
 		'1', 'and it serves after a crash');
+	is($node->safe_psql('postgres', "SELECT state FROM pmhash.indexes WHERE index = 'unlogged_k'; REINDEX INDEX unlogged_k"),
+		'invalid: a crash or a promotion has emptied its unlogged table', 'state after a crash');
 	is($node->safe_psql('postgres', "ALTER TABLE logged SET UNLOGGED; SELECT pg_relation_size('logged_k', 'init')"), '8192', 'SET UNLOGGED');
 	is($node->safe_psql('postgres', "ALTER TABLE logged SET LOGGED; SET enable_seqscan = off; SELECT count(*) FROM logged WHERE k = 7"), '1', 'SET LOGGED');
 

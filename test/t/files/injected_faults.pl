@@ -133,26 +133,6 @@ SELECT split_part(pmhash_faults_report(), ' ', 1);
 SQL
 $node->safe_psql('postgres', 'DROP TABLE plain');
 
-# ---- unlogged indexes after a crash: the first user makes the file ----
-my $unlogged_tables = $all ? 400 : 60;
-$node->safe_psql('postgres', join('', map {
-	"CREATE UNLOGGED TABLE u$_ (k int4); INSERT INTO u$_ VALUES (0); CREATE INDEX u${_}_k ON u$_ USING pmhash (k);"
-} 1 .. $unlogged_tables));
-$node->stop('immediate');
-$node->start;
-my $unlogged = {
-	name => 'first use of an unlogged index',
-	statements => ['INSERT INTO FRESH VALUES (1)'],
-	checks => '^none',
-	used => 0,
-	# this session and another one must mean the same file
-	after => 'INSERT INTO FRESH VALUES (2), (3);' . $by_index . "\nSELECT count(*) AS here FROM FRESH WHERE k IN (1, 2, 3) \\gset\n\\c -\n"
-	  . "SELECT 'finding: FRESH: ' || c || ' rows, ' || :here || ' seen by their own session' FROM (SELECT count(*) AS c FROM FRESH) c WHERE c <> :here;\n"
-	  . "SELECT 'finding: ' || f FROM soak_findings(ROW('FRESH', '{k}', 'FRESH_k', true)) f;"
-};
-fail_each($node, { %$unlogged, calls => 'memory', states => '53200' }, $often);
-fail_each($node, { %$unlogged, calls => 'io', used => $unlogged_tables - 25, waits => 1, states => '58030|53100|53200|55000' }, $often);
-
 # ---- background workers: what fails is tried again ----
 sub worker_faults
 {

@@ -57,7 +57,7 @@ SQL
 		my ($on, $name) = @_;
 
 		rebuild_on($on);
-		ok( $on->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty'))),
+		ok( $on->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid')),
 			"$name: all valid");
 		rebuild_off($on);
 		return;
@@ -69,7 +69,7 @@ SQL
 		# (a try that was given up puts the next one off by up to 10 s)
 		local $PostgreSQL::Test::Utils::timeout_default = 60;
 
-		return $node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')));
+		return $node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'));
 	}
 
 	# Tests: rows that have been taken back are not found, before the indexes are rebuilt and
@@ -371,7 +371,9 @@ CONF
 	# each with the level that has made it; an abort of that level takes it away.  Index: the
 	# same of main forks, each with the index file that it names, and whether it is marked.
 	# An index file has the level whose abort removes it, and the table's file of that time.
-	my ($levels, $heap, $forks, $files, $next_level, $known, $place, $index_place, $type);
+	# A main fork that was copied from another one is moved.  When the transaction commits, the
+	# main forks that go take their files with them, if it has built one for an index ($built).
+	my ($levels, $heap, $forks, $files, $next_level, $known, $place, $index_place, $type, $built);
 
 	sub begin_model
 	{
@@ -384,6 +386,7 @@ CONF
 		$place = [ [ 0, 'pg_default' ] ];
 		$index_place = [ [ 0, 'pg_default' ] ];
 		$type = [ [ 0, 'int4' ] ];
+		$built = 0;
 		return;
 	}
 
@@ -408,17 +411,21 @@ CONF
 	{
 		push @$files, { made => level(), table => $heap->[-1] };
 		push @$forks, { level => level(), file => $files->[-1] };
+		$built = 1;
 		return;
 	}
 
 	sub emptied_in_place
 	{
-		my $own_fork = $forks->[-1]{level} > 0;
+		my $fork = $forks->[-1];
+		my $own_fork = $fork->{level} > 0;
 
-		$forks->[-1]{file}{gone} = 1;
+		if ($own_fork && $fork->{moved}) { $built = 1; }
+		else { $fork->{file}{gone} = 1; }
 		push @$files, { made => $own_fork ? level() : 0, table => $heap->[-1] };
-		$forks->[-1]{file} = $files->[-1];
-		$forks->[-1]{marked} = !$own_fork;
+		$fork->{file} = $files->[-1];
+		$fork->{marked} = !$own_fork;
+		$fork->{moved} = 0;
 		return;
 	}
 
@@ -479,7 +486,7 @@ CONF
 			return 'ALTER TABLE m SET TABLESPACE ' . other_place($place);
 		},
 		'move index' => sub {
-			push @$forks, { %{ $forks->[-1] }, level => level() };
+			push @$forks, { %{ $forks->[-1] }, level => level(), moved => 1 };
 			return 'ALTER INDEX m_k SET TABLESPACE ' . other_place($index_place);
 		},
 		'truncate' => sub {
@@ -560,6 +567,9 @@ CONF
 		}
 		if ($how eq 'commit')
 		{
+			my $fork = $forks->[-1];
+
+			$fork->{file}{gone} = 1 if $built && grep { $_ != $fork && $_->{file} == $fork->{file} } @$forks;
 			commit_level(1, 0);
 			return 'COMMIT';
 		}

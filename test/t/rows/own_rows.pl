@@ -42,7 +42,7 @@ CREATE EXTENSION pmhash;
 CREATE PROCEDURE until_valid() LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1 .. 600 LOOP
-		EXIT WHEN NOT EXISTS (SELECT FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty'));
+		EXIT WHEN NOT EXISTS (SELECT FROM pmhash.indexes WHERE state <> 'valid');
 		COMMIT;
 		PERFORM pg_sleep(0.05);
 		COMMIT;

@@ -350,7 +350,7 @@ SQL
 	same_rows('invalid');
 	is(index_state($subscriber, $_), 'invalid: it does not exist', "$_ is still invalid") foreach ('bare_k', 'same_id');
 	rebuild_on($subscriber);
-	ok($subscriber->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state NOT IN ('valid', 'empty')"), 'rebuilt');
+	ok($subscriber->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'"), 'rebuilt');
 	$publisher->safe_psql('postgres', "UPDATE bare SET k = 5 WHERE k = 6; UPDATE same SET id = 'again' WHERE v = 13");
 	same_rows('rebuilt');
 	all_checked($subscriber, 'at the end');

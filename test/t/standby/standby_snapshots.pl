@@ -73,7 +73,7 @@ SQL
 
 	# A plan that was made for others says why it does not go by the index, and is made anew.
 	# trouble: `pmhash index "..." is younger than the snapshot`
-	my $younger = qr/ERROR:  pmhash index "p_k" is younger than the snapshot\nDETAIL:  It may lack rows that the snapshot sees, and the statement has been planned with it\.\nHINT:  Try again: the statement is planned anew\.\s*$/;
+	my $younger = qr/ERROR:  pmhash index "p_k" is younger than the snapshot\nDETAIL:  It may lack rows that the snapshot sees, or has just been rebuilt, and the statement has been planned with it\.\nHINT:  Try again: the statement is planned anew\.\s*$/;
 	my $other = $standby->background_psql('postgres', on_error_stop => 0);
 	my $exported = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'";
 	$other->query_safe("$by_index; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query; EXECUTE q");

@@ -275,11 +275,11 @@ SQL
 	all_is_well($standby, 'standby');
 	$standby->stop;
 
-	# ---- after a crash: the unlogged index is empty ----
+	# ---- after a crash: the unlogged index is built again, empty ----
 	$session->quit;
 	$primary->stop('immediate');
 	$primary->start;
-	$primary->poll_query_until('postgres', 'SELECT launcher FROM pmhash.stat');
+	$primary->poll_query_until('postgres', "SELECT launcher AND NOT EXISTS (SELECT FROM pmhash.indexes WHERE state <> 'valid') FROM pmhash.stat");
 	all_is_well($primary, 'after a crash');
 
 	# ---- and now what they are for ----

@@ -87,11 +87,11 @@ SQL
 		unlink($file) or die $!;
 		$node->start;
 		$holder = $node->background_psql('postgres');
-		my $pid = $holder->query_safe('BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE; SELECT pg_backend_pid()');
+		$holder->query_safe('BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE');
 		rebuild_on($node);
 		ok($node->poll_query_until('postgres',
-				"SELECT state ~ '^rebuild failed: .* \\(process $pid has a lock on its table\\); next try at ' FROM pmhash.indexes WHERE index = 'o_k'"),
-			'a rebuild waits: for whom');
+				"SELECT state ~ '^rebuild failed: .* lock timeout; next try at ' FROM pmhash.indexes WHERE index = 'o_k'"),
+			'a rebuild waits');
 		$holder->quit;
 		all_come_back($node, 'the lock is gone');
 	}
