@@ -541,17 +541,6 @@ pmhash_dead_lists_init(void)
 {
 }
 
-Size
-pmhash_imports_size(void)
-{
-	return 0;
-}
-
-void
-pmhash_imports_init(void)
-{
-}
-
 void
 on_shmem_exit(pg_on_exit_callback function, Datum arg)
 {

@@ -145,13 +145,6 @@ pmhash_key_lock(const PmhashFile *file, uint64 hash)
 	return &pmhash_shared->key_locks[(file->file_id ^ hash) % PMHASH_KEY_LOCKS].lock;
 }
 
-/* ---- older_snapshots.c ---- */
-
-extern Size pmhash_imports_size(void);
-extern void pmhash_imports_init(void);
-extern void pmhash_snapshot_is_imported(void);
-extern bool pmhash_snapshot_may_be_older(void);
-
 /* ---- identity.c ---- */
 
 #define PMHASH_IDENTITY_VERSION		4

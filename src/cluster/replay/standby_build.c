@@ -251,7 +251,7 @@ publish_locked(uint64 from, uint64 length, PmhTable *table, TransactionId usable
 	/* The record that is being replayed: the table may have some of it, the delta all. */
 	begun = GetCurrentReplayRecPtr(&timeline);
 	PMH_STOP_POINT("standby_publishing");
-	row->usable_xmin = pmhash_standby_widen(usable_xmin);
+	pmhash_standby_raise_usable_xmin(row, pmhash_standby_widen(usable_xmin));
 	if (!pmhash_standby_note(builder.path, row, begun, timeline))
 		return pmhash_fail(reason, "could not write file \"%s\": %s", builder.path,
 						   strerror(errno));

@@ -249,13 +249,25 @@ apply_live(PmhashStandbyRow *row, char *reason)
  * Wait for queries whose snapshots need what the record removes, or cancel them, as btree
  * does (nbtxlog.c, btree_xlog_delete), whether the index has a file here or is being built.
  * Without the lock: that may take as long as max_standby_streaming_delay.
+ *
+ * That lists once who has such a snapshot.  It may be handed on meanwhile
+ * (pg_export_snapshot), or come with a logical slot, as of a place in WAL that is long past.
+ * So the file says first that it does not serve any of these from now on.
  */
 static void
 resolve_conflicts(void)
 {
+	FullTransactionId needless = pmhash_standby_widen(work.record.horizon);
+	PmhashStandbyRow *row;
 	PmhashNode	node = {0};
 
 	Assert(OidIsValid(work.record.database) && !LWLockHeldByMe(pmhash_standby_lock));
+	FullTransactionIdAdvance(&needless);
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = pmhash_standby_find(work.record.file_id);
+	if (row != NULL)
+		pmhash_standby_raise_usable_xmin(row, needless);
+	LWLockRelease(pmhash_standby_lock);
 #if PG_VERSION_NUM >= 160000
 	node.dbOid = work.record.database;
 	ResolveRecoveryConflictWithSnapshot(work.record.horizon,

@@ -70,7 +70,6 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(journal_lsn_size());
 	RequestAddinShmemSpace(sizeof(PmhashStandby));
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
-	RequestAddinShmemSpace(pmhash_imports_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS + PMHASH_DEAD_LISTS);
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
@@ -105,7 +104,6 @@ init_shared_memory(void)
 	memset(pmhash_shared->journal_lsn, 0, journal_lsn_size());
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();
-	pmhash_imports_init();
 }
 
 /* ---- the pool ---- */

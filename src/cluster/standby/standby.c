@@ -216,23 +216,29 @@ pmhash_standby_widen(TransactionId xid)
 	return FullTransactionIdFromEpochAndXid(epoch, xid);
 }
 
+/* The file lacks rows that snapshots with an xmin before this one may see. */
+void
+pmhash_standby_raise_usable_xmin(PmhashStandbyRow *row, FullTransactionId xmin)
+{
+	pg_atomic_uint64 *highest = &pmhash_shared->standby->usable_xmin;
+
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) || !IsUnderPostmaster);
+	if (FullTransactionIdPrecedes(row->usable_xmin, xmin))
+		row->usable_xmin = xmin;
+	if (pg_atomic_read_u64(highest) < U64FromFullTransactionId(xmin))
+		pg_atomic_write_u64(highest, U64FromFullTransactionId(xmin));
+}
+
 /*
- * Does a snapshot see only what the file has?  Not if its xmin is before usable_xmin.  Who has
- * taken it here had been waited for, or was cancelled, before entries were removed that it
- * needs (standby_redo.c, resolve_conflicts).  But that lists once who has such a one, and a
- * snapshot may be handed on meanwhile: who may have one that was not waited for does without.
- * NULL: any that is taken from now on.
+ * Does a snapshot see only what the file has?  Not if its xmin is before usable_xmin.  NULL:
+ * any that is taken from now on.
  */
 static bool
 file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 {
-	if (snapshot == NULL)
-		return true;
-	if (U64FromFullTransactionId(row->usable_xmin) != 0 &&
-		(snapshot->snapshot_type != SNAPSHOT_MVCC ||
-		 FullTransactionIdPrecedes(pmhash_standby_widen(snapshot->xmin), row->usable_xmin)))
-		return false;
-	return !pmhash_snapshot_may_be_older();
+	return snapshot == NULL || U64FromFullTransactionId(row->usable_xmin) == 0 ||
+		(snapshot->snapshot_type == SNAPSHOT_MVCC &&
+		 !FullTransactionIdPrecedes(pmhash_standby_widen(snapshot->xmin), row->usable_xmin));
 }
 
 /*
@@ -252,14 +258,20 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 }
 
 /*
- * May a snapshot that is from before the promotion of this server use a file?  One that
- * is not in the table was made afterwards, and its stub says which scans may use it.
+ * May a snapshot use a file, if it is from before the promotion of this server?  A file that
+ * is not in the table was made afterwards, and its stub says which scans may use it.  Nearly
+ * all snapshots are younger than all that any file lacks; numbers that have come round since
+ * are compared whole.
  */
 bool
 pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 {
+	uint64		highest = pg_atomic_read_u64(&pmhash_shared->standby->usable_xmin);
 	PmhashStandbyRow row;
 
+	Assert(snapshot->snapshot_type == SNAPSHOT_MVCC);
+	if (likely(!TransactionIdPrecedes(snapshot->xmin, (TransactionId) highest)))
+		return true;
 	(void) pmhash_standby_look(file_id, &row);
 	return row.file_id == 0 || file_fits(&row, snapshot);
 }
@@ -469,7 +481,7 @@ find_file(const char *path, Oid database, uint64 file_id, void *arg)
 	row->noted_timeline = (TimeLineID) note.timeline;
 	row->heap = note.heap;
 	row->timeline = note.made_under;
-	row->usable_xmin = FullTransactionIdFromU64(note.usable_xmin);
+	pmhash_standby_raise_usable_xmin(row, FullTransactionIdFromU64(note.usable_xmin));
 	return true;
 }
 
