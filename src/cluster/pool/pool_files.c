@@ -65,18 +65,8 @@ goes_on(const FileWalk *walk)
 /* ---- the walk ---- */
 
 /*
- * Is it for want of descriptors or memory that something could not be opened?  Then it
- * can be soon.
- */
-static bool
-is_passing(int error)
-{
-	return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR;
-}
-
-/*
  * Those of the pool's own directory (no database) or of one below it.  False if visit has
- * said so.  *error: why a directory could not be read, before all if that passes.
+ * said so.  *error: why a directory could not be read.
  */
 static bool
 walk(const char *path, Oid database, PmhashVisit visit, void *arg, int *error)
@@ -116,7 +106,7 @@ walk(const char *path, Oid database, PmhashVisit visit, void *arg, int *error)
 		closedir(dir);
 		errno = save_errno;
 	}
-	if (failed != 0 && (failed != ENOENT || !OidIsValid(database)) && !is_passing(*error))
+	if (failed != 0 && (failed != ENOENT || !OidIsValid(database)))
 		*error = failed;
 	return going;
 }
@@ -150,7 +140,7 @@ pmhash_visit_files(Oid database, PmhashVisit visit, void *arg)
  * Write an index file back that syncfs() speaks for; have any other file asked.  What it
  * grows by meanwhile is left to syncfs().  One that cannot be opened is left out.  A process
  * that opens it to use it meets the same, and what the kernel has not said of it, it says
- * when it can be opened again.  Where that will be soon, this is tried again.
+ * after the next checkpoint.
  */
 static bool
 treat_file(const char *path, Oid database, uint64 file_id, void *arg)
@@ -167,8 +157,8 @@ treat_file(const char *path, Oid database, uint64 file_id, void *arg)
 		return true;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		walk->going = spoken_for || !is_passing(errno);
-	else if (spoken_for)
+		return true;
+	if (spoken_for)
 	{
 		for (off_t at = 0; walk->going && at < st.st_size; at += PIECE)
 		{
@@ -176,14 +166,10 @@ treat_file(const char *path, Oid database, uint64 file_id, void *arg)
 								   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
 			walk->going = goes_on(walk);
 		}
-		close(fd);
 	}
 	else
-	{
-		walk->going = walk->ask(fd, path);
-		close(fd);
-		walk->going = walk->going && goes_on(walk);
-	}
+		walk->going = walk->ask(fd, path) && goes_on(walk);
+	close(fd);
 	return walk->going;
 }
 
@@ -199,23 +185,21 @@ treat_file(const char *path, Oid database, uint64 file_id, void *arg)
  * rest left out.  NULL: nothing is done.  An error that it raises must be the end of the
  * process.
  *
- * False if go_on or ask says so; if descriptors or memory were wanting for files to be asked;
- * if all files are to be asked, and the pool is not where it was.
+ * False if go_on or ask says so; if all files are to be asked, and the pool is not where it
+ * was.
  */
 bool
 pmhash_pool_write_back_or_ask(uint64 device, PmhashAskFile ask, PmhashGoOn go_on)
 {
 	FileWalk	walk = {.device = device, .ask = ask, .go_on = go_on, .going = true};
-	bool		complete;
 
 	/* What stands there instead is not ours to ask: its owner would ask in vain. */
 	if (ask != NULL && !pmhash_pool_is_present())
 		return device != 0;
 	if (device == 0 && ask == NULL)
 		return true;
-	complete = pmhash_visit_files(InvalidOid, treat_file, &walk) ||
-		ask == NULL || !is_passing(errno);
-	return complete && walk.going;
+	(void) pmhash_visit_files(InvalidOid, treat_file, &walk);
+	return walk.going;
 }
 
 /* ==== syncfs ==== */
