@@ -33,35 +33,30 @@
 
 /* ---- the directory ---- */
 
-/* Is this in a pool by its name? */
-static bool
-is_of_pool(const char *path, Oid database, uint64 file_id, void *reason)
-{
-	const char *name = last_dir_separator(path) + 1;
-
-	return OidIsValid(database) ||
-		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
-		strcmp(name, "journal") == 0 || strcmp(name, "lost+found") == 0 ||
-		pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
-					pmhash_pool_path(), name);
-}
-
 /*
- * A directory without a control file, but full of other things, was not meant
- * to be a pool.
+ * A directory without a control file and a lock file, the first that is made in a pool, but with
+ * other things (lost+found and what is hidden is none), was not meant to be one.
  */
 static bool
 looks_like_pool(char *reason)
 {
 	char		control[MAXPGPATH];
+	char		lock[MAXPGPATH];
 	struct stat st;
 
 	snprintf(control, MAXPGPATH, "%s/control", pmhash_pool_path());
-	reason[0] = '\0';
-	return stat(control, &st) == 0 ||
-		pmhash_visit_files(InvalidOid, is_of_pool, reason) ||
-		(reason[0] == '\0' &&
-		 pmhash_fail(reason, "could not open directory \"%s\": %s", pmhash_pool_path(), strerror(errno)));
+	snprintf(lock, MAXPGPATH, "%s/lock", pmhash_pool_path());
+	if (stat(control, &st) == 0 || lstat(lock, &st) == 0)
+		return true;
+	switch (pg_check_dir(pmhash_pool_path()))
+	{
+		case -1:
+			return pmhash_fail(reason, "could not open directory \"%s\": %s", pmhash_pool_path(), strerror(errno));
+		case 4:
+			return pmhash_fail(reason, "directory \"%s\" is not a pmhash pool, and not empty", pmhash_pool_path());
+		default:
+			return true;
+	}
 }
 
 /*
