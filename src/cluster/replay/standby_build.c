@@ -634,30 +634,23 @@ is_fault(int sqlstate)
 		sqlstate != ERRCODE_ADMIN_SHUTDOWN;
 }
 
-/* A build is over before its end. */
+/*
+ * A build is over before its end, or has not begun: of that only the log tells, each time, if it
+ * is a fault.
+ */
 static void
-give_up(const ErrorData *error)
+give_up(Oid relid, const ErrorData *error)
 {
 	bool		failed = is_fault(error->sqlerrcode) &&
-		pmhash_standby_building();
+		(!builder.begun || pmhash_standby_building());
 
-	end_build(failed ? error->sqlerrcode : 0, error->message);
-	ereport(failed ? LOG : DEBUG1,
-			(errmsg("pmhash: could not build index \"%s\" on this standby: %s",
-					builder.name, error->message)));
-}
-
-/* Before a build has begun: say so.  No row tells of it. */
-static void
-leave_out(Oid relid, const ErrorData *error)
-{
-	if (!is_fault(error->sqlerrcode))
+	if (builder.begun)
+		end_build(failed ? error->sqlerrcode : 0, error->message);
+	else if (!failed)
 		some_left = true;
-	else
-		ereport(LOG,
-				(errmsg("pmhash: could not look at %s on this standby: %s",
-						pmhash_index_label(relid, builder.name), error->message),
-				 errdetail("Its file is not built as long as that is so.")));
+	ereport(failed ? LOG : DEBUG1,
+			(errmsg("pmhash: could not build %s on this standby: %s",
+					pmhash_index_label(relid, builder.name), error->message)));
 }
 
 /* At exit in the middle of a build. */
@@ -692,10 +685,7 @@ try_index(Oid relid, bool last)
 		LWLockReleaseAll();		/* replay may wait for it, and so would give_up */
 		FlushErrorState();
 		failed = builder.begun;
-		if (failed)
-			give_up(error);
-		else
-			leave_out(relid, error);
+		give_up(relid, error);
 		FreeErrorData(error);
 		RESUME_INTERRUPTS();
 	}
