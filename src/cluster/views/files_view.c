@@ -102,6 +102,8 @@ standby_index_state(Oid index, const PmhashStub *stub, bool details)
 	PmhashRebuild last;
 	bool		has_place;
 
+	if (stub != NULL && (stub->flags & PMHASH_STUB_INVALID) != 0)
+		return psprintf("absent: invalid on the primary: %s", pmhash_reason_text(stub->reason));
 	if (stub == NULL || (stub->flags & PMHASH_STUB_LOGGED) == 0)
 		return "absent: the index is not logged (storage parameter wal)";
 	has_place = pmhash_standby_look(stub->file_id, &state);
