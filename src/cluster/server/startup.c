@@ -118,12 +118,9 @@ start_pool(void)
 	char		reason[PMHASH_REASON_SIZE] = "";
 
 	pmhash_shared->usable = pmhash_pool_start(&pmhash_shared->control, reason);
-	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
 	if (pmhash_shared->usable)
 		return;
-	ereport(LOG,
-			(errmsg("pmhash is disabled: %s", reason),
-			 errdetail(PMHASH_DISABLED_DETAIL)));
+	pmhash_disable_locked(reason);
 	pmhash_refuse_trust();
 }
 

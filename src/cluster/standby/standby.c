@@ -37,17 +37,6 @@
 
 /* ---- shared memory ---- */
 
-/* Forget all files. */
-void
-pmhash_standby_reset(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	Assert(!IsUnderPostmaster);
-	memset(standby->id, 0, sizeof(standby->id));
-	memset(standby->row, 0, sizeof(standby->row));
-}
-
 void
 pmhash_standby_shmem_init(void)
 {
@@ -501,14 +490,15 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
 	bool		done;
 
-	Assert(!IsUnderPostmaster);
-	pmhash_standby_reset();
+	Assert(!IsUnderPostmaster && search(0, 0) == standby->row);
 	done = pmhash_visit_files(InvalidOid, find_file, &found) ||
 		pmhash_fail(reason, "could not read or remove the files in \"%s\": %s", pmhash_pool_path(),
 					strerror(errno));
 	if (!done)
-		pmhash_standby_reset();
-	standby->last_begun = InvalidXLogRecPtr;
+	{
+		memset(standby->id, 0, sizeof(standby->id));
+		memset(standby->row, 0, sizeof(standby->row));
+	}
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		const PmhashStandbyRow *row = &standby->row[i];
