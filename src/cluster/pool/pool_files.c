@@ -47,138 +47,88 @@
 /* Bytes that are written back at a time: what a device writes in less than a second. */
 #define PIECE			((off_t) 64 * 1024 * 1024)
 
-/* What is done with each file. */
-typedef struct FileWalk
-{
-	uint64		device;			/* that syncfs() on the pool speaks for */
-	PmhashAskFile ask;
-	PmhashGoOn	go_on;			/* or NULL */
-	bool		going;			/* it has not been said to end */
-} FileWalk;
-
-static bool
-goes_on(const FileWalk *walk)
-{
-	return walk->go_on == NULL || walk->go_on();
-}
-
 /* ---- the walk ---- */
 
 /*
- * Those of the pool's own directory (no database) or of one below it.  False if visit has
- * said so.  *error: why a directory could not be read.
+ * Go to the next file of the pool; false after the last.  A directory that can't be read is
+ * left out.  Files that come or go meanwhile may be, too.  Raises no error.
  */
-static bool
-walk(const char *path, Oid database, PmhashVisit visit, void *arg, int *error)
+bool
+pmhash_next_file(PmhashFileWalk *walk)
 {
-	DIR		   *dir = opendir(path);
-	struct dirent *de;
-	char		child[MAXPGPATH];
-	bool		going = true;
-	int			failed = dir == NULL ? errno : 0;
+	char		directory[MAXPGPATH];
 
-	while (dir != NULL && going)
+	Assert(walk->pool != NULL || walk->inner == NULL);
+	if (walk->pool == NULL)
+		walk->pool = opendir(pmhash_pool_path());
+	if (walk->pool == NULL)
+		walk->error = errno;
+	while (walk->pool != NULL)
 	{
-		uint64		file_id = 0;
-		Oid			inner;
+		DIR		   *dir = walk->inner != NULL ? walk->inner : walk->pool;
+		struct dirent *de;
 
 		errno = 0;				/* readdir does not tell the end from a failure else */
 		de = readdir(dir);
 		if (de == NULL)
 		{
-			failed = errno;
-			break;
+			if (errno != 0)
+				walk->error = errno;
+			closedir(dir);
+			if (walk->inner == NULL)
+				walk->pool = NULL;
+			walk->inner = NULL;
+			walk->database = InvalidOid;
 		}
-		snprintf(child, MAXPGPATH, "%s/%s", path, de->d_name);
-		if (!OidIsValid(database) && pmhash_parse_database_name(de->d_name, &inner))
-			going = walk(child, inner, visit, arg, error);
+		else if (walk->inner == NULL && pmhash_parse_database_name(de->d_name, &walk->database))
+		{
+			pmhash_database_path(directory, walk->database);
+			walk->inner = opendir(directory);
+			if (walk->inner == NULL && errno != ENOENT)
+				walk->error = errno;
+		}
 		else if (de->d_name[0] != '.')
 		{
-			if (OidIsValid(database))
-				(void) pmhash_parse_file_name(de->d_name, &file_id);
-			going = visit(child, database, file_id, arg);
+			walk->file_id = 0;
+			if (walk->inner == NULL)
+			{
+				walk->database = InvalidOid;
+				strlcpy(directory, pmhash_pool_path(), MAXPGPATH);
+			}
+			else
+			{
+				pmhash_database_path(directory, walk->database);
+				(void) pmhash_parse_file_name(de->d_name, &walk->file_id);
+			}
+			snprintf(walk->path, MAXPGPATH, "%s/%s", directory, de->d_name);
+			return true;
 		}
 	}
-	if (dir != NULL)
-	{
-		int			save_errno = errno;	/* of visit */
-
-		closedir(dir);
-		errno = save_errno;
-	}
-	if (failed != 0 && (failed != ENOENT || !OidIsValid(database)))
-		*error = failed;
-	return going;
+	return false;
 }
 
-/*
- * Call visit for each file of the pool, or of one database: its path, its database (none for
- * those of the whole pool), and its id if it is an index file, else 0.  False if visit
- * returns that, which ends it; and with errno if a directory could not be read, after all
- * others.  Files that come or go meanwhile may be left out.  Raises no error; holds up to
- * two descriptors.
- */
-bool
-pmhash_visit_files(Oid database, PmhashVisit visit, void *arg)
+/* The walk is over, before its end or there. */
+void
+pmhash_end_walk(PmhashFileWalk *walk)
 {
-	char		path[MAXPGPATH];
-	int			error = 0;
-
-	if (OidIsValid(database))
-		pmhash_database_path(path, database);
-	else
-		strlcpy(path, pmhash_pool_path(), MAXPGPATH);
-	if (!walk(path, database, visit, arg, &error))
-		return false;
-	errno = error;
-	return error == 0;
+	if (walk->inner != NULL)
+		closedir(walk->inner);
+	if (walk->pool != NULL)
+		closedir(walk->pool);
+	walk->pool = walk->inner = NULL;
 }
 
 /* ---- writing back ---- */
 
 /*
- * Write an index file back that syncfs() speaks for; have any other file asked.  What it
- * grows by meanwhile is left to syncfs().  One that cannot be opened is left out.  A process
- * that opens it to use it meets the same, and what the kernel has not said of it, it says
- * after the next checkpoint.
- */
-static bool
-treat_file(const char *path, Oid database, uint64 file_id, void *arg)
-{
-	FileWalk   *walk = arg;
-	struct stat st;
-	bool		spoken_for;
-	int			fd;
-
-	if ((OidIsValid(database) && file_id == 0) || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
-		return true;
-	spoken_for = st.st_dev == walk->device;
-	if (spoken_for ? file_id == 0 : walk->ask == NULL)
-		return true;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return true;
-	if (spoken_for)
-	{
-		for (off_t at = 0; walk->going && at < st.st_size; at += PIECE)
-		{
-			(void) sync_file_range(fd, at, PIECE, SYNC_FILE_RANGE_WAIT_BEFORE |
-								   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-			walk->going = goes_on(walk);
-		}
-	}
-	else
-		walk->going = walk->ask(fd, path) && goes_on(walk);
-	close(fd);
-	return walk->going;
-}
-
-/*
  * Write all index files back that a syncfs() on the pool is going to (its device, 0:
  * none), and wait for that.  What fails, or is left out, that syncfs() does and tells
- * of.  Each other file of the pool is asked: ask, unless NULL, does it, by a descriptor that
- * is closed after it.  Raises no error, nor may ask; holds up to three descriptors.  For the
- * postmaster too.
+ * of, also of what they grow by meanwhile.  Each other file of the pool is asked: ask, unless
+ * NULL, does it, by a descriptor that is closed after it.  Raises no error, nor may ask; holds
+ * up to three descriptors.  For the postmaster too.
+ *
+ * A file that cannot be opened is left out.  A process that opens it to use it meets the same,
+ * and what the kernel has not said of it, it says after the next checkpoint.
  *
  * go_on is called after each file that was asked, and each piece of one that was written, of
  * 64 MB at the most, so that a process can do meanwhile what others wait for; false has the
@@ -191,15 +141,41 @@ treat_file(const char *path, Oid database, uint64 file_id, void *arg)
 bool
 pmhash_pool_write_back_or_ask(uint64 device, PmhashAskFile ask, PmhashGoOn go_on)
 {
-	FileWalk	walk = {.device = device, .ask = ask, .go_on = go_on, .going = true};
+	PmhashFileWalk walk = {0};
+	bool		going = true;
 
 	/* What stands there instead is not ours to ask: its owner would ask in vain. */
 	if (ask != NULL && !pmhash_pool_is_present())
 		return device != 0;
 	if (device == 0 && ask == NULL)
 		return true;
-	(void) pmhash_visit_files(InvalidOid, treat_file, &walk);
-	return walk.going;
+	while (going && pmhash_next_file(&walk))
+	{
+		struct stat st;
+		bool		spoken_for;
+		int			fd;
+
+		if ((OidIsValid(walk.database) && walk.file_id == 0) ||
+			stat(walk.path, &st) != 0 || !S_ISREG(st.st_mode))
+			continue;
+		spoken_for = st.st_dev == device;
+		if (spoken_for ? walk.file_id == 0 : ask == NULL)
+			continue;
+		fd = open(walk.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		if (fd < 0)
+			continue;
+		if (!spoken_for)
+			going = ask(fd, walk.path) && (go_on == NULL || go_on());
+		for (off_t at = 0; spoken_for && going && at < st.st_size; at += PIECE)
+		{
+			(void) sync_file_range(fd, at, PIECE, SYNC_FILE_RANGE_WAIT_BEFORE |
+								   SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+			going = go_on == NULL || go_on();
+		}
+		close(fd);
+	}
+	pmhash_end_walk(&walk);
+	return going;
 }
 
 /* ==== syncfs ==== */

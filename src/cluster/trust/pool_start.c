@@ -231,79 +231,66 @@ pmhash_pool_start(PmhashControl *control, char *reason)
 
 /* ---- stop ---- */
 
-/* What the files are stamped with, and how they are written back. */
-typedef struct Shutting
-{
-	PmhEnv		env;
-	uint64		stamp;
-	uint64		synced;			/* device that syncfs writes back, or 0 */
-	Oid			database;		/* whose directory was synced last */
-	bool		lost;			/* what failed was to write back: pages may be gone */
-} Shutting;
-
 /*
- * Something could not be written back.  Whatever the errno is: the kernel hands on
- * what the device or the file system has said (ETIMEDOUT, ENODATA, ENOLINK, ENOMEM),
- * and says it once.  Always false, with errno.
- */
-static bool
-may_be_lost(Shutting *shutting)
-{
-	shutting->lost = true;
-	return false;
-}
-
-/*
- * Stamp a file and write it back, and the names in its directory.  One that has just gone is
- * none.  One that can't be opened has lost nothing by that; what fails later is LOST.
- */
-static bool
-shut_file(const char *path, Oid database, uint64 file_id, void *arg)
-{
-	Shutting   *shutting = arg;
-	char		directory[MAXPGPATH];
-	PmhError	error;
-	PmhResult	result;
-
-	if (file_id == 0)
-		return true;
-	result = pmh_shut(path, &shutting->env, shutting->stamp, shutting->synced, &error);
-	if (result != PMH_OK && result != PMH_ERR_NO_FILE)
-	{
-		errno = error.sys_errno;
-		return result == PMH_ERR_LOST ? may_be_lost(shutting) : false;
-	}
-	if (database == shutting->database)
-		return true;
-	shutting->database = database;
-	pmhash_database_path(directory, database);
-	return pmhash_fsync_directory(directory) || may_be_lost(shutting);
-}
-
-/*
- * Stamp all files and write them back: those that syncfs speaks for all at
- * once, which is one commit of the file system's journal instead of one for each
- * of what may be thousands.  False with errno.  The witness is away meanwhile, as in
- * failed_writes.c, ask_kernel, and stays away if pages may be gone from the page cache.
+ * Stamp all files and write them back, and the names in their directories: those that syncfs
+ * speaks for all at once, which is one commit of the file system's journal instead of one for
+ * each of what may be thousands.  False with errno.  The witness is away meanwhile, as in
+ * failed_writes.c, ask_kernel, and stays away if pages may be gone from the page cache: if
+ * something could not be written back, whatever the errno is.  The kernel hands on what the
+ * device or the file system has said (ETIMEDOUT, ENODATA, ENOLINK, ENOMEM), and says it once.
  */
 static bool
 shut_all_files(uint64 stamp)
 {
-	Shutting	shutting = {.env = pmhash_engine_env(), .stamp = stamp,
-		.synced = pmhash_device_of_syncfs()};
+	PmhEnv		env = pmhash_engine_env();
+	uint64		synced = pmhash_device_of_syncfs();	/* what syncfs writes back, or 0 */
+	PmhashFileWalk walk = {0};
+	Oid			database = InvalidOid;	/* whose directory was synced last */
+	bool		lost = false;
 	bool		ok;
 	int			save_errno;
 
 	Assert(pmhash_pool_is_locked() && stamp != 0);
 	/* as long as the witness is there */
-	(void) pmhash_pool_write_back_or_ask(shutting.synced, NULL, NULL);
-	ok = pmhash_withdraw_witness() &&
-		pmhash_visit_files(InvalidOid, shut_file, &shutting) &&
-		(pmhash_fsync_directory(pmhash_pool_path()) || may_be_lost(&shutting));
-	if (ok && shutting.synced != 0 && !pmhash_pool_sync())
-		ok = may_be_lost(&shutting);
+	(void) pmhash_pool_write_back_or_ask(synced, NULL, NULL);
+	ok = pmhash_withdraw_witness();
+	while (ok && pmhash_next_file(&walk))
+	{
+		char		directory[MAXPGPATH];
+		PmhError	error;
+		PmhResult	result;
+
+		if (walk.file_id == 0)
+			continue;
+		result = pmh_shut(walk.path, &env, stamp, synced, &error);
+		if (result != PMH_OK && result != PMH_ERR_NO_FILE)	/* that has just gone */
+		{
+			/* One that can't be opened has lost nothing by that; what fails later is LOST. */
+			errno = error.sys_errno;
+			lost = result == PMH_ERR_LOST;
+			ok = false;
+		}
+		else if (walk.database != database)
+		{
+			database = walk.database;
+			pmhash_database_path(directory, database);
+			ok = pmhash_fsync_directory(directory);
+			lost = !ok;
+		}
+	}
+	if (ok && walk.error != 0)
+	{
+		errno = walk.error;
+		ok = false;
+	}
+	if (ok)
+	{
+		ok = pmhash_fsync_directory(pmhash_pool_path()) && (synced == 0 || pmhash_pool_sync());
+		lost = !ok;
+	}
 	save_errno = errno;
-	if (!shutting.lost)
+	pmhash_end_walk(&walk);
+	if (!lost)
 		pmhash_restore_witness();
 	errno = save_errno;
 	return ok;
