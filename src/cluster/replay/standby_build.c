@@ -718,56 +718,16 @@ goes_on(void)
  */
 
 /*
- * Sweep a file to its end, unless the worker is to end, there is no space for the marks, or a
- * process could not mark.  A file that is damaged is given up.  That one can't be opened is
- * not for us to judge: the startup process does, at the next record.  False if it has to be
- * swept again.  May raise an ERROR; what that leaves goes with the worker.
- */
-static bool
-sweep_file(uint64 file_id, uint64 life)
-{
-	PmhEnv		env = pmhash_engine_env();
-	char		path[MAXPGPATH];
-	PmhTable   *table;
-	PmhSweep	sweep;
-	PmhError	error;
-	PmhResult	result;
-	bool		known;
-
-	Assert(file_id != 0 && life != 0);
-	pmhash_file_path(path, MyDatabaseId, file_id);
-	if (pmh_open(path, &env, &table, &error) != PMH_OK)
-		return false;
-	known = pmh_value_space_is_known(table);
-	if (!known)
-	{
-		result = pmh_sweep_begin(table, &sweep);
-		while (result == PMH_OK && goes_on())
-		{
-			pmhash_give_way();
-			PMH_STOP_POINT("standby_sweeping");
-			result = pmh_sweep_next(table, &sweep);
-		}
-		pmh_sweep_end(&sweep);
-		known = pmh_value_space_is_known(table);
-		ereport(DEBUG1,
-				(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
-								 known ? "found" : "did not find", file_id)));
-		if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
-			pmhash_standby_lost(file_id, life, ERRCODE_INDEX_CORRUPTED, pmh_error(table)->detail);
-	}
-	pmh_close(table);
-	return known;
-}
-
-/*
- * Sweep the files of the database that this worker is connected to, if what is free in
- * them is not known.  Not in a transaction.  False if some are left.
+ * Sweep the files of the database that this worker is connected to, if what is free in them is
+ * not known: each to its end, unless the worker is to end, there is no space for the marks, or a
+ * process could not mark.  A file that is damaged is given up.  That one can't be opened is not
+ * for us to judge: the startup process does, at the next record.  Not in a transaction.  False
+ * if some have to be swept again.  May raise an ERROR; what that leaves goes with the worker.
  */
 static bool
 sweep_files(void)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
+	PmhEnv		env = pmhash_engine_env();
 	bool		all = true;
 	int			i;
 
@@ -776,14 +736,45 @@ sweep_files(void)
 	for (i = 0; i < PMHASH_STANDBY_FILES && goes_on(); i++)
 	{
 		PmhashStandbyRow row;
+		char		path[MAXPGPATH];
+		PmhTable   *table;
+		PmhSweep	sweep;
+		PmhError	error;
+		PmhResult	result;
 
 		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-		row = standby->row[i];
+		row = pmhash_shared->standby->row[i];
 		LWLockRelease(pmhash_standby_lock);
 		if (row.file_id == 0 || row.database != MyDatabaseId ||
 			row.status != PMHASH_STANDBY_LIVE || !row.restored)
 			continue;
-		all &= sweep_file(row.file_id, row.life);
+		Assert(row.life != 0);
+		pmhash_file_path(path, MyDatabaseId, row.file_id);
+		if (pmh_open(path, &env, &table, &error) != PMH_OK)
+		{
+			all = false;
+			continue;
+		}
+		if (!pmh_value_space_is_known(table))
+		{
+			result = pmh_sweep_begin(table, &sweep);
+			while (result == PMH_OK && goes_on())
+			{
+				pmhash_give_way();
+				PMH_STOP_POINT("standby_sweeping");
+				result = pmh_sweep_next(table, &sweep);
+			}
+			pmh_sweep_end(&sweep);
+			ereport(DEBUG1,
+					(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
+									 pmh_value_space_is_known(table) ? "found" : "did not find",
+									 row.file_id)));
+			if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
+				pmhash_standby_lost(row.file_id, row.life, ERRCODE_INDEX_CORRUPTED,
+									pmh_error(table)->detail);
+		}
+		all &= pmh_value_space_is_known(table);
+		pmh_close(table);
 	}
 	return all && i == PMHASH_STANDBY_FILES;
 }
