@@ -152,6 +152,12 @@ typedef void (*PmhashFillFunction) (Relation heap, Relation index,
  */
 extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill);
 
+extern bool pmhash_is_interrupted(void);
+
+/* ---- startup.c ---- */
+
+extern void pmhash_startup_init(void);
+
 /* ---- gucs.c ---- */
 extern char *pmhash_directory;	/* as set; empty: the default */
 extern int	pmhash_journal_size;	/* kB */

@@ -60,7 +60,6 @@
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/pool/pool.h"
-#include "cluster/server/server.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/layout.h"

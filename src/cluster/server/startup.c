@@ -27,7 +27,6 @@
 #include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
-#include "cluster/server/server.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
