@@ -14,15 +14,13 @@
 
 #include "cluster/base/control_file.h"
 
-/* ---- pool_lock.c ---- */
+/* ---- pool.c ---- */
 extern bool pmhash_pool_lock(char *reason);
 extern void pmhash_pool_unlock(void);
 extern int	pmhash_pool_lock_fd(void);
 extern bool pmhash_pool_is_locked(void);
 extern bool pmhash_pool_is_present(void);
 extern void pmhash_require_pool_present(void);
-
-/* ---- pool_files.c ---- */
 
 /* A walk through the files of the pool, one after the other.  Begins with zeroes. */
 typedef struct PmhashFileWalk
