@@ -171,7 +171,7 @@ extern bool pmhash_enable_pagescan; /* and the scans there? */
 extern bool pmhash_wal;			/* are indexes logged that do not say? */
 extern int	pmhash_mapped_files;	/* that a session keeps mapped */
 
-/* ---- service.c ---- */
+/* ---- pool_life.c ---- */
 
 /*
  * ERROR with the hint unless the library was preloaded, the pool is usable

@@ -4,7 +4,7 @@
  *	  Lives of a server and its pool, at random: what a start decides is tried
  *	  with every history that leads there.
  *
- * startup.c, shared.c, failed_writes.c, service.c, pool_start.c, trust.c, durable.c and
+ * startup.c, shared.c, failed_writes.c, pool_life.c, trust.c, durable.c and
  * undo_journal.c are compiled as they are and work on files in a scratch
  * directory.  What stands in for PostgreSQL is as little as it takes: pg_control as a
  * file, WAL as two numbers, rows with the LSN of their WAL.  A postmaster is a process,

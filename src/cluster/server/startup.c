@@ -5,13 +5,13 @@
  *
  * postmaster	shared memory comes up (at start, and again after a crash of a
  *				child): a new instance number; the pool is taken into use
- * first user	(usually our worker): the undo journal, once (service.c); then
+ * first user	(usually our worker): the undo journal, once (pool_life.c); then
  *				each file by the engine when it is opened first
  * postmaster	at exit: sync and clean mark
  *
  * The server always starts: if the pool can't be used, that is logged; indexes
  * are then invalid, and what can't do without one is an ERROR that says why
- * (service.c), until the server is restarted.
+ * (pool_life.c), until the server is restarted.
  *
  *-------------------------------------------------------------------------
  */

@@ -11,7 +11,7 @@
  * checkpoint does, before it writes: xlog.c, CreateRestartPoint.)
  *
  * By the launcher, that of a standby in recovery.  Where there is none, by the first process
- * that uses an index after that.  At a start also by the postmaster (pool_start.c,
+ * that uses an index after that.  At a start also by the postmaster (pool_life.c,
  * ask_before_server), and at the end.
  *
  * A server that is killed in the middle of a question trusts nothing afterwards

@@ -10,7 +10,7 @@
  * emptied.  If not even that can be done, pmhash is given up for this run and the token of
  * trust goes (pmhash_refuse_trust).
  *
- * A standby becomes a primary at the first use of pmhash (service.c).  A start after a
+ * A standby becomes a primary at the first use of pmhash (pool_life.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
  *
  *-------------------------------------------------------------------------

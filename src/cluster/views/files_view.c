@@ -199,14 +199,14 @@ index_state(Relation index, const PmhashStub *stub, bool details, bool *pmem)
 
 /*
  * "disabled", and why, for those that may know: it can name paths.  The reason is
- * the one that errors give (service.c).
+ * the one that errors give (pool_life.c).
  */
 static const char *
 disabled_state(bool details)
 {
 	if (pmhash_shared == NULL)
 		return "disabled: pmhash is not preloaded";
-	/* what ends that, as the hints of errors say (service.c, pmhash_require_service) */
+	/* what ends that, as the hints of errors say (pmhash_require_service) */
 	return !details ? "disabled" :
 		psprintf("disabled: %s%s", pmhash_shared->reason,
 				 "; when that is repaired the server has to be restarted");
