@@ -491,36 +491,24 @@ note_redo(XLogRecPtr redo)
  * No session is connected to either then.
  */
 
-/* The database that this record makes, or InvalidOid. */
-static Oid
-database_made(const XLogReaderState *record)
-{
-	const void *data = XLogRecGetData(record);
-
-	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
-	{
-		case XLOG_DBASE_CREATE_FILE_COPY:
-			{
-				const xl_dbase_create_file_copy_rec *copy = data;
-
-				/* else it is moved */
-				return copy->db_id != copy->src_db_id ? copy->db_id : InvalidOid;
-			}
-		case XLOG_DBASE_CREATE_WAL_LOG:
-			return ((const xl_dbase_create_wal_log_rec *) data)->db_id;
-		default:
-			return InvalidOid;
-	}
-}
-
 /* (What the life before has built past this record is of the database that is made.) */
 static void
 deal_with_database(XLogReaderState *record)
 {
-	Oid			database = database_made(record);
+	const void *data = XLogRecGetData(record);
+	const xl_dbase_create_file_copy_rec *copied = data;
+	const xl_dbase_create_wal_log_rec *made = data;
 
-	if (OidIsValid(database))
-		pmhash_standby_database_dropped(database, record->EndRecPtr);
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_DBASE_CREATE_FILE_COPY:
+			if (copied->db_id != copied->src_db_id) /* else it is moved */
+				pmhash_standby_database_dropped(copied->db_id, record->EndRecPtr);
+			break;
+		case XLOG_DBASE_CREATE_WAL_LOG:
+			pmhash_standby_database_dropped(made->db_id, record->EndRecPtr);
+			break;
+	}
 }
 
 /* ---- the wrappers ---- */
