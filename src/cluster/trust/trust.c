@@ -352,7 +352,6 @@ begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted
 	control->clean_checkpoint = control->state == PMHASH_POOL_CLEAN ?
 		server->control.checkPoint : InvalidXLogRecPtr;
 	control->system_identifier = server->control.system_identifier;
-	control->start_counter++;
 
 	/*
 	 * A backup label takes pg_control back to the checkpoint that it names (xlog.c,
