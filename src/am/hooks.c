@@ -263,16 +263,12 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 {
 	const Node *utility = pstmt->utilityStmt;
 	const TransactionStmt *end = (const TransactionStmt *) utility;
-	const VariableSetStmt *set = (const VariableSetStmt *) utility;
 	bool		finishes = IsA(utility, TransactionStmt) &&
 		(end->kind == TRANS_STMT_COMMIT_PREPARED || end->kind == TRANS_STMT_ROLLBACK_PREPARED);
 	bool		alters = IsA(utility, AlterTableStmt);
 
 	if (may_build_indexes(utility))
 		pmhash_apply_inserts(NULL);
-	if (IsA(utility, VariableSetStmt) && set->kind == VAR_SET_MULTI &&
-		strcmp(set->name, "TRANSACTION SNAPSHOT") == 0)
-		pmhash_snapshot_is_imported();
 	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (finishes)
 		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);

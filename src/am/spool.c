@@ -22,7 +22,6 @@
 
 #include "am/build.h"
 #include "cluster/queue/queue.h"
-#include "cluster/server/server.h"
 #include "engine/sort.h"
 
 /*

@@ -76,7 +76,6 @@
 #include "am/fetch.h"
 #include "am/keys.h"
 #include "cluster/base/relations.h"
-#include "cluster/server/server.h"
 #include "engine/stop_point.h"
 
 /*

@@ -153,6 +153,12 @@ typedef void (*PmhashFillFunction) (Relation heap, Relation index,
  */
 extern void pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill);
 
+extern bool pmhash_is_interrupted(void);
+
+/* ---- startup.c ---- */
+
+extern void pmhash_startup_init(void);
+
 /* ---- gucs.c ---- */
 extern char *pmhash_directory;	/* as set; empty: the default */
 extern int	pmhash_journal_size;	/* kB */
@@ -166,7 +172,7 @@ extern bool pmhash_enable_pagescan; /* and the scans there? */
 extern bool pmhash_wal;			/* are indexes logged that do not say? */
 extern int	pmhash_mapped_files;	/* that a session keeps mapped */
 
-/* ---- service.c ---- */
+/* ---- pool_life.c ---- */
 
 /*
  * ERROR with the hint unless the library was preloaded, the pool is usable

@@ -4,7 +4,7 @@
  *	  Lives of a server and its pool, at random: what a start decides is tried
  *	  with every history that leads there.
  *
- * startup.c, shared.c, failed_writes.c, service.c, pool_start.c, trust.c, durable.c and
+ * startup.c, shared.c, failed_writes.c, pool_life.c, trust.c, durable.c and
  * undo_journal.c are compiled as they are and work on files in a scratch
  * directory.  What stands in for PostgreSQL is as little as it takes: pg_control as a
  * file, WAL as two numbers, rows with the LSN of their WAL.  A postmaster is a process,
@@ -60,7 +60,6 @@
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/pool/pool.h"
-#include "cluster/server/server.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/layout.h"
@@ -538,17 +537,6 @@ pmhash_dead_lists_size(void)
 
 void
 pmhash_dead_lists_init(void)
-{
-}
-
-Size
-pmhash_imports_size(void)
-{
-	return 0;
-}
-
-void
-pmhash_imports_init(void)
 {
 }
 

@@ -206,7 +206,7 @@ pmhash_control_read(PmhashControl *control, char *reason)
 		pmhash_fail(reason, "could not read file \"%s\": %s", path, strerror(errno));
 		return PMHASH_CONTROL_REFUSED;
 	}
-	if (n >= (ssize_t) offsetof(PmhashControl, start_counter) &&
+	if (n >= (ssize_t) offsetof(PmhashControl, nonce) &&
 		control->magic == PMHASH_CONTROL_MAGIC &&
 		control->version != PMHASH_POOL_VERSION)
 		return PMHASH_CONTROL_OTHER_VERSION;

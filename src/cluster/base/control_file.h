@@ -106,7 +106,7 @@ extern bool pmhash_remove_token(char *reason);
 /* ---- the control file ---- */
 
 #define PMHASH_CONTROL_MAGIC	UINT64CONST(0x4c525443484d50ff)
-#define PMHASH_POOL_VERSION		6
+#define PMHASH_POOL_VERSION		7
 
 typedef enum PmhashPoolState
 {
@@ -153,13 +153,12 @@ typedef struct PmhashControl
 	uint32		version;
 	uint32		crc;			/* of all else, this field taken as 0 */
 	uint64		system_identifier;
-	uint64		start_counter;	/* starts of a server on this pool */
 	uint8		nonce[PMHASH_NONCE_SIZE];	/* also in the data directory */
 	uint8		old_nonce[PMHASH_NONCE_SIZE];	/* valid too while pending */
 	uint32		nonce_pending;
 	uint32		state;			/* PmhashPoolState */
 	uint32		pmem;			/* the journal was on persistent memory */
-	uint32		unused;
+	uint32		role;			/* PmhashRole of the last life */
 	uint64		clean_checkpoint;	/* the shutdown checkpoint, or 0 */
 	uint64		dax_era;
 	uint64		cache_era;
@@ -172,43 +171,38 @@ typedef struct PmhashControl
 								 * shutdown, or 0 */
 	uint64		next_shut;		/* stamp of the coming one */
 	uint64		shut_begun;		/* of one that was not completed, or 0 */
-	uint32		all_shut;		/* that was the end of the last life */
-	uint64		unused_too;
 	uint64		seen_redo;		/* of a standby: that of the last checkpoint replayed */
-	uint32		role;			/* PmhashRole of that life */
+	uint32		all_shut;		/* a clean shutdown was the end of the last life */
 } PmhashControl;
 
 /*
- * Guards: another layout is another PMHASH_POOL_VERSION.  What comes before start_counter
+ * Guards: another layout is another PMHASH_POOL_VERSION.  What comes before the nonce
  * stays where it is in all versions: by it each knows whose pool another one has left.
  */
 PMHASH_AT(PmhashControl, magic, 0);
 PMHASH_AT(PmhashControl, version, 8);
 PMHASH_AT(PmhashControl, crc, 12);
 PMHASH_AT(PmhashControl, system_identifier, 16);
-PMHASH_AT(PmhashControl, start_counter, 24);
-PMHASH_AT(PmhashControl, nonce, 32);
-PMHASH_AT(PmhashControl, old_nonce, 48);
-PMHASH_AT(PmhashControl, nonce_pending, 64);
-PMHASH_AT(PmhashControl, state, 68);
-PMHASH_AT(PmhashControl, pmem, 72);
-PMHASH_AT(PmhashControl, unused, 76);
-PMHASH_AT(PmhashControl, clean_checkpoint, 80);
-PMHASH_AT(PmhashControl, dax_era, 88);
-PMHASH_AT(PmhashControl, cache_era, 96);
-PMHASH_AT(PmhashControl, journal_instance, 104);
-PMHASH_AT(PmhashControl, life_mark, 112);
-PMHASH_AT(PmhashControl, ended_reason, 120);
-PMHASH_AT(PmhashControl, lock_inode, 128);
-PMHASH_AT(PmhashControl, lock_birth, 136);
-PMHASH_AT(PmhashControl, shut, 144);
-PMHASH_AT(PmhashControl, next_shut, 152);
-PMHASH_AT(PmhashControl, shut_begun, 160);
+PMHASH_AT(PmhashControl, nonce, 24);
+PMHASH_AT(PmhashControl, old_nonce, 40);
+PMHASH_AT(PmhashControl, nonce_pending, 56);
+PMHASH_AT(PmhashControl, state, 60);
+PMHASH_AT(PmhashControl, pmem, 64);
+PMHASH_AT(PmhashControl, role, 68);
+PMHASH_AT(PmhashControl, clean_checkpoint, 72);
+PMHASH_AT(PmhashControl, dax_era, 80);
+PMHASH_AT(PmhashControl, cache_era, 88);
+PMHASH_AT(PmhashControl, journal_instance, 96);
+PMHASH_AT(PmhashControl, life_mark, 104);
+PMHASH_AT(PmhashControl, ended_reason, 112);
+PMHASH_AT(PmhashControl, lock_inode, 120);
+PMHASH_AT(PmhashControl, lock_birth, 128);
+PMHASH_AT(PmhashControl, shut, 136);
+PMHASH_AT(PmhashControl, next_shut, 144);
+PMHASH_AT(PmhashControl, shut_begun, 152);
+PMHASH_AT(PmhashControl, seen_redo, 160);
 PMHASH_AT(PmhashControl, all_shut, 168);
-PMHASH_AT(PmhashControl, unused_too, 176);
-PMHASH_AT(PmhashControl, seen_redo, 184);
-PMHASH_AT(PmhashControl, role, 192);
-PMHASH_SIZE(PmhashControl, 200);
+PMHASH_SIZE(PmhashControl, 176);
 
 typedef enum PmhashControlRead
 {

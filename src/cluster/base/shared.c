@@ -44,27 +44,28 @@ pmhash_stub_changed(void)
 /*
  * Do without pmhash for the rest of this server life.  Index files are left
  * alone; indexes that miss rows because of it are marked and rebuilt in the
- * next one.  Said once.
+ * next one.  Whoever calls it is the only one.  Raises no error.
  */
+void
+pmhash_disable_locked(const char *reason)
+{
+	Assert(reason[0] != '\0');
+	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
+	pg_write_barrier();			/* that is looked at once it is not usable */
+	pmhash_shared->usable = false;
+	pmhash_stub_changed();		/* scans that go on rely on no file any more */
+	ereport(LOG,
+			(errmsg("pmhash is disabled: %s", reason),
+			 errdetail("Queries do without index files, rows are written without index entries, and constraints that need an index refuse them, until the server is restarted.")));
+}
+
+/* The same for any process.  Said once. */
 void
 pmhash_disable(const char *reason)
 {
-	bool		said;
-
-	Assert(reason[0] != '\0');
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_POOL_LOCK)));
 	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
-	said = !pmhash_shared->usable;
-	if (!said)
-	{
-		strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
-		pg_write_barrier();
-		pmhash_shared->usable = false;
-		pmhash_stub_changed();
-	}
+	if (pmhash_shared->usable)
+		pmhash_disable_locked(reason);
 	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
-	if (!said)
-		ereport(LOG,
-				(errmsg("pmhash is disabled: %s", reason),
-				 errdetail(PMHASH_DISABLED_DETAIL)));
 }

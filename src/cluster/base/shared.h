@@ -116,10 +116,7 @@ extern PmhashShared *pmhash_shared; /* NULL unless preloaded */
 
 extern void pmhash_stub_changed(void);
 extern void pmhash_disable(const char *reason);
-
-/* what that means to others */
-#define PMHASH_DISABLED_DETAIL \
-	"Queries do without index files, rows are written without index entries, and constraints that need an index refuse them, until the server is restarted."
+extern void pmhash_disable_locked(const char *reason);
 
 #define pmhash_lwlock(id)	(&pmhash_shared->lwlocks[id].lock)
 
@@ -144,13 +141,6 @@ pmhash_key_lock(const PmhashFile *file, uint64 hash)
 {
 	return &pmhash_shared->key_locks[(file->file_id ^ hash) % PMHASH_KEY_LOCKS].lock;
 }
-
-/* ---- older_snapshots.c ---- */
-
-extern Size pmhash_imports_size(void);
-extern void pmhash_imports_init(void);
-extern void pmhash_snapshot_is_imported(void);
-extern bool pmhash_snapshot_may_be_older(void);
 
 /* ---- identity.c ---- */
 

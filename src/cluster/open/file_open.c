@@ -267,39 +267,43 @@ is_filled_later(uint64 filled_by, Snapshot snapshot)
 		U64FromFullTransactionId(ReadNextFullTransactionId()) - filled_by < MaxTransactionId / 2;
 }
 
-/* Did the index come to be valid (pg_index) after the snapshot was taken, elsewhere? */
+/*
+ * Did the index come to be valid (pg_index) after the snapshot was taken, elsewhere?  CREATE
+ * INDEX CONCURRENTLY waits for snapshots that see rows which it has left out.  But it lists
+ * once who has such a one, and a snapshot may be handed on meanwhile (pg_export_snapshot), or
+ * come with a logical slot, as of a place in WAL that is long past (snapbuild.c,
+ * SnapBuildExportSnapshot).  Nor does it wait for VACUUM and for other concurrent builds: these
+ * may call functions that read the index, as ANALYZE for expressions, BRIN for ranges that
+ * are not summarized yet, and event triggers.
+ *
+ * An index that is not valid any more (DROP INDEX CONCURRENTLY) is read by who had planned
+ * with it before; only transactions that keep a snapshot may have one of before it was valid.
+ */
 static bool
 is_index_younger(Relation index, Snapshot snapshot)
 {
 	TransactionId xmin = HeapTupleHeaderGetXmin(index->rd_indextuple->t_data);
 
-	return !TransactionIdIsCurrentTransactionId(xmin) &&
-		XidInMVCCSnapshot(xmin, snapshot);
+	return XidInMVCCSnapshot(xmin, snapshot) &&
+		!TransactionIdIsCurrentTransactionId(xmin) &&
+		(index->rd_index->indisvalid || IsolationUsesXactSnapshot()) &&
+		/* else the number has come round since */
+		TransactionIdPrecedes(xmin, ReadNextTransactionId());
 }
 
 /*
  * Has a file all rows that the snapshot sees?  Nearly always.  (In recovery that is found
- * out by serves_in_recovery.)
- *
- * A snapshot may be of the time before this server was promoted: a transaction keeps its
- * own, and another may take it over.  The one that comes with a logical slot does not say
- * that it was taken in recovery (snapbuild.c, SnapBuildBuildSnapshot).
+ * out by serves_in_recovery.)  A snapshot may be of the time before this server was promoted:
+ * a transaction keeps its own, and another may take it over.
  */
 static bool
 serves(Relation index, uint64 file_id, uint64 filled_by, Snapshot snapshot)
 {
-	bool		older;
-
 	if (snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC ||
 		RecoveryInProgress())
 		return true;
-	if (is_filled_later(filled_by, snapshot))
-		return false;
-	older = pmhash_snapshot_may_be_older();
-	if (likely(!older && !snapshot->takenDuringRecovery))
-		return true;
-	return pmhash_standby_fits_promoted(file_id, snapshot) &&
-		(!older || !is_index_younger(index, snapshot));
+	return !is_filled_later(filled_by, snapshot) && !is_index_younger(index, snapshot) &&
+		pmhash_standby_fits_promoted(file_id, snapshot);
 }
 
 PmhashFile *

@@ -8,11 +8,13 @@
 #ifndef PMHASH_POOL_H
 #define PMHASH_POOL_H
 
+#include <dirent.h>
+
 #include "nodes/pg_list.h"
 
 #include "cluster/base/control_file.h"
 
-/* ---- pool_lock.c ---- */
+/* ---- pool.c ---- */
 extern bool pmhash_pool_lock(char *reason);
 extern void pmhash_pool_unlock(void);
 extern int	pmhash_pool_lock_fd(void);
@@ -20,12 +22,23 @@ extern bool pmhash_pool_is_locked(void);
 extern bool pmhash_pool_is_present(void);
 extern void pmhash_require_pool_present(void);
 
-/* ---- pool_files.c ---- */
-typedef bool (*PmhashVisit) (const char *path, Oid database, uint64 file_id, void *arg);
+/* A walk through the files of the pool, one after the other.  Begins with zeroes. */
+typedef struct PmhashFileWalk
+{
+	char		path[MAXPGPATH];
+	Oid			database;		/* none: of the whole pool */
+	uint64		file_id;		/* 0: it is no index file */
+	int			error;			/* why a directory could not be read, or 0 */
+	DIR		   *pool;
+	DIR		   *inner;			/* of the database */
+} PmhashFileWalk;
+
+extern bool pmhash_next_file(PmhashFileWalk *walk);
+extern void pmhash_end_walk(PmhashFileWalk *walk);
+
 typedef bool (*PmhashGoOn) (void);
 typedef bool (*PmhashAskFile) (int fd, const char *path);
 
-extern bool pmhash_visit_files(Oid database, PmhashVisit visit, void *arg);
 extern bool pmhash_pool_write_back_or_ask(uint64 device, PmhashAskFile ask, PmhashGoOn go_on);
 extern uint64 pmhash_device_of_syncfs(void);
 extern bool pmhash_pool_sync(void);

@@ -249,7 +249,7 @@ publish_locked(uint64 from, uint64 length, PmhTable *table, TransactionId usable
 	/* The record that is being replayed: the table may have some of it, the delta all. */
 	begun = GetCurrentReplayRecPtr(&timeline);
 	PMH_STOP_POINT("standby_publishing");
-	row->usable_xmin = pmhash_standby_widen(usable_xmin);
+	pmhash_standby_raise_usable_xmin(row, pmhash_standby_widen(usable_xmin));
 	if (!pmhash_standby_note(builder.path, row, begun, timeline))
 		return pmhash_fail(reason, "could not write file \"%s\": %s", builder.path,
 						   strerror(errno));
@@ -630,30 +630,23 @@ is_fault(int sqlstate)
 		sqlstate != ERRCODE_ADMIN_SHUTDOWN;
 }
 
-/* A build is over before its end. */
+/*
+ * A build is over before its end, or has not begun: of that only the log tells, each time, if it
+ * is a fault.
+ */
 static void
-give_up(const ErrorData *error)
+give_up(Oid relid, const ErrorData *error)
 {
 	bool		failed = is_fault(error->sqlerrcode) &&
-		pmhash_standby_building();
+		(!builder.begun || pmhash_standby_building());
 
-	end_build(failed ? error->sqlerrcode : 0, error->message);
-	ereport(failed ? LOG : DEBUG1,
-			(errmsg("pmhash: could not build index \"%s\" on this standby: %s",
-					builder.name, error->message)));
-}
-
-/* Before a build has begun: say so.  No row tells of it. */
-static void
-leave_out(Oid relid, const ErrorData *error)
-{
-	if (!is_fault(error->sqlerrcode))
+	if (builder.begun)
+		end_build(failed ? error->sqlerrcode : 0, error->message);
+	else if (!failed)
 		some_left = true;
-	else
-		ereport(LOG,
-				(errmsg("pmhash: could not look at %s on this standby: %s",
-						pmhash_index_label(relid, builder.name), error->message),
-				 errdetail("Its file is not built as long as that is so.")));
+	ereport(failed ? LOG : DEBUG1,
+			(errmsg("pmhash: could not build %s on this standby: %s",
+					pmhash_index_label(relid, builder.name), error->message)));
 }
 
 /* At exit in the middle of a build. */
@@ -688,10 +681,7 @@ try_index(Oid relid, bool last)
 		LWLockReleaseAll();		/* replay may wait for it, and so would give_up */
 		FlushErrorState();
 		failed = builder.begun;
-		if (failed)
-			give_up(error);
-		else
-			leave_out(relid, error);
+		give_up(relid, error);
 		FreeErrorData(error);
 		RESUME_INTERRUPTS();
 	}
@@ -724,56 +714,16 @@ goes_on(void)
  */
 
 /*
- * Sweep a file to its end, unless the worker is to end, there is no space for the marks, or a
- * process could not mark.  A file that is damaged is given up.  That one can't be opened is
- * not for us to judge: the startup process does, at the next record.  False if it has to be
- * swept again.  May raise an ERROR; what that leaves goes with the worker.
- */
-static bool
-sweep_file(uint64 file_id, uint64 life)
-{
-	PmhEnv		env = pmhash_engine_env();
-	char		path[MAXPGPATH];
-	PmhTable   *table;
-	PmhSweep	sweep;
-	PmhError	error;
-	PmhResult	result;
-	bool		known;
-
-	Assert(file_id != 0 && life != 0);
-	pmhash_file_path(path, MyDatabaseId, file_id);
-	if (pmh_open(path, &env, &table, &error) != PMH_OK)
-		return false;
-	known = pmh_value_space_is_known(table);
-	if (!known)
-	{
-		result = pmh_sweep_begin(table, &sweep);
-		while (result == PMH_OK && goes_on())
-		{
-			pmhash_give_way();
-			PMH_STOP_POINT("standby_sweeping");
-			result = pmh_sweep_next(table, &sweep);
-		}
-		pmh_sweep_end(&sweep);
-		known = pmh_value_space_is_known(table);
-		ereport(DEBUG1,
-				(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
-								 known ? "found" : "did not find", file_id)));
-		if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
-			pmhash_standby_lost(file_id, life, ERRCODE_INDEX_CORRUPTED, pmh_error(table)->detail);
-	}
-	pmh_close(table);
-	return known;
-}
-
-/*
- * Sweep the files of the database that this worker is connected to, if what is free in
- * them is not known.  Not in a transaction.  False if some are left.
+ * Sweep the files of the database that this worker is connected to, if what is free in them is
+ * not known: each to its end, unless the worker is to end, there is no space for the marks, or a
+ * process could not mark.  A file that is damaged is given up.  That one can't be opened is not
+ * for us to judge: the startup process does, at the next record.  Not in a transaction.  False
+ * if some have to be swept again.  May raise an ERROR; what that leaves goes with the worker.
  */
 static bool
 sweep_files(void)
 {
-	PmhashStandby *standby = pmhash_shared->standby;
+	PmhEnv		env = pmhash_engine_env();
 	bool		all = true;
 	int			i;
 
@@ -782,14 +732,45 @@ sweep_files(void)
 	for (i = 0; i < PMHASH_STANDBY_FILES && goes_on(); i++)
 	{
 		PmhashStandbyRow row;
+		char		path[MAXPGPATH];
+		PmhTable   *table;
+		PmhSweep	sweep;
+		PmhError	error;
+		PmhResult	result;
 
 		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-		row = standby->row[i];
+		row = pmhash_shared->standby->row[i];
 		LWLockRelease(pmhash_standby_lock);
 		if (row.file_id == 0 || row.database != MyDatabaseId ||
 			row.status != PMHASH_STANDBY_LIVE || !row.restored)
 			continue;
-		all &= sweep_file(row.file_id, row.life);
+		Assert(row.life != 0);
+		pmhash_file_path(path, MyDatabaseId, row.file_id);
+		if (pmh_open(path, &env, &table, &error) != PMH_OK)
+		{
+			all = false;
+			continue;
+		}
+		if (!pmh_value_space_is_known(table))
+		{
+			result = pmh_sweep_begin(table, &sweep);
+			while (result == PMH_OK && goes_on())
+			{
+				pmhash_give_way();
+				PMH_STOP_POINT("standby_sweeping");
+				result = pmh_sweep_next(table, &sweep);
+			}
+			pmh_sweep_end(&sweep);
+			ereport(DEBUG1,
+					(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
+									 pmh_value_space_is_known(table) ? "found" : "did not find",
+									 row.file_id)));
+			if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
+				pmhash_standby_lost(row.file_id, row.life, ERRCODE_INDEX_CORRUPTED,
+									pmh_error(table)->detail);
+		}
+		all &= pmh_value_space_is_known(table);
+		pmh_close(table);
 	}
 	return all && i == PMHASH_STANDBY_FILES;
 }

@@ -250,13 +250,25 @@ apply_live(PmhashStandbyRow *row, char *reason)
  * does (nbtxlog.c, btree_xlog_delete), whether the index has a file here or is being built.
  * Without the lock: that may take as long as max_standby_streaming_delay.  Logical slots need
  * none of it, as scans of decoding read no index of ours (scan_table.c).
+ *
+ * That lists once who has such a snapshot.  It may be handed on meanwhile
+ * (pg_export_snapshot), or come with a logical slot, as of a place in WAL that is long past.
+ * So the file says first that it does not serve any of these from now on.
  */
 static void
 resolve_conflicts(void)
 {
+	FullTransactionId needless = pmhash_standby_widen(work.record.horizon);
+	PmhashStandbyRow *row;
 	PmhashNode	node = {0};
 
 	Assert(OidIsValid(work.record.database) && !LWLockHeldByMe(pmhash_standby_lock));
+	FullTransactionIdAdvance(&needless);
+	LWLockAcquire(pmhash_standby_lock, LW_EXCLUSIVE);
+	row = pmhash_standby_find(work.record.file_id);
+	if (row != NULL)
+		pmhash_standby_raise_usable_xmin(row, needless);
+	LWLockRelease(pmhash_standby_lock);
 #if PG_VERSION_NUM >= 160000
 	node.dbOid = work.record.database;
 	ResolveRecoveryConflictWithSnapshot(work.record.horizon, false, node);
@@ -478,36 +490,24 @@ note_redo(XLogRecPtr redo)
  * No session is connected to either then.
  */
 
-/* The database that this record makes, or InvalidOid. */
-static Oid
-database_made(const XLogReaderState *record)
-{
-	const void *data = XLogRecGetData(record);
-
-	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
-	{
-		case XLOG_DBASE_CREATE_FILE_COPY:
-			{
-				const xl_dbase_create_file_copy_rec *copy = data;
-
-				/* else it is moved */
-				return copy->db_id != copy->src_db_id ? copy->db_id : InvalidOid;
-			}
-		case XLOG_DBASE_CREATE_WAL_LOG:
-			return ((const xl_dbase_create_wal_log_rec *) data)->db_id;
-		default:
-			return InvalidOid;
-	}
-}
-
 /* (What the life before has built past this record is of the database that is made.) */
 static void
 deal_with_database(XLogReaderState *record)
 {
-	Oid			database = database_made(record);
+	const void *data = XLogRecGetData(record);
+	const xl_dbase_create_file_copy_rec *copied = data;
+	const xl_dbase_create_wal_log_rec *made = data;
 
-	if (OidIsValid(database))
-		pmhash_standby_database_dropped(database, record->EndRecPtr);
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_DBASE_CREATE_FILE_COPY:
+			if (copied->db_id != copied->src_db_id) /* else it is moved */
+				pmhash_standby_database_dropped(copied->db_id, record->EndRecPtr);
+			break;
+		case XLOG_DBASE_CREATE_WAL_LOG:
+			pmhash_standby_database_dropped(made->db_id, record->EndRecPtr);
+			break;
+	}
 }
 
 /* ---- the wrappers ---- */

@@ -30,7 +30,6 @@
 #include "cluster/cluster.h"
 #include "cluster/open/open.h"
 #include "cluster/replay/replay.h"
-#include "cluster/server/server.h"
 #include "cluster/workers/workers.h"
 #include "engine/table.h"
 

@@ -5,13 +5,13 @@
  *
  * postmaster	shared memory comes up (at start, and again after a crash of a
  *				child): a new instance number; the pool is taken into use
- * first user	(usually our worker): the undo journal, once (service.c); then
+ * first user	(usually our worker): the undo journal, once (pool_life.c); then
  *				each file by the engine when it is opened first
  * postmaster	at exit: sync and clean mark
  *
  * The server always starts: if the pool can't be used, that is logged; indexes
  * are then invalid, and what can't do without one is an ERROR that says why
- * (service.c), until the server is restarted.
+ * (pool_life.c), until the server is restarted.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,6 @@
 #include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
-#include "cluster/server/server.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
@@ -70,7 +69,6 @@ request_shared_memory(void)
 	RequestAddinShmemSpace(journal_lsn_size());
 	RequestAddinShmemSpace(sizeof(PmhashStandby));
 	RequestAddinShmemSpace(pmhash_dead_lists_size());
-	RequestAddinShmemSpace(pmhash_imports_size());
 	RequestNamedLWLockTranche(TRANCHE_NAME, PMHASH_NLOCKS + PMHASH_DEAD_LISTS);
 	RequestNamedLWLockTranche(KEY_TRANCHE_NAME, PMHASH_KEY_LOCKS);
 }
@@ -106,7 +104,6 @@ init_shared_memory(void)
 	memset(pmhash_shared->journal_lsn, 0, journal_lsn_size());
 	pmhash_standby_shmem_init();
 	pmhash_dead_lists_init();
-	pmhash_imports_init();
 }
 
 /* ---- the pool ---- */
@@ -121,12 +118,9 @@ start_pool(void)
 	char		reason[PMHASH_REASON_SIZE] = "";
 
 	pmhash_shared->usable = pmhash_pool_start(&pmhash_shared->control, reason);
-	strlcpy(pmhash_shared->reason, reason, PMHASH_REASON_SIZE);
 	if (pmhash_shared->usable)
 		return;
-	ereport(LOG,
-			(errmsg("pmhash is disabled: %s", reason),
-			 errdetail(PMHASH_DISABLED_DETAIL)));
+	pmhash_disable_locked(reason);
 	pmhash_refuse_trust();
 }
 

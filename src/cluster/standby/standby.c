@@ -37,17 +37,6 @@
 
 /* ---- shared memory ---- */
 
-/* Forget all files. */
-void
-pmhash_standby_reset(void)
-{
-	PmhashStandby *standby = pmhash_shared->standby;
-
-	Assert(!IsUnderPostmaster);
-	memset(standby->id, 0, sizeof(standby->id));
-	memset(standby->row, 0, sizeof(standby->row));
-}
-
 void
 pmhash_standby_shmem_init(void)
 {
@@ -216,23 +205,29 @@ pmhash_standby_widen(TransactionId xid)
 	return FullTransactionIdFromEpochAndXid(epoch, xid);
 }
 
+/* The file lacks rows that snapshots with an xmin before this one may see. */
+void
+pmhash_standby_raise_usable_xmin(PmhashStandbyRow *row, FullTransactionId xmin)
+{
+	pg_atomic_uint64 *highest = &pmhash_shared->standby->usable_xmin;
+
+	Assert(LWLockHeldByMeInMode(pmhash_standby_lock, LW_EXCLUSIVE) || !IsUnderPostmaster);
+	if (FullTransactionIdPrecedes(row->usable_xmin, xmin))
+		row->usable_xmin = xmin;
+	if (pg_atomic_read_u64(highest) < U64FromFullTransactionId(xmin))
+		pg_atomic_write_u64(highest, U64FromFullTransactionId(xmin));
+}
+
 /*
- * Does a snapshot see only what the file has?  Not if its xmin is before usable_xmin.  Who has
- * taken it here had been waited for, or was cancelled, before entries were removed that it
- * needs (standby_redo.c, resolve_conflicts).  But that lists once who has such a one, and a
- * snapshot may be handed on meanwhile: who may have one that was not waited for does without.
- * NULL: any that is taken from now on.
+ * Does a snapshot see only what the file has?  Not if its xmin is before usable_xmin.  NULL:
+ * any that is taken from now on.
  */
 static bool
 file_fits(const PmhashStandbyRow *row, Snapshot snapshot)
 {
-	if (snapshot == NULL)
-		return true;
-	if (U64FromFullTransactionId(row->usable_xmin) != 0 &&
-		(snapshot->snapshot_type != SNAPSHOT_MVCC ||
-		 FullTransactionIdPrecedes(pmhash_standby_widen(snapshot->xmin), row->usable_xmin)))
-		return false;
-	return !pmhash_snapshot_may_be_older();
+	return snapshot == NULL || U64FromFullTransactionId(row->usable_xmin) == 0 ||
+		(snapshot->snapshot_type == SNAPSHOT_MVCC &&
+		 !FullTransactionIdPrecedes(pmhash_standby_widen(snapshot->xmin), row->usable_xmin));
 }
 
 /*
@@ -252,14 +247,20 @@ pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot)
 }
 
 /*
- * May a snapshot that is from before the promotion of this server use a file?  One that
- * is not in the table was made afterwards, and its stub says which scans may use it.
+ * May a snapshot use a file, if it is from before the promotion of this server?  A file that
+ * is not in the table was made afterwards, and its stub says which scans may use it.  Nearly
+ * all snapshots are younger than all that any file lacks; numbers that have come round since
+ * are compared whole.
  */
 bool
 pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot)
 {
+	uint64		highest = pg_atomic_read_u64(&pmhash_shared->standby->usable_xmin);
 	PmhashStandbyRow row;
 
+	Assert(snapshot->snapshot_type == SNAPSHOT_MVCC);
+	if (likely(!TransactionIdPrecedes(snapshot->xmin, (TransactionId) highest)))
+		return true;
 	(void) pmhash_standby_look(file_id, &row);
 	return row.file_id == 0 || file_fits(&row, snapshot);
 }
@@ -385,17 +386,6 @@ pmhash_standby_remove(const char *path)
 	return unlink(path) == 0 || errno == ENOENT || truncate(path, 0) == 0;
 }
 
-static bool
-remove_delta(const char *path, Oid database, uint64 file_id, void *arg)
-{
-	const char *name = last_dir_separator(path) + 1;
-
-	if (OidIsValid(database) && strspn(name, "0123456789abcdef") == 16 &&
-		strcmp(name + 16, ".delta") == 0)
-		(void) unlink(path);
-	return true;
-}
-
 /*
  * Remove the deltas that builds of an earlier life have left, whatever this server is now: no
  * process knows them.  For the postmaster.
@@ -403,73 +393,73 @@ remove_delta(const char *path, Oid database, uint64 file_id, void *arg)
 void
 pmhash_standby_remove_deltas(void)
 {
+	PmhashFileWalk walk = {0};
+
 	Assert(!IsUnderPostmaster);
-	(void) pmhash_visit_files(InvalidOid, remove_delta, NULL);
+	while (pmhash_next_file(&walk))
+	{
+		const char *name = last_dir_separator(walk.path) + 1;
+
+		if (OidIsValid(walk.database) && strspn(name, "0123456789abcdef") == 16 &&
+			strcmp(name + 16, ".delta") == 0)
+			(void) unlink(walk.path);
+	}
+	pmhash_end_walk(&walk);
 }
 
 /* ---- the start ---- */
-
-/* What the files that are found have in common. */
-typedef struct Found
-{
-	PmhashStandbyStart how;
-	XLogRecPtr	shut_down;		/* if DEMOTED: the checkpoint of that, which files have */
-	TimeLineID	timeline;
-} Found;
 
 /*
  * A file that is trusted is LIVE.  If it was this server's own when that was the primary it
  * has to be logged: it was made under this server itself.  Of one that this server had as a
  * standby its note has to say so.  All others are removed: after a promotion they would be
- * taken for good.
+ * taken for good.  False with errno if that fails, or a note can't be written.
  */
 static bool
-find_file(const char *path, Oid database, uint64 file_id, void *arg)
+find_file(const PmhashFileWalk *file, PmhashStandbyStart how, const ControlFileData *control)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	const Found *found = arg;
-	bool		demoted = found->how == PMHASH_STANDBY_DEMOTED;
+	bool		demoted = how == PMHASH_STANDBY_DEMOTED;
 	PmhashIdentity id;
 	PmhashStandbyRow *row = NULL;
 	PmhHead		head;
 	PmhError	error;
 	Note		note;
 
-	if (file_id == 0)
-		return true;
-	if (pmh_examine(path, &head, &error) != PMH_OK)
+	Assert(file->file_id != 0);
+	if (pmh_examine(file->path, &head, &error) != PMH_OK)
 		memset(&head, 0, sizeof(head));
 	memcpy(&id, head.identity, sizeof(id));
 	memcpy(&note, head.note, sizeof(note));
-	if (found->how != PMHASH_STANDBY_FRESH && id.file_id == file_id &&
-		id.database == database &&
+	if (how != PMHASH_STANDBY_FRESH && id.file_id == file->file_id &&
+		id.database == file->database &&
 		pmhash_identity_doubt(&id, true) == PMHASH_REASON_NONE &&
 		(demoted ? (id.flags & PMHASH_IDENTITY_LOGGED) != 0 : note.begun != 0))
 	{
 		if (demoted || is_sound(&note))
-			row = pmhash_standby_enter(file_id, database);
+			row = pmhash_standby_enter(file->file_id, file->database);
 		else
 			ereport(LOG,
-					(errmsg("pmhash: the header of index file \"%s\" is damaged", path),
+					(errmsg("pmhash: the header of index file \"%s\" is damaged", file->path),
 					 errdetail("It is built again in the background.")));
 	}
 	if (row == NULL)
-		return pmhash_standby_remove(path);
+		return pmhash_standby_remove(file->path);
 	row->status = PMHASH_STANDBY_LIVE;
 	row->restored = true;
 	row->life = ++standby->lives;
 	row->index = id.index_oid;
 	if (demoted)
 	{
-		row->begun = found->shut_down;
-		row->timeline = found->timeline;
-		return pmhash_standby_note(path, row, found->shut_down, found->timeline);
+		row->begun = control->checkPoint;	/* that of the shutdown, which files have */
+		row->timeline = control->checkPointCopy.ThisTimeLineID;
+		return pmhash_standby_note(file->path, row, row->begun, row->timeline);
 	}
 	row->begun = lsn_of(note.begun);
 	row->noted_timeline = (TimeLineID) note.timeline;
 	row->heap = note.heap;
 	row->timeline = note.made_under;
-	row->usable_xmin = FullTransactionIdFromU64(note.usable_xmin);
+	pmhash_standby_raise_usable_xmin(row, FullTransactionIdFromU64(note.usable_xmin));
 	return true;
 }
 
@@ -484,19 +474,27 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 					char *reason)
 {
 	PmhashStandby *standby = pmhash_shared->standby;
-	Found		found = {how, server->control.checkPoint,
-		server->control.checkPointCopy.ThisTimeLineID};
 	XLogRecPtr	redo = server->control.checkPointCopy.redo;
-	bool		done;
+	TimeLineID	timeline = server->control.checkPointCopy.ThisTimeLineID;
+	PmhashFileWalk walk = {0};
+	bool		done = true;
 
-	Assert(!IsUnderPostmaster);
-	pmhash_standby_reset();
-	done = pmhash_visit_files(InvalidOid, find_file, &found) ||
+	Assert(!IsUnderPostmaster && search(0, 0) == standby->row);
+	while (done && pmhash_next_file(&walk))
+		done = walk.file_id == 0 || find_file(&walk, how, &server->control);
+	if (done && walk.error != 0)
+	{
+		errno = walk.error;
+		done = false;
+	}
+	if (!done)
+	{
 		pmhash_fail(reason, "could not read or remove the files in \"%s\": %s", pmhash_pool_path(),
 					strerror(errno));
-	if (!done)
-		pmhash_standby_reset();
-	standby->last_begun = InvalidXLogRecPtr;
+		memset(standby->id, 0, sizeof(standby->id));
+		memset(standby->row, 0, sizeof(standby->row));
+	}
+	pmhash_end_walk(&walk);
 	for (int i = 0; i < PMHASH_STANDBY_FILES; i++)
 	{
 		const PmhashStandbyRow *row = &standby->row[i];
@@ -512,9 +510,9 @@ pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server,
 
 	/* Replay has come to redo with these files: the control file has noted it (trust.c). */
 	pg_atomic_write_u32(&standby->reached, standby->last_begun <= redo);
-	standby->applied_timeline = standby->last_begun <= redo ? found.timeline :
+	standby->applied_timeline = standby->last_begun <= redo ? timeline :
 		standby->last_timeline;
-	standby->replay_timeline = found.timeline;
+	standby->replay_timeline = timeline;
 	pg_atomic_write_u64(&standby->applied, Max(redo, standby->last_begun));
 	standby->active = true;
 	return done;

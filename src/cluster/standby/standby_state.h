@@ -49,7 +49,7 @@ typedef struct PmhashStandbyRow
 	Oid			index;			/* that it was made for: it may be another one's by now */
 	TimeLineID	timeline;		/* of the primary under which it was made (S4) */
 	uint64		life;			/* changes with each change of status */
-	FullTransactionId usable_xmin;	/* if LIVE; 0: for all snapshots */
+	FullTransactionId usable_xmin;	/* of snapshots; 0: of all */
 
 	/* if DELTA */
 	pg_atomic_uint64 delta_ops; /* complete operations in <id>.delta */
@@ -73,6 +73,7 @@ typedef struct PmhashStandby
 	TimeLineID	last_timeline;
 	pg_atomic_uint32 reached;
 
+	pg_atomic_uint64 usable_xmin;	/* the highest of all files */
 	pg_atomic_uint32 full;		/* the log says that there was no free row */
 	uint64		lives;			/* what life and build are drawn from */
 
@@ -85,12 +86,12 @@ typedef struct PmhashStandby
 #define pmhash_standby_lock		pmhash_lwlock(PMHASH_STANDBY_LOCK)
 
 extern void pmhash_standby_shmem_init(void);
-extern void pmhash_standby_reset(void);
 extern bool pmhash_standby_is_active(void);
 extern PmhashStandbyRow *pmhash_standby_find(uint64 file_id);
 extern PmhashStandbyRow *pmhash_standby_enter(uint64 file_id, Oid database);
 extern void pmhash_standby_set_status(PmhashStandbyRow *row, PmhashStandbyStatus status);
 extern FullTransactionId pmhash_standby_widen(TransactionId xid);
+extern void pmhash_standby_raise_usable_xmin(PmhashStandbyRow *row, FullTransactionId xmin);
 extern bool pmhash_standby_reached(void);
 extern uint64 pmhash_standby_life(uint64 file_id);
 extern bool pmhash_standby_look(uint64 file_id, PmhashStandbyRow *copy);

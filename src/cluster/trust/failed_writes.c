@@ -11,7 +11,7 @@
  * checkpoint does, before it writes: xlog.c, CreateRestartPoint.)
  *
  * By the launcher, that of a standby in recovery.  Where there is none, by the first process
- * that uses an index after that.  At a start also by the postmaster (pool_start.c,
+ * that uses an index after that.  At a start also by the postmaster (pool_life.c,
  * ask_before_server), and at the end.
  *
  * A server that is killed in the middle of a question trusts nothing afterwards
@@ -197,16 +197,26 @@ is_due(XLogRecPtr *redo)
 }
 
 /*
- * Ask, because of the checkpoint with this redo pointer.  Index files are written back
- * before, so that it is soon over, or each is asked, where syncfs does not speak for it;
- * only that can be interrupted.
+ * pmhash_notice_failed_writes
+ *		The part of the launcher, once in each of its rounds.
+ *
+ * Index files are written back before it asks, so that it is soon over, or each is asked, where
+ * syncfs does not speak for it; only that can be interrupted.  go_on: what cannot wait until it
+ * is done (pmhash_pool_write_back_or_ask).
+ *
+ * Also if the pool directory is not where it was: what processes have mapped, and the
+ * file that they ask by, are the same still.
  */
-static void
-ask(XLogRecPtr redo, PmhashGoOn go_on)
+void
+pmhash_notice_failed_writes(PmhashGoOn go_on)
 {
-	uint64		device = pmhash_device_of_syncfs();
+	uint64		device;
+	XLogRecPtr	redo;
 
 	Assert(!LWLockHeldByMe(pmhash_lwlock(PMHASH_ASK_LOCK)));
+	if (!is_due(&redo))
+		return;
+	device = pmhash_device_of_syncfs();
 	asking = 0;
 	if (!pmhash_pool_write_back_or_ask(device, NULL, go_on) && failed[0] == '\0')
 		return;
@@ -216,23 +226,6 @@ ask(XLogRecPtr redo, PmhashGoOn go_on)
 		pg_atomic_write_u64(&pmhash_shared->asked_redo, redo);
 	pg_atomic_write_u64(&pmhash_shared->ask_from,
 						pmhash_clock_ms() + Min(asking * ASKING_SHARE, LONGEST_REST));
-}
-
-/*
- * pmhash_notice_failed_writes
- *		The part of the launcher, once in each of its rounds.
- *
- * Also if the pool directory is not where it was: what processes have mapped, and the
- * file that they ask by, are the same still.  go_on: what cannot wait until all index
- * files are written back (pmhash_pool_write_back_or_ask).
- */
-void
-pmhash_notice_failed_writes(PmhashGoOn go_on)
-{
-	XLogRecPtr	redo;
-
-	if (is_due(&redo))
-		ask(redo, go_on);
 }
 
 /* Nothing waits for this process, except to be cancelled, or as for all processes. */
@@ -254,13 +247,11 @@ void
 pmhash_notice_for_launcher(void)
 {
 	static int64 looked = 0;
-	XLogRecPtr	redo;
 
 	if (likely(pmhash_launcher_is_there()) || RecoveryInProgress() ||
 		!pmhash_shared->usable || !pmhash_clock_past(looked, LOOK_EVERY))
 		return;
 	looked = pmhash_clock_ms();
-	if (is_due(&redo))
-		ask(redo, is_not_interrupted);
+	pmhash_notice_failed_writes(is_not_interrupted);
 	CHECK_FOR_INTERRUPTS();
 }

@@ -10,7 +10,7 @@
  * emptied.  If not even that can be done, pmhash is given up for this run and the token of
  * trust goes (pmhash_refuse_trust).
  *
- * A standby becomes a primary at the first use of pmhash (service.c).  A start after a
+ * A standby becomes a primary at the first use of pmhash (pool_life.c).  A start after a
  * promotion that was killed before trusts none (trust.c).
  *
  *-------------------------------------------------------------------------
@@ -33,16 +33,12 @@
 static void
 give_files_up(const char *path)
 {
-	ereport(LOG,
-			(errmsg("pmhash can neither use nor remove file \"%s\"", path),
-			 errdetail(PMHASH_DISABLED_DETAIL)));
-	/* (That is looked at once pmhash is not active, or not usable, any more.) */
-	pmhash_fail(pmhash_shared->reason, "file \"%s\" can neither be used nor removed",
-				path);
-	pg_write_barrier();
+	char		reason[PMHASH_REASON_SIZE];
+
+	pmhash_fail(reason, "file \"%s\" can neither be used nor removed", path);
+	if (pmhash_shared->usable)	/* else it was not the first one */
+		pmhash_disable_locked(reason);
 	pmhash_shared->standby->active = false;
-	pmhash_shared->usable = false;
-	pmhash_stub_changed();		/* scans that go on rely on no file any more */
 	pmhash_refuse_trust();
 }
 

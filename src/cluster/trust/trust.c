@@ -299,7 +299,7 @@ reason_for_doubt(const PmhashControl *control, bool write_failed,
 	/*
 	 * May a process of the last server life have learned that something was not written
 	 * back, and have been killed with that?  Only if it has taken the witness away before.
-	 * Or the postmaster has asked already (pool_start.c, ask_before_server).
+	 * Or the postmaster has asked already (pool_life.c, ask_before_server).
 	 */
 	if (write_failed || (control->state == PMHASH_POOL_RUNNING && pmhash_witness_is_withdrawn()))
 	{
@@ -352,7 +352,6 @@ begin_life(PmhashControl *control, const PmhashServerState *server, bool trusted
 	control->clean_checkpoint = control->state == PMHASH_POOL_CLEAN ?
 		server->control.checkPoint : InvalidXLogRecPtr;
 	control->system_identifier = server->control.system_identifier;
-	control->start_counter++;
 
 	/*
 	 * A backup label takes pg_control back to the checkpoint that it names (xlog.c,

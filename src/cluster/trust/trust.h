@@ -15,8 +15,10 @@
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
 
-/* ---- pool_start.c ---- */
+/* ---- pool_life.c ---- */
 extern bool pmhash_pool_start(PmhashControl *control, char *reason);
+extern void pmhash_pool_ready(void);
+extern PmhashReason pmhash_service_doubt(void);
 extern void pmhash_pool_stop(void);
 
 /* ---- trust.c ---- */
@@ -26,10 +28,6 @@ extern PmhashStandbyStart pmhash_decide(PmhashControl *control,
 extern bool pmhash_token_matches(const PmhashControl *control, bool has_token,
 								 const PmhashToken *token);
 extern void pmhash_refuse_trust(void);
-
-/* ---- service.c ---- */
-extern void pmhash_pool_ready(void);
-extern PmhashReason pmhash_service_doubt(void);
 
 /* ---- failed_writes.c ---- */
 extern void pmhash_renew_nonce(void);

@@ -85,6 +85,8 @@ standby_index_state(Oid index, const PmhashStub *stub, bool details)
 	PmhashRebuild last;
 	bool		has_place;
 
+	if (stub != NULL && (stub->flags & PMHASH_STUB_INVALID) != 0)
+		return psprintf("absent: invalid on the primary: %s", pmhash_reason_text(stub->reason));
 	if (stub == NULL || (stub->flags & PMHASH_STUB_LOGGED) == 0)
 		return "absent: the index is not logged (storage parameter wal)";
 	has_place = pmhash_standby_look(stub->file_id, &state);
@@ -180,14 +182,14 @@ index_state(Relation index, const PmhashStub *stub, bool details, bool *pmem)
 
 /*
  * "disabled", and why, for those that may know: it can name paths.  The reason is
- * the one that errors give (service.c).
+ * the one that errors give (pool_life.c).
  */
 static const char *
 disabled_state(bool details)
 {
 	if (pmhash_shared == NULL)
 		return "disabled: pmhash is not preloaded";
-	/* what ends that, as the hints of errors say (service.c, pmhash_require_service) */
+	/* what ends that, as the hints of errors say (pmhash_require_service) */
 	return !details ? "disabled" :
 		psprintf("disabled: %s%s", pmhash_shared->reason,
 				 "; when that is repaired the server has to be restarted");

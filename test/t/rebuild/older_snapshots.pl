@@ -226,7 +226,7 @@ SQL
 	}
 
 	# ---- taken over while CONCURRENTLY waits ----
-	# event: a snapshot is older than the index's rebuild, or it is imported (`SET TRANSACTION SNAPSHOT`) and older than the index
+	# event: a snapshot is older than the index, or than its rebuild
 
 	# A command makes an index of the table valid; a snapshot that it waits for is handed on.
 	sub concurrently

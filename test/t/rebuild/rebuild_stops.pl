@@ -326,7 +326,7 @@ SQL
 	is(standby_state($standby, 't_k'), 'unreadable', 'which is shown');
 	sleep 3;    # some more visits
 	my $log = logged_since($standby, $position);
-	is(count_of(qr/LOG: .*could not look at index "t_k" on this standby: could not open file .*: Permission denied/, $log) > 0, 1, 'said');
+	is(count_of(qr/LOG: .*could not build index "t_k" on this standby: could not open file .*: Permission denied/, $log) > 0, 1, 'said');
 	unlike($log, qr/ERROR/, 'no builder fails of it');
 	chmod(0600, $fork) or die "$fork: $!";
 	all_valid('readable again', 't_k');
@@ -337,7 +337,7 @@ SQL
 	$position = build_anew(sub { fail_at('standby_begins') });
 	all_valid('after an error', qw(t_k t_s), @others);
 	$log = logged_since($standby, $position);
-	like($log, qr/\[(\d+)\] .*could not look at index "\w+" on this standby: error of the test.*\[\1\] .*has been built/s,
+	like($log, qr/\[(\d+)\] .*could not build index "\w+" on this standby: error of the test.*\[\1\] .*has been built/s,
 		'the same builder goes on with the next index');
 	is(count_of(qr/error of the test/, $log), 1, 'said once');
 	unlike($log, qr/ERROR/, 'no builder fails of it');

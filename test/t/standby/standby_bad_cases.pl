@@ -8,6 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
+use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
 
@@ -100,6 +101,18 @@ pmhash.cleaner_naptime = 1
 log_min_messages = warning
 CONF
 $standby->restart;
+
+# ---- the primary has lost its file, and what it writes now is not logged ----
+
+$primary->append_conf('postgresql.conf', 'pmhash.rebuild = off');
+$primary->reload;
+unlink(index_file($primary, 't_k')) or die;
+$primary->safe_psql('postgres', q{INSERT INTO t VALUES (-1, 'lost', -1)});
+caught_up($primary, $standby);
+is(standby_state($standby, 't_k'), 'absent: invalid on the primary: it does not exist', 'what the primary has lost');
+$primary->append_conf('postgresql.conf', 'pmhash.rebuild = on');
+$primary->reload;
+both_valid($standby, 'the primary has it again');
 
 # ---- damaged and removed under a running standby ----
 

@@ -1,13 +1,15 @@
 /*-------------------------------------------------------------------------
  *
- * pool_start.c
- *	  The pool: the directory that holds the index files; its start and its stop.
+ * pool_life.c
+ *	  The pool: the directory that holds the index files; its start, what the first process
+ *	  does that uses pmhash in a server life, and its stop.  May pmhash be used now, and what
+ *	  is said if not?
  *
  * src/README, "Trust", has the files of the pool.  Control file, nonce, lock file and journal
  * have their space beforehand, so that a start does not fail for want of it.
  *
- * Most of this is done by the postmaster, where an ERROR would keep the server
- * from starting.  So functions here report with a reason and return false.
+ * Start and stop are the postmaster's, where an ERROR would keep the server
+ * from starting.  So functions for these report with a reason and return false.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/xlog.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
 
@@ -31,37 +34,34 @@
 #include "cluster/wal/undo_journal.h"
 #include "engine/stop_point.h"
 
+/* ==== the start ==== */
+
 /* ---- the directory ---- */
 
-/* Is this in a pool by its name? */
-static bool
-is_of_pool(const char *path, Oid database, uint64 file_id, void *reason)
-{
-	const char *name = last_dir_separator(path) + 1;
-
-	return OidIsValid(database) ||
-		strcmp(name, "lock") == 0 || strcmp(name, "control") == 0 ||
-		strcmp(name, "journal") == 0 || strcmp(name, "lost+found") == 0 ||
-		pmhash_fail(reason, "directory \"%s\" is not a pmhash pool: it contains \"%s\"",
-					pmhash_pool_path(), name);
-}
-
 /*
- * A directory without a control file, but full of other things, was not meant
- * to be a pool.
+ * A directory without a control file and a lock file, the first that is made in a pool, but with
+ * other things (lost+found and what is hidden is none), was not meant to be one.
  */
 static bool
 looks_like_pool(char *reason)
 {
 	char		control[MAXPGPATH];
+	char		lock[MAXPGPATH];
 	struct stat st;
 
 	snprintf(control, MAXPGPATH, "%s/control", pmhash_pool_path());
-	reason[0] = '\0';
-	return stat(control, &st) == 0 ||
-		pmhash_visit_files(InvalidOid, is_of_pool, reason) ||
-		(reason[0] == '\0' &&
-		 pmhash_fail(reason, "could not open directory \"%s\": %s", pmhash_pool_path(), strerror(errno)));
+	snprintf(lock, MAXPGPATH, "%s/lock", pmhash_pool_path());
+	if (stat(control, &st) == 0 || lstat(lock, &st) == 0)
+		return true;
+	switch (pg_check_dir(pmhash_pool_path()))
+	{
+		case -1:
+			return pmhash_fail(reason, "could not open directory \"%s\": %s", pmhash_pool_path(), strerror(errno));
+		case 4:
+			return pmhash_fail(reason, "directory \"%s\" is not a pmhash pool, and not empty", pmhash_pool_path());
+		default:
+			return true;
+	}
 }
 
 /*
@@ -105,7 +105,7 @@ prepare_directory(char *reason)
 	return true;
 }
 
-/* ---- start ---- */
+/* ---- the control file ---- */
 
 /*
  * Is the locked pool this server's, or is it now?  One that its control file says to be
@@ -234,81 +234,232 @@ pmhash_pool_start(PmhashControl *control, char *reason)
 		enter_pool(control, reason);
 }
 
-/* ---- stop ---- */
-
-/* What the files are stamped with, and how they are written back. */
-typedef struct Shutting
-{
-	PmhEnv		env;
-	uint64		stamp;
-	uint64		synced;			/* device that syncfs writes back, or 0 */
-	Oid			database;		/* whose directory was synced last */
-	bool		lost;			/* what failed was to write back: pages may be gone */
-} Shutting;
+/* ==== the first use ==== */
 
 /*
- * Something could not be written back.  Whatever the errno is: the kernel hands on
- * what the device or the file system has said (ETIMEDOUT, ENODATA, ENOLINK, ENOMEM),
- * and says it once.  Always false, with errno.
+ * That is the undo of the last server life, and the journal of this one; a standby that has
+ * been promoted becomes a primary.  From then on entries may be written.
  */
-static bool
-may_be_lost(Shutting *shutting)
+
+pg_noreturn static void
+not_ready(const char *reason)
 {
-	shutting->lost = true;
-	return false;
+	ereport(ERROR,
+			(errcode(ERRCODE_IO_ERROR),
+			 errmsg("pmhash could not be made ready: %s", reason)));
 }
 
-/*
- * Stamp a file and write it back, and the names in its directory.  One that has just gone is
- * none.  One that can't be opened has lost nothing by that; what fails later is LOST.
- */
-static bool
-shut_file(const char *path, Oid database, uint64 file_id, void *arg)
+/* Write the control file and keep what is in it.  ERROR if that fails. */
+static void
+keep_control(PmhashControl *control)
 {
-	Shutting   *shutting = arg;
-	char		directory[MAXPGPATH];
-	PmhError	error;
-	PmhResult	result;
+	char		reason[PMHASH_REASON_SIZE];
 
-	if (file_id == 0)
-		return true;
-	result = pmh_shut(path, &shutting->env, shutting->stamp, shutting->synced, &error);
-	if (result != PMH_OK && result != PMH_ERR_NO_FILE)
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
+	if (!pmhash_pool_write_control(control, reason))
+		not_ready(reason);
+	pmhash_shared->control = *control;
+}
+
+/* The part of pmhash_pool_ready that one process does. */
+static void
+make_ready(void)
+{
+	PmhashControl control = pmhash_shared->control;
+	bool		pmem;
+	bool		promoted = control.role == PMHASH_ROLE_STANDBY;
+	char		reason[PMHASH_REASON_SIZE];
+
+	Assert(!RecoveryInProgress());
+	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
+	/* Not in another directory of that name: a standby has had its pool for long. */
+	pmhash_require_pool_present();
+	if (control.journal_instance != 0)
 	{
-		errno = error.sys_errno;
-		return result == PMH_ERR_LOST ? may_be_lost(shutting) : false;
+		/* the entries that the journal names are removed; then it is not needed any more */
+		pmhash_undo(&control);
+		control.journal_instance = 0;
+		keep_control(&control);
 	}
-	if (database == shutting->database)
-		return true;
-	shutting->database = database;
-	pmhash_database_path(directory, database);
-	return pmhash_fsync_directory(directory) || may_be_lost(shutting);
+	if (promoted)
+	{
+		PMH_STOP_POINT("promoted_before_use");
+		pmhash_standby_promote();
+		if (!pmhash_shared->usable)	/* a file that does not count can't be removed */
+			not_ready(pmhash_shared->reason);
+		control.role = PMHASH_ROLE_PRIMARY;
+	}
+	pmhash_journal_begin(pmhash_shared->instance, &pmem);
+	if (!pmhash_make_life_mark(reason))
+		not_ready(reason);
+	control.state = PMHASH_POOL_RUNNING;
+	control.clean_checkpoint = InvalidXLogRecPtr;
+	control.journal_instance = pmhash_shared->instance;
+	control.nonce_pending = 0;
+	control.pmem = pmem;
+	control.life_mark = pmhash_life_mark_time();
+	keep_control(&control);
 }
 
 /*
- * Stamp all files and write them back: those that syncfs speaks for all at
- * once, which is one commit of the file system's journal instead of one for each
- * of what may be thousands.  False with errno.  The witness is away meanwhile, as in
- * failed_writes.c, ask_kernel, and stays away if pages may be gone from the page cache.
+ * Make sure that the undo of the last server life is complete and the journal
+ * of this one is there.  Done once in a server life by the process that comes
+ * first; others wait for it.  During recovery nothing is done.  ERROR if it
+ * fails; the next caller tries again.
+ */
+void
+pmhash_pool_ready(void)
+{
+	Assert(CritSectionCount == 0);
+	if (RecoveryInProgress())
+		return;					/* a standby: the pool is the startup process's */
+	if (pg_atomic_read_u32(&pmhash_shared->ready) != 0)
+	{
+		pg_read_barrier();
+		return;
+	}
+	LWLockAcquire(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE);
+	if (pg_atomic_read_u32(&pmhash_shared->ready) == 0)
+	{
+		PG_TRY();
+		{
+			make_ready();
+		}
+		PG_CATCH();
+		{
+			/* Plans do without indexes until a try succeeds. */
+			pg_atomic_write_u32(&pmhash_shared->not_ready, 1);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+		pg_atomic_write_u32(&pmhash_shared->not_ready, 0);
+		pg_write_barrier();
+		pg_atomic_write_u32(&pmhash_shared->ready, 1);
+	}
+	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));
+}
+
+/* ==== service ==== */
+
+/* "index "..."" or "pmhash", for messages. */
+static const char *
+subject(Relation index)
+{
+	return index == NULL ? "pmhash" :
+		psprintf("pmhash index \"%s\"", RelationGetRelationName(index));
+}
+
+void
+pmhash_require_service(Relation index)
+{
+	if (unlikely(pmhash_shared == NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s cannot be used: the pmhash library is not preloaded",
+						subject(index)),
+				 errhint("Add pmhash to shared_preload_libraries and restart the server.")));
+	if (unlikely(!pmhash_shared->usable))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s cannot be used: pmhash is disabled", subject(index)),
+				 /* it can name directories */
+				 pmhash_may_see_details(index == NULL ? InvalidOid : RelationGetRelid(index)) ?
+				 errdetail("The reason is: %s.", pmhash_shared->reason) :
+				 errdetail_log("The reason is: %s.", pmhash_shared->reason),
+				 errhint("Repair this and restart the server.")));
+	pmhash_pool_ready();
+}
+
+/*
+ * pmhash_service_doubt
+ *		Why there is no file to be had of any index, or NONE.
+ *
+ * pmhash is disabled for this server life; or the pool is away, and has not been used in
+ * this life yet, as when a standby is promoted without the file system that its files are
+ * on.  It can't be made ready, and rows are to be written all the same.
+ */
+PmhashReason
+pmhash_service_doubt(void)
+{
+	if (unlikely(pmhash_shared == NULL))
+		return PMHASH_REASON_NONE;
+	if (unlikely(!pmhash_shared->usable))
+		return PMHASH_REASON_DISABLED;
+	if (unlikely(pg_atomic_read_u32(&pmhash_shared->ready) == 0) &&
+		!RecoveryInProgress() && !pmhash_pool_is_present())
+		return PMHASH_REASON_MISSING;
+	return PMHASH_REASON_NONE;
+}
+
+bool
+pmhash_service_available(void)
+{
+	return pmhash_shared != NULL && pmhash_shared->usable &&
+		(!RecoveryInProgress() || pmhash_standby_is_active());
+}
+
+/* ==== the stop ==== */
+
+/*
+ * Stamp all files and write them back, and the names in their directories: those that syncfs
+ * speaks for all at once, which is one commit of the file system's journal instead of one for
+ * each of what may be thousands.  False with errno.  The witness is away meanwhile, as in
+ * failed_writes.c, ask_kernel, and stays away if pages may be gone from the page cache: if
+ * something could not be written back, whatever the errno is.  The kernel hands on what the
+ * device or the file system has said (ETIMEDOUT, ENODATA, ENOLINK, ENOMEM), and says it once.
  */
 static bool
 shut_all_files(uint64 stamp)
 {
-	Shutting	shutting = {.env = pmhash_engine_env(), .stamp = stamp,
-		.synced = pmhash_device_of_syncfs()};
+	PmhEnv		env = pmhash_engine_env();
+	uint64		synced = pmhash_device_of_syncfs();	/* what syncfs writes back, or 0 */
+	PmhashFileWalk walk = {0};
+	Oid			database = InvalidOid;	/* whose directory was synced last */
+	bool		lost = false;
 	bool		ok;
 	int			save_errno;
 
 	Assert(pmhash_pool_is_locked() && stamp != 0);
 	/* as long as the witness is there */
-	(void) pmhash_pool_write_back_or_ask(shutting.synced, NULL, NULL);
-	ok = pmhash_withdraw_witness() &&
-		pmhash_visit_files(InvalidOid, shut_file, &shutting) &&
-		(pmhash_fsync_directory(pmhash_pool_path()) || may_be_lost(&shutting));
-	if (ok && shutting.synced != 0 && !pmhash_pool_sync())
-		ok = may_be_lost(&shutting);
+	(void) pmhash_pool_write_back_or_ask(synced, NULL, NULL);
+	ok = pmhash_withdraw_witness();
+	while (ok && pmhash_next_file(&walk))
+	{
+		char		directory[MAXPGPATH];
+		PmhError	error;
+		PmhResult	result;
+
+		if (walk.file_id == 0)
+			continue;
+		result = pmh_shut(walk.path, &env, stamp, synced, &error);
+		if (result != PMH_OK && result != PMH_ERR_NO_FILE)	/* that has just gone */
+		{
+			/* One that can't be opened has lost nothing by that; what fails later is LOST. */
+			errno = error.sys_errno;
+			lost = result == PMH_ERR_LOST;
+			ok = false;
+		}
+		else if (walk.database != database)
+		{
+			database = walk.database;
+			pmhash_database_path(directory, database);
+			ok = pmhash_fsync_directory(directory);
+			lost = !ok;
+		}
+	}
+	if (ok && walk.error != 0)
+	{
+		errno = walk.error;
+		ok = false;
+	}
+	if (ok)
+	{
+		ok = pmhash_fsync_directory(pmhash_pool_path()) && (synced == 0 || pmhash_pool_sync());
+		lost = !ok;
+	}
 	save_errno = errno;
-	if (!shutting.lost)
+	pmhash_end_walk(&walk);
+	if (!lost)
 		pmhash_restore_witness();
 	errno = save_errno;
 	return ok;
