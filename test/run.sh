@@ -233,8 +233,8 @@ tap_files()
 long=$(cd "$build" && grep -l '^# long$' test/t/*/*.pl | tr '\n' ' ')
 more=$(cd "$build" && grep -lE "load_time\(|some_of\(|PMHASH_CASES" test/t/*/*.pl | tr "\n" " ")
 # (those that take longest first: they would run alone at the end; then large ones)
-slow="start/promotion start/journal standby/standby_setups files/launcher standby/standby_races rows/stop_points
-	standby/standby_stops standby/standby_build standby/standby_restart standby/standby_bad_cases standby/wal_records"
+slow="start/promotion start/journal standby/dead_rows standby/standby_setups files/launcher standby/standby_build
+	standby/standby_restart standby/standby_bad_cases standby/wal_records files/removed"
 short=$(cd "$build" && { printf 'test/t/%s.pl\n' $slow; ls -S $(grep -L '^# long$' test/t/*/*.pl); } |
 	awk '!seen[$0]++' | tr '\n' ' ')
 if wanted tap; then
