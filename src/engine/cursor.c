@@ -5,7 +5,7 @@
  *
  * See src/README, "Cursors and sweeps".  What was given is remembered as far as it could come
  * twice: plain entries, which may get into the list, and values of a slot of which only a part
- * was read, as a shrink may put them into another buffer (PmhListPosition.again).  That is 72
+ * was read, as a removal may put them into another buffer (PmhListPosition.again).  That is 72
  * values, and those of a buffer and a batch.
  *
  *-------------------------------------------------------------------------

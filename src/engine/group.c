@@ -28,6 +28,12 @@
 /* Lines of lists that are searched while a segment is locked: some 5,000 values, 100 us. */
 #define LOCKED_LINES	1024
 
+/* What it costs to put what stays of a buffer into a smaller one, in such lines. */
+#define PACK_LINES		32
+
+/* A buffer to which values are added, and that becomes smaller, has room for a share more. */
+#define HEAD_ROOM		4
+
 /* The entries at work: each in a segment that is locked. */
 typedef struct Group
 {
@@ -295,7 +301,8 @@ struct PmhRemovalPrivate
 	size_t		n;
 	size_t		at;				/* those before it have been seen to */
 	bool		wait;
-	bool		no_space;		/* the file can't grow: no buffer becomes smaller any more */
+	bool		wants_space;	/* to put what stays of a buffer into a smaller one */
+	bool		has_asked;		/* for it, once: what is free has to do now */
 
 	/* the key at hand, that of the next pair: */
 	size_t		pairs;			/* it has so many; ... */
@@ -405,17 +412,21 @@ claim(PmhRemoval *removal, uint64_t value)
  *
  * Where many go, what stays in a buffer goes into a smaller one if that is no more than half of
  * it, and with the buffer of the first slot, the last that a walk comes to, the index too: where
- * there is room nearest to the start of the file.  So value blocks further on become empty.
- * PMH_OK; PMH_NEED: there is no space for that.
+ * there is room nearest to the start of the file.  So value blocks further on become empty.  If
+ * there is no room at all, it stays as it is.
+ *
+ * Returns what that has cost, in lines that are looked at.
  */
-static PmhResult
+static uint32_t
 delete_in_buffer(PmhTable *t, PmhRemoval *removal, PmhListPath *path)
 {
 	struct PmhRemovalPrivate *p = removal->priv;
 	uint64_t	hash = p->entry[p->at].hash;
 	uint64_t	payload = path->payload[0];
 	uint32_t	class = pmh_pointer_class(payload);
+	uint32_t	lines = pmh_class_lines(class);
 	uint32_t	needed;			/* class for what stays */
+	uint32_t	last = 0;
 	uint64_t	value[PMH_VALUES_PER_LINE];
 	uint16_t	mask[PMH_MAX_LINES];
 	uint32_t	rest = 0;		/* values that stay */
@@ -424,8 +435,8 @@ delete_in_buffer(PmhTable *t, PmhRemoval *removal, PmhListPath *path)
 
 	PMH_ASSERT(payload != 0 && pmh_is_locked(&path->place->stripe->lock));
 	if (!p->wait && pmh_buffer_count(t, payload) <= p->wanted && !pmh_space_trylock(t))
-		return PMH_OK;
-	for (uint32_t i = pmh_class_first_line(class); i < pmh_class_lines(class); i++)
+		return lines;
+	for (uint32_t i = pmh_class_first_line(class); i < lines; i++)
 	{
 		const PmhValueLine *line = pmh_buffer_line(t, payload, i);
 		uint32_t	cells = pm_load(&line->state) & pmh_line_cells(payload, i);
@@ -446,17 +457,28 @@ delete_in_buffer(PmhTable *t, PmhRemoval *removal, PmhListPath *path)
 		pmh_list_take_out(t, path, rest > 0 ? mask : NULL);
 	pmh_space_release(t);
 	if (!any || rest == 0 || rest * 2 > pmh_class_capacity(class) || p->pairs < MANY_PAIRS ||
-		!p->wait || p->no_space)
-		return PMH_OK;
+		!p->wait)
+		return lines;
+
+	/* To the buffer of the last slot values are added. */
+	if (path->payload[1] != 0)
+		(void) pmh_index_last(t, path->payload[1], UINT32_MAX, &last);
+	if (path->payload[1] == 0 || path->slot[1] == last)
+		rest += rest / HEAD_ROOM;
 	needed = pmh_buffer_class_for(rest);
-	if (needed == class)
-		return PMH_OK;
-	PMH_ASSERT(needed < class && path->payload[0] == payload && path->head != 0);
-	pmh_count(&pmh_run(t)->list_rewrites, 1);
+	if (needed >= class)
+		return lines;
+	PMH_ASSERT(path->payload[0] == payload && path->head != 0);
 	result = pmh_list_rewrite(t, path, hash, needed, NULL);
+	if (result == PMH_OK)
+		pmh_count(&pmh_run(t)->list_rewrites, 1);
 	if (result == PMH_OK && path->payload[1] != 0 && path->slot[1] == 0)
 		result = pmh_list_move_index(t, path, hash);
-	return result;
+	if (result == PMH_NEED && p->has_asked)
+		memset(&t->need, 0, sizeof(t->need));
+	else if (result == PMH_NEED)
+		p->wants_space = true;
+	return lines + PACK_LINES;
 }
 
 /*
@@ -506,9 +528,9 @@ delete_key(PmhTable *t, const PmhPlace *place, PmhRemoval *removal, uint32_t *li
 		if (i == 0 && p->wanted > 0)
 			n = pmh_segment_buckets_of(t, place, hash, bucket);
 	}
-	while (result == PMH_OK && path.head != 0 && below > 0 && p->wanted > 0)
+	while (path.head != 0 && below > 0 && p->wanted > 0)
 	{
-		if (*lines < PMH_MAX_LINES)
+		if (*lines < PMH_MAX_LINES + PACK_LINES)
 		{
 			p->far = true;
 			p->list = PMH_LIST_START;
@@ -518,8 +540,7 @@ delete_key(PmhTable *t, const PmhPlace *place, PmhRemoval *removal, uint32_t *li
 		result = pmh_list_find_below(t, hash, &path, &below);
 		if (result != PMH_OK || path.payload[0] == 0)
 			break;
-		*lines -= pmh_class_lines(pmh_pointer_class(path.payload[0]));
-		result = delete_in_buffer(t, removal, &path);
+		*lines -= delete_in_buffer(t, removal, &path);
 	}
 	return result;
 }
@@ -584,7 +605,7 @@ delete_far(PmhTable *t, PmhRemoval *removal)
 		if (pmh_segment_find_list(t, &place, hash, &path) &&
 			(result = pmh_list_find_below(t, hash, &path, &below)) == PMH_OK &&
 			path.payload[0] != 0)
-			result = delete_in_buffer(t, removal, &path);
+			(void) delete_in_buffer(t, removal, &path);
 		pm_fence(&t->file);
 		PMH_STOP_POINT("drain_before_unlock");
 		pmh_segment_unlock(&place);
@@ -619,8 +640,12 @@ removal_on(PmhTable *t, PmhRemoval *removal, size_t effort)
 			begin_key(p);
 			result = delete_group(t, removal);
 		}
-		if (result == PMH_NEED)
-			result = pmh_provide_if_possible(t, &p->no_space);
+		if (result == PMH_NEED || (result == PMH_OK && p->wants_space))
+		{
+			result = pmh_provide_if_possible(t, &p->has_asked);
+			p->has_asked |= p->wants_space;
+			p->wants_space = false;
+		}
 		else if (result == PMH_BUSY)
 		{
 			end_key(p);

@@ -377,7 +377,7 @@ extern void pmh_list_take_out(PmhTable *t, PmhListPath *path, const uint16_t *ma
 extern PmhResult pmh_list_rewrite(PmhTable *t, PmhListPath *path, uint64_t hash, uint32_t class,
 								  const uint64_t *more);
 
-/* Put the index that names this buffer into a new one of its class, in the same way. */
+/* Move the index that names this buffer towards the start of the file, in the same way. */
 extern PmhResult pmh_list_move_index(PmhTable *t, PmhListPath *path, uint64_t hash);
 
 /* How many values a buffer holds. */

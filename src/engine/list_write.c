@@ -449,6 +449,7 @@ pmh_list_move_index(PmhTable *t, PmhListPath *path, uint64_t hash)
 {
 	uint64_t	old = path->payload[1];
 	uint64_t	payload;
+	uint32_t	class = PMH_INDEX_CLASS;
 	uint32_t	last;
 	PmhResult	result;
 
@@ -456,10 +457,16 @@ pmh_list_move_index(PmhTable *t, PmhListPath *path, uint64_t hash)
 	PMH_ASSERT(pmh_pointer_level(old) == 1);
 	(void) pmh_index_last(t, old, UINT32_MAX, &last);
 	PMH_ASSERT(last < pmh_index_slots(old));
-	result = make_index(t, hash, 1, pmh_pointer_class(old), pmh_index_slot(t, old, 0), last + 1, 0,
-						&payload);
+	while (last >= pmh_index_slots(pmh_make_pointer(0, class)))
+		class++;
+	result = make_index(t, hash, 1, class, pmh_index_slot(t, old, 0), last + 1, 0, &payload);
 	if (result != PMH_OK)
 		return result;
+	if (pmh_pointer_offset(payload) > pmh_pointer_offset(old))
+	{
+		free_buffer(t, payload);
+		return PMH_OK;
+	}
 	pm_fence(&t->file);
 	publish(t, path, 1, payload);
 	free_buffer(t, old);

@@ -250,8 +250,8 @@ extern PmhResult pmh_delete(PmhTable *table, uint64_t hash, uint64_t value);
  * As many as are handed in, in any order; they are copied.  Where many go, what is left in
  * a buffer of a list goes into a smaller one.  Those of one hash go
  * in one walk along its list, which is read without any lock but for its first
- * 32 KiB; while a segment is locked no more is done than looking through these,
- * or clearing one buffer of the list (less than 200 us).
+ * 32 KiB; while a segment is locked no more is done than looking through these, and making
+ * some 30 buffers smaller, or clearing one buffer of the list (less than 200 us).
  *
  * If not 'wait' (readers must not wait for a writer) a pair that could only be
  * taken out by waiting for a lock stays.

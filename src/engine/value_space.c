@@ -12,8 +12,12 @@
 
 #include "list.h"
 
-/* How far the search for a block with room goes before a new one is taken. */
+/*
+ * How far the search for a block with room goes before a new one is taken, in blocks of which
+ * the kind is looked at, and in those that are looked into.
+ */
 #define ROOM_SEARCH			4096
+#define ROOM_TRIES			512
 
 static PmhValueBlock *
 block_at(const PmhTable *t, uint64_t block)
@@ -272,10 +276,16 @@ take_near_hint(PmhTable *t, uint32_t class, uint64_t *hint, uint64_t *offset)
 	uint64_t	block = pm_load(hint);
 	uint64_t	newest = pm_load(&pmh_run(t)->newest_block);
 	uint64_t	end = block + ROOM_SEARCH < blocks ? block + ROOM_SEARCH : blocks;
+	unsigned	tries = 0;
 
 	PMH_ASSERT(pmh_is_locked(&t->file_lock->space));
 	while ((block = next_with_room(t, block, end, class)) < end)
 	{
+		if (tries++ == ROOM_TRIES)
+		{
+			end = block;
+			break;
+		}
 		if (take_in_block(t, block, class, offset))
 		{
 			pm_store64(hint, block);
