@@ -19,11 +19,15 @@
 #include "cluster/cluster.h"
 #include "cluster/queue/queue.h"
 
+/* ms without a free slot after which none is to be waited for: three tries */
+#define NO_SLOT_FOR_LONG	15000
+
 /*
- * ms without a launcher, or a free slot, after which none is to be waited for: more than a
- * launcher that has failed takes to be started again, and three tries to start a worker
+ * Does the postmaster start a launcher as soon as there can be queries, and again if it fails?
+ * Not with too few max_worker_processes, of which RegisterBackgroundWorker only says so
+ * in the log, nor in single-user mode.  (Processes have it from the postmaster.)
  */
-#define NO_WORKER_FOR_LONG	15000
+bool		pmhash_has_launcher = false;
 
 /*
  * Ask for this to be done in a database soon.  A worker for plain indexes asks for that of
@@ -42,10 +46,7 @@ pmhash_request(Oid database, PmhashJob job)
 	pmhash_wake_launcher();
 }
 
-/*
- * Is there a launcher just now?  None, at any time, with too few max_worker_processes, nor in
- * single-user mode.  Raises no error.
- */
+/* Is there a launcher just now?  Raises no error. */
 bool
 pmhash_launcher_is_there(void)
 {
@@ -68,15 +69,16 @@ pmhash_wake_launcher(void)
  * pmhash_workers_can_be_had
  *		Is what a worker of ours is to do done some time soon?
  *
- * A lack of the launcher, or of slots, that may be that of a moment does not count: the server
- * has just been started, or parallel queries take the slots.
+ * A launcher that is just being started counts, and so does a lack of slots that may be
+ * that of a moment: parallel queries take them, too.
  */
 bool
 pmhash_workers_can_be_had(void)
 {
 	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
 
-	return since == 0 || !pmhash_clock_past((int64) since, NO_WORKER_FOR_LONG);
+	return pmhash_has_launcher &&
+		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG));
 }
 
 /* ==== rebuilds ==== */

@@ -118,7 +118,6 @@ static void
 launcher_exit(int code, Datum arg)
 {
 	pmhash_shared->launcher = NULL;
-	pg_atomic_write_u64(&pmhash_shared->no_worker, pmhash_clock_ms());
 }
 
 /* ---- tasks ---- */
@@ -571,7 +570,6 @@ pmhash_launcher_main(Datum arg)
 
 	before_shmem_exit(launcher_exit, (Datum) 0);
 	pmhash_shared->launcher = MyLatch;
-	pg_atomic_write_u64(&pmhash_shared->no_worker, 0);
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(round);
