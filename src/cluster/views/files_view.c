@@ -30,6 +30,7 @@
 #include "cluster/open/open.h"
 #include "cluster/queue/queue.h"
 #include "cluster/standby/standby_state.h"
+#include "cluster/trust/trust.h"
 #include "cluster/wal/stub.h"
 
 /* ==== standbys ==== */
@@ -284,16 +285,36 @@ file_row(Oid relid, const char *why, Datum *values, bool *nulls)
 	return true;
 }
 
+static void
+make_pool_ready(void *arg)
+{
+	pmhash_pool_ready();
+}
+
+static bool
+is_not_cancelled(int sqlstate)
+{
+	return ERRCODE_TO_CATEGORY(sqlstate) != ERRCODE_OPERATOR_INTERVENTION;
+}
+
 /*
- * Why nothing can be done with indexes though pmhash is not disabled, or NULL: its first use in
- * this server life has failed, as for want of space for the undo journal, and is tried again.
+ * Why nothing can be done with indexes though pmhash is not disabled: what its first use
+ * in this server life fails for, such as want of space for the undo journal, and will be
+ * tried again by each that comes.  NULL if it does not fail.  Not an error of the view:
+ * that is a state to be shown, and the DBA looks here for the reason.
  */
 static const char *
 why_not_ready(void)
 {
-	if (!pmhash_service_available() || pg_atomic_read_u32(&pmhash_shared->not_ready) == 0)
+	ErrorData  *error;
+
+	if (!pmhash_service_available())
 		return NULL;
-	return "its first use has failed, and is tried again; the server log says why";
+	error = pmhash_try(make_pool_ready, NULL, is_not_cancelled);
+	if (error != NULL)
+		return error->message;
+	pmhash_notice_for_launcher();
+	return NULL;
 }
 
 /*
