@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
@@ -151,7 +152,8 @@ object_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void 
 		pmhash_note_database(objectId);
 	else if (classId == RelationRelationId && subId == 0 && access == OAT_DROP &&
 			 get_rel_relkind(objectId) == RELKIND_INDEX)
-		pmhash_note_drop(objectId);
+		pmhash_note_drop(objectId,
+						 (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0);
 	/* a column of a table, or an attribute of a composite type */
 	else if (classId == RelationRelationId && subId > 0 &&
 			 (access == OAT_POST_CREATE || access == OAT_DROP))

@@ -284,13 +284,19 @@ group_failed(InsertQueue *queue, PmhResult result)
 	{
 		Relation	index = relation_open(lfirst_oid(lc), AccessShareLock);
 
-		if (queue->first < queue->n && index->rd_indam->aminsert == pmhash_insert &&
-			pmhash_may_have_file(index, queue->file))
+		if (queue->first < queue->n && index->rd_indam->aminsert == pmhash_insert)
 		{
-			if (pmhash_file_open_or_skip(index, true) != NULL)
-				pmhash_insert_failed(index, queue->file, result);
-			queue->first = queue->n;
-			left_out++;
+			uint64		file_id = pmhash_index_file(index);
+
+			/* 0: not known, as pmhash is disabled or the stub is damaged: then that is marked */
+			if (file_id == 0 || file_id == queue->file->file_id)
+			{
+				if (pmhash_file_open_or_skip(index, true) != NULL)
+					pmhash_insert_failed(index, queue->file, result);
+				left_out++;
+			}
+			if (file_id == queue->file->file_id)
+				queue->first = queue->n;
 		}
 		relation_close(index, NoLock);
 	}

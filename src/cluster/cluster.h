@@ -219,11 +219,10 @@ extern PmhashFile *pmhash_file_open_for_scan(Relation index, Snapshot snapshot);
 pg_noreturn extern void pmhash_invalid_error(Relation index);
 
 /*
- * Does the index's stub name this file?  Whether it is valid is not looked at.
- * Said too if that cannot be known, as pmhash is disabled, or there is no stub.  The
- * caller holds a lock on the index.
+ * The id of the file that the index's stub names; whether it is there or valid is not looked
+ * at.  0: there is no such stub, or pmhash is disabled.  The caller holds a lock on the index.
  */
-extern bool pmhash_may_have_file(Relation index, const PmhashFile *file);
+extern uint64 pmhash_index_file(Relation index);
 
 /*
  * Bytes of the index file, without opening it in the engine; 0 if there is none.  False,

@@ -44,7 +44,7 @@ pmhash_stub_changed(void)
 /*
  * Do without pmhash for the rest of this server life.  Index files are left
  * alone; indexes that miss rows because of it are marked and rebuilt in the
- * next one.  Whoever calls it is the only one.  Raises no error.
+ * next one.  Raises no error.
  */
 void
 pmhash_disable_locked(const char *reason)

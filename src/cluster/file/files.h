@@ -92,7 +92,7 @@ extern void pmhash_dead_batch_keep(PmhashDeadBatch *batch);
 extern void pmhash_dead_batch_drop(const PmhashFile *file);
 
 /* ---- life_cycle.c ---- */
-extern void pmhash_note_drop(Oid relid);
+extern void pmhash_note_drop(Oid relid, bool concurrently);
 extern void pmhash_note_database(Oid database);
 extern void pmhash_pending_create(uint64 file_id, Relation index);
 extern void pmhash_pending_keep(uint64 file_id);

@@ -221,7 +221,7 @@ pmhash_fork_replaced(Relation index)
 	if (index->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		temporary_may_go = true;
 	else
-		forks_may_go = 3;
+		forks_may_go = Max(forks_may_go, 1);
 }
 
 /* A file is to stay, whatever becomes of the transaction. */
@@ -278,17 +278,22 @@ add_leaving(uint64 file_id)
  * (AcquireDeletionLock).  The stub of another session's temporary index is in
  * that session's memory; its file goes with that backend.  What ON COMMIT DROP
  * deletes is temporary, and goes when files have been looked at: its file goes at the next
- * commit.
+ * commit.  concurrently: the fork is deleted at the third commit from now on, with nothing of
+ * the user's in between (catalog/index.c, index_drop).
  */
 void
-pmhash_note_drop(Oid relid)
+pmhash_note_drop(Oid relid, bool concurrently)
 {
 	Relation	index = relation_open(relid, NoLock);
 
 	Assert(IsTransactionState());
 	if (pmhash_is_index(index) && !RELATION_IS_OTHER_TEMP(index) &&
 		pmhash_shared != NULL && pmhash_shared->usable)
+	{
 		pmhash_fork_replaced(index);
+		if (concurrently)
+			forks_may_go = 3;
+	}
 	relation_close(index, NoLock);
 }
 

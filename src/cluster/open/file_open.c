@@ -489,10 +489,6 @@ pmhash_index_plannable(Relation index, bool *later)
 	return false;
 }
 
-/*
- * The id of the file that an index's stub names; whether it is there or usable is not looked
- * at.  0: there is no such stub.
- */
 uint64
 pmhash_index_file(Relation index)
 {
@@ -500,14 +496,6 @@ pmhash_index_file(Relation index)
 
 	return pmhash_shared != NULL && pmhash_shared->usable &&
 		pmhash_stub_read(index, &stub) ? stub.file_id : 0;
-}
-
-bool
-pmhash_may_have_file(Relation index, const PmhashFile *file)
-{
-	uint64		file_id = pmhash_index_file(index);
-
-	return file_id == 0 || file_id == file->file_id;
 }
 
 /*

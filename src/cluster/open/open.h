@@ -16,7 +16,6 @@ extern PmhashReason pmhash_index_doubt(Relation index, bool *pmem);
 extern bool pmhash_index_plannable(Relation index, bool *later);
 extern bool pmhash_stub_wants_look(const PmhashStub *stub);
 extern PmhashFile *pmhash_file_open_filling(Relation index, uint64 file_id);
-extern uint64 pmhash_index_file(Relation index);
 extern int64 pmhash_inode_bytes(const PmhInode *inode);
 
 /* ---- file_create.c ---- */

@@ -45,7 +45,7 @@ building(const PmhashStandbyRow *state)
 {
 	if (TransactionIdIsValid(state->xid))
 		return psprintf("building (0 %%), waiting for transaction %u", state->xid);
-	return psprintf("building (%d %%)", (int) (99.0 * state->done / Max(state->total, 1)));
+	return psprintf("building (%d %%)", (int) (99.0 * Min(state->done, state->total) / Max(state->total, 1)));
 }
 
 /* A build or rebuild that has failed, and when it is tried again by the wall clock. */

@@ -37,7 +37,7 @@
 
 /* ---- writing ---- */
 
-/* A stub that names a file. */
+/* A stub; file_id: 0 if it names no file. */
 PmhashStub
 pmhash_stub_make(uint16 flags, uint64 file_id, PmhashSeed seed, PmhashReason reason)
 {

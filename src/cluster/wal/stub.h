@@ -12,7 +12,7 @@
 #include "cluster/cluster.h"
 
 #define PMHASH_STUB_MAGIC		0x48534d50
-#define PMHASH_STUB_VERSION		3
+#define PMHASH_STUB_VERSION		4
 #define PMHASH_STUB_INVALID		0x0002	/* rows have been left out of the file,
 										 * or will be: never use it again */
 #define PMHASH_STUB_FILLING		0x0004	/* for inserts only: see rebuild.c */

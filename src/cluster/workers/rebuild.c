@@ -403,7 +403,7 @@ give_up(Oid relid, const char *name, MemoryContext context)
 	FlushErrorState();
 	refill_failed();
 	MemoryContextSwitchTo(context);
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && OidIsValid(refill.heap))
 		held_up = refill.heap;
 	pmhash_count(PMHASH_REBUILD_FAILURES, 1);
 	pmhash_counts_flush();
