@@ -152,8 +152,8 @@ object_hook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void 
 		pmhash_note_database(objectId);
 	else if (classId == RelationRelationId && subId == 0 && access == OAT_DROP &&
 			 get_rel_relkind(objectId) == RELKIND_INDEX)
-		pmhash_note_drop(objectId,
-						 (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) != 0);
+		pmhash_note_drop(objectId, (((ObjectAccessDrop *) arg)->dropflags &
+									PERFORM_DELETION_CONCURRENTLY) != 0);
 	/* a column of a table, or an attribute of a composite type */
 	else if (classId == RelationRelationId && subId > 0 &&
 			 (access == OAT_POST_CREATE || access == OAT_DROP))
