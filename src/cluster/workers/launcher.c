@@ -64,6 +64,7 @@ typedef struct Task
 	PmhashJob	job;
 	bool		wanted;
 	bool		visited;		/* there has been a worker */
+	bool		has_files;		/* its database has had a directory in the pool */
 	int64		not_before;		/* pmhash_clock_ms, whoever wants it */
 	int			tries;			/* in a row that have not done all */
 } Task;
@@ -331,8 +332,8 @@ start_all(int64 next)
 /* ---- when ---- */
 
 /*
- * Databases are visited that have a directory in the pool or are new, or all.  Those that have been
- * dropped are forgotten then (start sees to that).  On a standby a build may be due that
+ * Databases are visited that have, or had, a directory in the pool or are new, or all.  Those
+ * that have been dropped are forgotten then (start sees to that).  On a standby a build may be due that
  * nothing says: WAL has said that a file goes, and then the transaction failed; or that there
  * is one, and the transaction was prepared; or there was no place for another file.
  *
@@ -345,10 +346,14 @@ want_visits(bool all)
 	List	   *visited = pmhash_pool_is_present() ? pmhash_databases_in_pool() : NIL;
 	ListCell   *lc;
 
+	foreach(lc, visited)
+		find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN)->has_files = true;
 	read_catalog();
 	foreach(lc, connectable)
 	{
-		if (all || !find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN)->visited)
+		const Task *task = find_task(lfirst_oid(lc), PMHASH_JOB_PLAIN);
+
+		if (all || !task->visited || task->has_files)
 			visited = lappend_oid(visited, lfirst_oid(lc));
 	}
 	foreach(lc, visited)
