@@ -333,9 +333,9 @@ start_all(int64 next)
 
 /*
  * Databases are visited that have, or had, a directory in the pool or are new, or all.  Those
- * that have been dropped are forgotten then (start sees to that).  On a standby a build may be due that
- * nothing says: WAL has said that a file goes, and then the transaction failed; or that there
- * is one, and the transaction was prepared; or there was no place for another file.
+ * that have been dropped are forgotten then (start sees to that).  On a standby a build may be
+ * due that nothing says: WAL has said that a file goes, and then the transaction failed; or
+ * that there is one, and the transaction was prepared; or there was no place for another file.
  *
  * The directories are listed before the catalog is read: one is made when its database is
  * there.
