@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "access/htup_details.h"
+#include "access/parallel.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -21,6 +22,7 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/base/shared.h"
+#include "cluster/base/versions.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/open/open.h"
@@ -276,6 +278,10 @@ is_filled_later(uint64 filled_by, Snapshot snapshot)
  * may call functions that read the index, as ANALYZE for expressions, BRIN for ranges that
  * are not summarized yet, and event triggers.
  *
+ * A transaction that has changed the row of pg_index itself, by REPLICA IDENTITY, does not know
+ * any more of when it was; if it has made or rebuilt the index, that has all it sees.  (Parallel
+ * workers are not told of that, and do as their leader.)
+ *
  * An index that is not valid any more (DROP INDEX CONCURRENTLY) is read by who had planned
  * with it before; only transactions that keep a snapshot may have one of before it was valid.
  */
@@ -284,10 +290,14 @@ is_index_younger(Relation index, Snapshot snapshot)
 {
 	TransactionId xmin = HeapTupleHeaderGetXmin(index->rd_indextuple->t_data);
 
-	return XidInMVCCSnapshot(xmin, snapshot) &&
-		!TransactionIdIsCurrentTransactionId(xmin) &&
-		(index->rd_index->indisvalid || IsolationUsesXactSnapshot()) &&
-		/* else the number has come round since */
+	if (!XidInMVCCSnapshot(xmin, snapshot))
+		return false;
+	if (TransactionIdIsCurrentTransactionId(xmin))
+		return IsolationUsesXactSnapshot() && !IsParallelWorker() &&
+			index->rd_createSubid == InvalidSubTransactionId &&
+			pmhash_node_subid(index) == InvalidSubTransactionId;
+	return (index->rd_index->indisvalid || IsolationUsesXactSnapshot()) &&
+	/* else the number has come round since */
 		TransactionIdPrecedes(xmin, ReadNextTransactionId());
 }
 

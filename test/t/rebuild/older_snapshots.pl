@@ -297,6 +297,25 @@ SQL
 	$walsender->query_safe('COMMIT');
 	$walsender->quit;
 
+	# ---- taken over, and the transaction changes the index's row of pg_index ----
+	if ($node->pg_version >= 18)
+	{
+		$node->safe_psql('postgres', 'CREATE TABLE r (k int4 NOT NULL); INSERT INTO r SELECT generate_series(1, 1000)');
+		$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM u');
+		$node->safe_psql('postgres', 'DELETE FROM r WHERE k = 5');
+		$builder->query_until(qr/begun/, "\\echo begun\nCREATE UNIQUE INDEX CONCURRENTLY r_k ON r USING pmhash (k);\n");
+		$node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots')})
+		  or die 'it does not wait';
+		take_over($taker, last_line($old, 'SELECT pg_export_snapshot()'));
+		$old->query_safe('COMMIT');
+		$builder->query_safe('SELECT 1');
+		$taker->query_safe('ALTER TABLE r REPLICA IDENTITY USING INDEX r_k');
+		is($taker->query_safe('SELECT count(*) FROM r WHERE k = 5'), '1', 'a row of pg_index that the transaction itself has changed');
+		$taker->query_safe('ROLLBACK');
+		is($taker->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; CREATE TABLE r2 (k int4 NOT NULL); CREATE UNIQUE INDEX r2_k ON r2 USING pmhash (k);
+			ALTER TABLE r2 REPLICA IDENTITY USING INDEX r2_k; INSERT INTO r2 VALUES (1); SELECT k FROM r2 WHERE k = 1; ROLLBACK'), '1', '... of its own index');
+	}
+
 	# ---- those that a rebuild passes by ----
 
 	my $parallel = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
