@@ -476,11 +476,11 @@ pmhash_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,
 }
 
 /*
- * amvacuumcleanup: shrink the file if that is wanted and pays, and know what is free
- * in it: a restart has it forgotten (src/README, "Space"), and a table whose rows are never updated or deleted has no bulk delete, whose
- * sweep finds it.  If there was no bulk delete, return the
- * number of entries as the engine estimates it; NULL for an invalid index.  Nothing is
- * done for ANALYZE.
+ * amvacuumcleanup: shrink the file if that is wanted and pays, and know what is free in it: a
+ * restart has it forgotten (src/README, "Space"), and a table whose rows are never updated or
+ * deleted has no bulk delete, whose sweep finds it.  If there was no bulk delete, return the
+ * number of entries as the engine estimates it; NULL for an invalid index.  Nothing is done
+ * for ANALYZE.
  */
 IndexBulkDeleteResult *
 pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)

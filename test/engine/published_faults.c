@@ -119,38 +119,6 @@ pea_hash_strategy_in_one_replica(void)
 	CLOSE_SOUND(t);
 }
 
-/* ---- CCEH ---- */
-
-/*
- * Hashes that no split can part: more than two buckets and a stash hold are refused,
- * there is no endless split, and all else stays.
- */
-static void
-cceh_hashes_that_cannot_be_parted(void)
-{
-	PmhTable   *t = make_table();
-	PmhStats	stats;
-	PmhValues	values = {0};
-	unsigned	n = 0;
-
-	for (uint64_t key = 0; key < 500; key++)
-		put(t, key, key);
-	while (n < 256 && pmh_insert(t, UINT64_C(0x1234567890abcd00) + n, n, false) == PMH_OK)
-		n++;
-	CHECK(n >= 3 * PMH_SLOTS && n <= 4 * PMH_SLOTS);
-	CHECK(pmh_insert(t, UINT64_C(0x1234567890abcdff), n, false) == PMH_ERR_TOO_LARGE);
-	CHECK(pmh_stats(t, &stats) == PMH_OK);
-	CHECK(stats.entries == 500 + n && stats.max_depth == PMH_MAX_DEPTH);
-	for (unsigned i = 0; i < n; i++)
-		CHECK(pmh_lookup(t, UINT64_C(0x1234567890abcd00) + i, &values) == PMH_OK &&
-			  values.n == 1 && values.value[0] == i);
-	CHECK(has_keys(t, 500));
-	CHECK(fixture_no_lock_held());
-	CHECK_SOUND(t);
-	pmh_values_free(&values);
-	pmh_close(t);
-}
-
 /* ---- patterns ---- */
 
 /* A recovery that has failed passes as done at the next try. */
@@ -193,7 +161,6 @@ main(void)
 {
 	path = fixture_path("published_faults");
 	TEST(pea_hash_strategy_in_one_replica());
-	TEST(cceh_hashes_that_cannot_be_parted());
 	TEST(pattern_recovery_not_idempotent());
 	unlink(path);
 	return unit_done("published_faults");
