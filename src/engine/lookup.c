@@ -399,14 +399,7 @@ pmh_lookup(PmhTable *table, uint64_t hash, PmhValues *values)
 		return look_further(table, hash, NULL, NULL, false, values);
 	n = probe_simple(hash, &home, &sight, &value);
 	if (unlikely(n < 0 || (n > 0 && values->capacity == 0)))
-	{
-		/* Copies: others, whose address is not taken, have all in registers. */
-		PmhHome		h = {home.base, home.dirword, home.at, home.elem, home.bucket,
-			home.version};
-		Sight		s = {sight.version, sight.state, sight.mask};
-
-		return look_further(table, hash, &h, &s, false, values);
-	}
+		return look_further(table, hash, NULL, NULL, false, values);
 	if (n > 0)
 		values->value[0] = value;
 	values->n = (size_t) n;

@@ -24,7 +24,8 @@ fail_element(PmhTable *t, uint64_t i)
 
 /*
  * Let all elements of a range say the same.  Before anything is stored all are checked (not
- * 'store'): if the element that others are to have were damaged, so would be these.
+ * 'store'): if the element that others are to have were damaged, so would be these.  *differ:
+ * some of them do not say the same.
  *
  * A crash may leave elements of what a segment was replaced by, or of what replaced it, beside
  * its own (pmh_directory_publish).  All elements of a range get what the first one is that the
@@ -32,7 +33,7 @@ fail_element(PmhTable *t, uint64_t i)
  * named there, too, or the whole is, and then the range of this begins before i.
  */
 static PmhResult
-stride_directory(PmhTable *t, bool store)
+stride_directory(PmhTable *t, bool store, bool *differ)
 {
 	uint64_t	dirword = pmh_live(t)->dirword;
 	uint64_t	blocks = pmh_blocks(t);
@@ -61,12 +62,13 @@ stride_directory(PmhTable *t, bool store)
 			if (!pmh_elem_whole(dir[j]) || pmh_elem_depth(dir[j]) + 1 < local ||
 				pmh_elem_depth(dir[j]) > local + 1)
 				return fail_element(t, j);
-			if (!store || dir[j] == elem)
+			if (likely(dir[j] == elem))
 				continue;
-			pm_store64(&dir[j], elem);
-			changed = true;
+			*differ = changed = true;
+			if (store)
+				pm_store64(&dir[j], elem);
 		}
-		if (changed)
+		if (store && changed)
 			pm_flush(&t->file, &dir[first], span * sizeof(uint64_t));
 	}
 	pm_fence(&t->file);
@@ -202,6 +204,7 @@ rebuild_run(PmhTable *t)
 PmhResult
 pmh_recover(PmhTable *t)
 {
+	bool		differ = false;
 	PmhResult	result;
 
 	/* Nobody can have made it longer since we mapped it.  Pages: see pm.c, "its length". */
@@ -210,9 +213,9 @@ pmh_recover(PmhTable *t)
 						"The file is shorter than its header says, or was used with smaller "
 						"pages of memory.");
 	pm_store64(&pmh_run(t)->instance, 0);
-	result = stride_directory(t, false);
-	if (result == PMH_OK)
-		result = stride_directory(t, true);
+	result = stride_directory(t, false, &differ);
+	if (result == PMH_OK && differ)
+		result = stride_directory(t, true, &differ);
 	if (result == PMH_OK)
 		result = rebuild_run(t);
 	if (result == PMH_OK)
