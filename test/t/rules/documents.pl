@@ -78,6 +78,7 @@ use PmhashTest;
 			local $ENV{PGDATA} = $node->data_dir;
 			local $ENV{POOL} = $node->data_dir . '.pmhash';
 			local $ENV{NEW_POOL} = $node->basedir . '/new_pool';
+			local $ENV{SAVED} = $node->basedir . '/saved_pool';
 
 			# the second example begins with what the first has done
 			$ENV{POOL} = $ENV{NEW_POOL} if -d $ENV{NEW_POOL};

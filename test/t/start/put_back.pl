@@ -73,6 +73,26 @@ crash($node);
 copy_tree($save, $data);
 invalid_then_rebuilt($apart, 'older data directory after a crash');
 
+# event: a pool in memory, copied to a disk after a clean shutdown, and back after the reboot
+# ---- a copy from after a clean shutdown, in the place of a pool that is gone ----
+change_rows($node);
+my $files = join(' ', index_files($pool));
+$node->stop;
+copy_tree($pool, $save);
+rmtree($pool);
+copy_tree($save, $pool);
+rebuild_off($node);
+$node->start;
+is($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'copy of a clean pool: valid');
+is(join(' ', index_files($pool)), $files, 'copy of a clean pool: the same files');
+rebuild_on($node);
+all_come_back($node, 'copy of a clean pool');
+# the server has run since
+crash($node);
+rmtree($pool);
+copy_tree($save, $pool);
+invalid_then_rebuilt($apart, 'copy of a clean pool, after a crash');
+
 # ---- an older copy of the pool, taken while the server ran ----
 $node->stop;
 $node->start;
