@@ -6,7 +6,7 @@
 # A feature is a folder of test/t (start, standby, ...), a file in one (failover) or a section
 # of one (lock_file: "# ======== lock file ========"), a file of sql/ (join) or of specs/
 # (ssi), or a program of test/engine (shrink): all of that name are run.  The server is a
-# copy that stays, in TMPDIR/pmhash-check, so the second time takes seconds.
+# copy that stays, in TMPDIR/pmhash-check, one for each tree, so the second time takes seconds.
 
 set -euo pipefail
 
@@ -43,6 +43,8 @@ work=$(scratch_parent)/pmhash-check
 # (a directory of somebody else's is refused by what follows)
 [ -d "$work" ] || as_account mkdir -m 700 "$work"
 as_account test -O "$work" || { echo "\"$work\" belongs to another user" >&2; exit 1; }
+# (objects of another tree, whose files may be older, would be taken for those of this one)
+work=$work/${top//\//_}
 as_account mkdir -p "$work/build"
 as_account find "$work/build" -path '*/test/build' -prune -o -name '*.[ch]' -type f -exec rm {} +
 copy_sources "$top" "$work/build"

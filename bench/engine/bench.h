@@ -74,8 +74,11 @@ extern void op_timeline(void);
 extern void op_pauses(void);
 extern void op_mixed(void);
 
+/* So many strategies an element can tell apart. */
+#define BENCH_STRATEGIES	4
+
 /* Slots of all segments, and segments by PmhStrategy; from the directory alone. */
-extern uint64_t segments_by_strategy(PmhTable *t, uint64_t segments[3]);
+extern uint64_t segments_by_strategy(PmhTable *t, uint64_t segments[BENCH_STRATEGIES]);
 
 /* ---- trace.c: operations between marks ---- */
 

@@ -253,7 +253,7 @@ static void
 print_step(const Step *s, PmhTable *t, uint64_t keys, FILE *csv)
 {
 	static const char *const name[NLOOKUPS] = {"miss", "miss alone", "hit", "hit alone"};
-	uint64_t	segments[3];
+	uint64_t	segments[BENCH_STRATEGIES];
 	double		load = (double) keys / (double) segments_by_strategy(t, segments);
 	double		all = (double) (segments[0] + segments[1] + segments[2]);
 

@@ -41,15 +41,17 @@ open_csv(const char *head)
 
 /* ---- space ---- */
 
+_Static_assert(BENCH_STRATEGIES == 1 << PMH_ELEM_STRATEGY_BITS, "strategies");
+
 uint64_t
-segments_by_strategy(PmhTable *t, uint64_t segments[3])
+segments_by_strategy(PmhTable *t, uint64_t segments[BENCH_STRATEGIES])
 {
 	uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	uint32_t	depth = pmh_dirword_depth(dirword);
 	const uint64_t *dir = pmh_at(t, pmh_dirword_offset(dirword));
 	uint64_t	slots = 0;
 
-	memset(segments, 0, 3 * sizeof(segments[0]));
+	memset(segments, 0, BENCH_STRATEGIES * sizeof(segments[0]));
 	for (uint64_t i = 0; i < UINT64_C(1) << depth;)
 	{
 		uint64_t	elem = pm_load_acquire(&dir[i]);
@@ -85,7 +87,7 @@ typedef struct Growth
 static void
 sample_growth(Growth *g, PmhTable *t, uint64_t n, uint64_t step, FILE *csv)
 {
-	uint64_t	segments[3];
+	uint64_t	segments[BENCH_STRATEGIES];
 	uint64_t	slots = segments_by_strategy(t, segments);
 	uint64_t	all = segments[PMH_SINGLE] + segments[PMH_TWO_CHOICE] + segments[PMH_STASH];
 	double		used = (double) used_bytes(t);
@@ -317,7 +319,7 @@ op_timeline(void)
 		before = after;
 		if ((n + 1) % each == 0)
 		{
-			uint64_t	segments[3];
+			uint64_t	segments[BENCH_STRATEGIES];
 
 			write_interval(csv, &interval, n + 1,
 						   (double) (n + 1) / (double) segments_by_strategy(t, segments));
