@@ -45,7 +45,6 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/pool/pool.h"

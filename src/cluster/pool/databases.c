@@ -23,7 +23,6 @@
 #include "storage/fd.h"
 #include "storage/lock.h"
 #include "utils/acl.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "cluster/base/control_file.h"

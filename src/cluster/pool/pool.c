@@ -45,7 +45,6 @@
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 
 /* ==== the lock ==== */

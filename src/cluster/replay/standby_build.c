@@ -50,7 +50,6 @@
 #include "cluster/trust/trust.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
-#include "engine/stop_point.h"
 
 #define LONGEST_LOOK	100		/* ms, between looks for transactions before N0 */
 #define BATCH			4096	/* operations of a delta that are applied at a time */

@@ -38,14 +38,12 @@
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
-#include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/dead_tids.h"
-#include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 
 /* After so many operations of a delta it is looked whether there is space: 1 MB. */

@@ -19,7 +19,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/fd.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
 #include "utils/wait_event.h"

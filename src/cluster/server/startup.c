@@ -17,11 +17,9 @@
  */
 #include "postgres.h"
 
-#include "access/xlogdefs.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"

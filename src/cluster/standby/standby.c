@@ -21,11 +21,7 @@
 #include "access/transam.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
-#include "storage/procarray.h"
 #include "storage/shmem.h"
-#include "storage/sinval.h"
-#include "utils/snapmgr.h"
-#include "utils/elog.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
@@ -33,7 +29,6 @@
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
-#include "engine/stop_point.h"
 
 /* ---- shared memory ---- */
 

@@ -38,7 +38,6 @@
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
 #include "cluster/trust/trust.h"
-#include "engine/stop_point.h"
 
 /*
  * Renew the nonce of pool and data directory later in the server life.  If that

@@ -24,7 +24,6 @@
 #include "cluster/cluster.h"
 #include "cluster/queue/queue.h"
 #include "cluster/trust/trust.h"
-#include "engine/stop_point.h"
 
 /*
  * The file can't be taken away: a later start, or a promotion, would take it for up to

@@ -13,7 +13,6 @@
 #include "access/xlog.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "cluster/base/shared.h"

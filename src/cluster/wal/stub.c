@@ -33,7 +33,6 @@
 #include "cluster/cluster.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
-#include "engine/stop_point.h"
 
 /* ---- writing ---- */
 

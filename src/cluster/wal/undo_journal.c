@@ -24,7 +24,6 @@
 #include "cluster/pool/pool.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/pm.h"
-#include "engine/stop_point.h"
 
 static PmFile journal;			/* base NULL: not mapped yet */
 static PmhashJournalRecord *ring;

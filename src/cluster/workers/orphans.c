@@ -45,13 +45,11 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/versions.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
-#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"
 

@@ -71,11 +71,9 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
-#include "cluster/base/versions.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/open/open.h"

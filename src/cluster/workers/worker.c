@@ -27,8 +27,6 @@
 
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
-#include "cluster/base/versions.h"
-#include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
 #include "cluster/replay/replay.h"
 #include "cluster/workers/workers.h"
