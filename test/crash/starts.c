@@ -393,7 +393,11 @@ LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
 }
 
 /* No launcher is there, and nothing that uses an index asks in its stead. */
-bool		pmhash_has_launcher = true;
+bool
+pmhash_launcher_is_there(void)
+{
+	return true;
+}
 
 void
 pmhash_wake_launcher(void)

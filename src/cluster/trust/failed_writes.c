@@ -247,7 +247,7 @@ pmhash_notice_for_launcher(void)
 {
 	static int64 looked = 0;
 
-	if (likely(pmhash_has_launcher) || RecoveryInProgress() ||
+	if (likely(pmhash_launcher_is_there()) || RecoveryInProgress() ||
 		!pmhash_shared->usable || !pmhash_clock_past(looked, LOOK_EVERY))
 		return;
 	looked = pmhash_clock_ms();

@@ -116,6 +116,7 @@ static void
 launcher_exit(int code, Datum arg)
 {
 	pmhash_shared->launcher = NULL;
+	pg_atomic_write_u64(&pmhash_shared->no_worker, pmhash_clock_ms());
 }
 
 /* ---- tasks ---- */
@@ -565,13 +566,13 @@ pmhash_launcher_main(Datum arg)
 		proc_exit(0);
 	if (!pmhash_shared->usable)
 		wait_for_another_life();
+	before_shmem_exit(launcher_exit, (Datum) 0);
+	pmhash_shared->launcher = MyLatch;
+	pg_atomic_write_u64(&pmhash_shared->no_worker, 0);
 	pmhash_no_transaction_timeout();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
-
-	before_shmem_exit(launcher_exit, (Datum) 0);
-	pmhash_shared->launcher = MyLatch;
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(round);
