@@ -332,7 +332,7 @@ end_sweep(void)
 	PmhashStandbyRow *row;
 	PmhTable   *table;
 	bool		inherited = false;
-	bool		done = true;
+	bool		swept = true;
 	char		reason[PMHASH_REASON_SIZE];
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
@@ -343,7 +343,7 @@ end_sweep(void)
 		if (!inherited && row->status == PMHASH_STANDBY_LIVE && row->restored)
 		{
 			table = open_table(row, reason);
-			done = table != NULL &&
+			swept = table != NULL &&
 				(pmh_value_space_is_known(table) ||
 				 pmhash_remove_dead(table, NULL, 0, between_steps, reason));
 		}
@@ -352,7 +352,7 @@ end_sweep(void)
 	if (inherited)
 		pmhash_standby_lost(work.record.file_id, 0, 0,
 							"it was made under another primary, and this one has vacuumed the table");
-	if (!done)
+	if (!swept)
 		pmhash_standby_lost(work.record.file_id, 0, ERRCODE_IO_ERROR, reason);
 	pmhash_removal_finished(work.record.file_id);
 }

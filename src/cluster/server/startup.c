@@ -100,7 +100,9 @@ init_shared_memory(void)
 	pmhash_shared->journal_lsn = ShmemInitStruct("pmhash journal records",
 												 journal_lsn_size(), &found);
 	memset(pmhash_shared->journal_lsn, 0, journal_lsn_size());
-	pmhash_standby_shmem_init();
+	pmhash_shared->standby = ShmemInitStruct("pmhash standby", sizeof(PmhashStandby), &found);
+	memset(pmhash_shared->standby, 0, sizeof(PmhashStandby));
+	pg_atomic_init_u64(&pmhash_shared->standby->changes, 1);
 	pmhash_dead_lists_init();
 }
 

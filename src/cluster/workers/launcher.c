@@ -361,19 +361,6 @@ want_visits(bool all)
 	}
 }
 
-/* Take the requests. */
-static void
-take_requests(void)
-{
-	for (int i = 0; i < PMHASH_JOBS * PMHASH_MAX_REQUESTS; i++)
-	{
-		Oid			database = pg_atomic_exchange_u32(&pmhash_shared->request[i], InvalidOid);
-
-		if (OidIsValid(database))
-			want(database, i / PMHASH_MAX_REQUESTS);
-	}
-}
-
 /*
  * See to all databases.  Returns when there may be something to do again (pmhash_clock_ms).
  *
@@ -395,7 +382,13 @@ see_to_databases(void)
 	note_ends();
 	if (standby && !pmhash_standby_reached())
 		return start_all(now + START_PAUSE);
-	take_requests();
+	for (int i = 0; i < PMHASH_JOBS * PMHASH_MAX_REQUESTS; i++)
+	{
+		Oid			database = pg_atomic_exchange_u32(&pmhash_shared->request[i], InvalidOid);
+
+		if (OidIsValid(database))
+			want(database, i / PMHASH_MAX_REQUESTS);
+	}
 	if (role != standby)
 	{
 		role = standby;
