@@ -223,6 +223,10 @@ SQL
 	my $missing = q(SELECT count(*) FROM pmhash.indexes WHERE state <> 'valid');
 
 	use_stop_points($standby);
+	$standby->start;
+	caught_up($primary, $standby);
+	both_valid($standby, 'turned off, begin');
+	$standby->stop;
 	# (one worker, in all, builds indexes with expressions)
 	$primary->safe_psql('postgres', <<'SQL');
 CREATE TABLE v (k int);
@@ -234,7 +238,7 @@ SQL
 	$standby->start;
 	is_held('standby_begun', 'turned off');
 	caught_up($primary, $standby);
-	ok($standby->poll_query_until('postgres', $missing, '2'), 'the others are built');
+	ok($standby->poll_query_until('postgres', $missing, '2'), 'two are missing');
 	$standby->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
 	$standby->reload;
 	ok($standby->poll_query_until('postgres', q(SELECT current_setting('pmhash.rebuild') = 'off')), 'turned off');
