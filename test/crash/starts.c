@@ -393,7 +393,11 @@ LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
 }
 
 /* No launcher is there, and nothing that uses an index asks in its stead. */
-bool		pmhash_has_launcher = true;
+bool
+pmhash_launcher_is_there(void)
+{
+	return true;
+}
 
 void
 pmhash_wake_launcher(void)
@@ -548,11 +552,6 @@ pmhash_wait_events_name(void)
 }
 
 /* ---- standbys: this is a primary ---- */
-
-void
-pmhash_standby_shmem_init(void)
-{
-}
 
 bool
 pmhash_standby_distrust(int sqlstate, const char *why)
@@ -1265,7 +1264,7 @@ static void
 make_shared_memory(bool faults)
 {
 	shared_used = 0;
-	memset(shared_memory, 0, 1 << 20);
+	memset(shared_memory, 0, 1 << 21);
 	tell("\n  start");
 	if (faults)
 		arm_faults(1, 3, 40);
@@ -1500,7 +1499,7 @@ main(int argc, char **argv)
 	static char directory[MAXPGPATH];
 
 	world = map_shared(sizeof(World));
-	shared_memory = map_shared(1 << 20);
+	shared_memory = map_shared(1 << 21);
 	MainLWLockArray = lwlocks;
 	snprintf(scratch, sizeof(scratch), "%s/pmhash_starts.%d",
 			 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int) getpid());

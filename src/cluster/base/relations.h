@@ -11,7 +11,6 @@
 #define PMHASH_RELATIONS_H
 
 #include "access/tableam.h"
-#include "catalog/index.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/rel.h"

@@ -101,8 +101,8 @@ typedef struct PmhashShared
 	PmhashRebuild rebuild[PMHASH_MAX_REBUILDS];
 	pg_atomic_uint32 worker_done[PMHASH_WORKERS];	/* 1: the last one has left nothing */
 	pg_atomic_uint32 function_worker;	/* 1: there is one (worker.c, build) */
-	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) no slot is free for a
-								 * worker of ours, or 0 */
+	pg_atomic_uint64 no_worker;	/* since when (pmhash_clock_ms) there is no launcher, or no
+								 * slot free for a worker of ours; or 0 */
 
 	pg_atomic_uint64 asked_redo;	/* checkpoint after which the kernel was asked for
 									 * failed writes, or 0 */

@@ -13,13 +13,9 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/latch.h"
 #include "utils/resowner.h"
-
-#if PG_VERSION_NUM >= 170000
 #include "utils/wait_event.h"
-#endif
 
 #include "cluster/base/tools.h"
 

@@ -12,7 +12,6 @@
 
 #include <time.h>
 
-#include "access/xact.h"
 
 /* ---- the clock ---- */
 

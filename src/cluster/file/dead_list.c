@@ -27,7 +27,7 @@
  * up to what its last entry waits for: scans of its file would have come and taken all of it.
  *
  * What is taken out of the ring to be removed keeps its word until that is done
- * (forget): the process that does it may lose the processor for
+ * (drop_batch): the process that does it may lose the processor for
  * milliseconds, and all others would visit those rows again.
  *
  *-------------------------------------------------------------------------
@@ -501,24 +501,6 @@ pmhash_dead_list_take(const PmhashFile *file, XLogRecPtr flushed,
 	return n;
 }
 
-/*
- * Entries that were taken out have been removed, or will not be: they are not known
- * to be dead any more, and those that are still there will be found again.
- */
-static void
-forget(const PmhashFile *file, uint64 epoch,
-						const PmhEntry *entries, int n)
-{
-	PmhashDeadList *list = find_list(file);
-
-	if (list == NULL)
-		return;
-	LWLockAcquire(lock_of(list), LW_EXCLUSIVE);
-	for (int i = 0; i < n && is_for(list, file, epoch); i++)
-		take_from_word(list, entries[i].value);
-	LWLockRelease(lock_of(list));
-}
-
 /* ---- what this session is removing ---- */
 
 static PmhashDeadBatch *own_batch = NULL;
@@ -530,17 +512,28 @@ pmhash_dead_batch(const PmhashFile *file)
 	return own_batch != NULL && own_batch->file == file ? own_batch : NULL;
 }
 
-/* It is over, or its file is about to be unmapped.  Raises no error. */
+/*
+ * It is over, or its file is about to be unmapped: its entries are not known to be dead any
+ * more, and those that are still there will be found again.  Raises no error.
+ */
 static void
 drop_batch(void)
 {
 	PmhashDeadBatch *batch = own_batch;
+	PmhashDeadList *list;
 
 	if (batch == NULL)
 		return;
 	own_batch = NULL;
 	pmh_removal_end(&batch->removal);
-	forget(batch->file, batch->epoch, batch->entry, batch->n);
+	list = find_list(batch->file);
+	if (list != NULL)
+	{
+		LWLockAcquire(lock_of(list), LW_EXCLUSIVE);
+		for (int i = 0; i < batch->n && is_for(list, batch->file, batch->epoch); i++)
+			take_from_word(list, batch->entry[i].value);
+		LWLockRelease(lock_of(list));
+	}
 	pfree(batch);
 }
 

@@ -112,34 +112,18 @@ invalidate(Datum arg, Oid relid)
 		doubt(entry);
 }
 
-static void
-make_table(void)
-{
-	HASHCTL		ctl;
-
-	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = sizeof(Oid);
-	ctl.entrysize = sizeof(PmhashEntry);
-	entries = hash_create("pmhash files", 64, &ctl, HASH_ELEM | HASH_BLOBS);
-	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
-}
-
 /* The entry of an index, whether it still counts or not; NULL if there is none. */
 static PmhashEntry *
 find_any(Oid relid)
 {
+	static const HASHCTL ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(PmhashEntry)};
+
 	if (unlikely(entries == NULL))
-		make_table();
+	{
+		entries = hash_create("pmhash files", 64, &ctl, HASH_ELEM | HASH_BLOBS);
+		CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	}
 	return hash_search(entries, &relid, HASH_FIND, NULL);
-}
-
-/* Has the index the main fork that the stub of this entry was read from? */
-static inline bool
-same_fork(const PmhashEntry *entry, Relation index)
-{
-	PmhashFork	fork = pmhash_fork_of(index);
-
-	return memcmp(&entry->fork, &fork, sizeof(fork)) == 0;
 }
 
 /* May the file of a stub with these flags be used so?  See rebuild.c. */
@@ -161,10 +145,12 @@ PmhashEntry *
 pmhash_entry_find(Relation index, PmhashUse use)
 {
 	PmhashEntry *entry = find_any(RelationGetRelid(index));
+	PmhashFork	fork = pmhash_fork_of(index);
 
 	if (entry == NULL || !entry->valid ||
 		entry->file->generation != pg_atomic_read_u64(&pmhash_shared->stub_generation) ||
-		!same_fork(entry, index) || !pmhash_stub_serves(entry->stub.flags, use))
+		memcmp(&entry->fork, &fork, sizeof(fork)) != 0 ||
+		!pmhash_stub_serves(entry->stub.flags, use))
 		return NULL;
 	return entry;
 }

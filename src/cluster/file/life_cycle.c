@@ -45,7 +45,6 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/pool/pool.h"
@@ -322,21 +321,6 @@ named_on_table(Oid heap_oid, uint64 file_id)
 	return named;
 }
 
-static void
-note_temporary_files(void)
-{
-	ListCell   *lc;
-
-	foreach(lc, made)
-	{
-		const Made *file = lfirst(lc);
-
-		if (file->temporary && !named_on_table(file->heap, file->file_id))
-			add_leaving(file->file_id);
-	}
-	temporary_may_go = false;
-}
-
 /*
  * Which files go with the main forks that are about to be deleted?  Standbys are told of
  * them.  Should the commit fail after that, they build theirs again.
@@ -368,9 +352,17 @@ note_forks_that_go(void)
 void
 pmhash_files_before_commit(void)
 {
+	ListCell   *lc;
+
 	Assert(GetCurrentTransactionNestLevel() == 1);
-	if (temporary_may_go)
-		note_temporary_files();
+	foreach(lc, temporary_may_go ? made : NIL)
+	{
+		const Made *file = lfirst(lc);
+
+		if (file->temporary && !named_on_table(file->heap, file->file_id))
+			add_leaving(file->file_id);
+	}
+	temporary_may_go = false;
 	if (forks_may_go > 0)
 		note_forks_that_go();
 }

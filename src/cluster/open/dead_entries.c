@@ -137,19 +137,10 @@ take_some_out(PmhashDeadBatch *batch)
 }
 
 /*
- * A batch can't be gone on with.  That a file has been removed, of which this needs more
- * than the session has mapped, is no reason for a read to fail that has found all it was
- * looking for, or has not begun.  The index is invalid, and there is nothing to remove.
+ * Do a step of a batch, which waits no longer.  That a file has been removed, of which this
+ * needs more than the session has mapped, is no reason for a read to fail that has found all it
+ * was looking for, or has not begun.  The index is invalid, and there is nothing to remove.
  */
-static void
-removal_failed(Relation index, PmhashFile *file, PmhResult result)
-{
-	if (result != PMH_ERR_NO_FILE)
-		pmhash_engine_error(index, file, result);
-	pmhash_index_lost_file(index, file);
-}
-
-/* Do a step of a batch, which waits no longer. */
 static void
 work_on(Relation index, PmhashDeadBatch *batch)
 {
@@ -161,8 +152,10 @@ work_on(Relation index, PmhashDeadBatch *batch)
 	if (result == PMH_OK)
 		return;
 	pmhash_dead_batch_drop(file);
-	if (result != PMH_DONE)
-		removal_failed(index, file, result);
+	if (result == PMH_ERR_NO_FILE)
+		pmhash_index_lost_file(index, file);
+	else if (result != PMH_DONE)
+		pmhash_engine_error(index, file, result);
 }
 
 /* ---- batches of logged files ---- */

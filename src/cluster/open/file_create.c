@@ -7,9 +7,7 @@
  */
 #include "postgres.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "access/xact.h"
 #include "catalog/pg_class.h"

@@ -22,7 +22,6 @@
 #include "utils/snapmgr.h"
 
 #include "cluster/base/shared.h"
-#include "cluster/base/versions.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/open/open.h"
@@ -32,7 +31,6 @@
 #include "cluster/trust/trust.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/undo_journal.h"
-#include "engine/stop_point.h"
 
 /*
  * Is the file at trouble->path the one that the stub names?  *recovered, if not

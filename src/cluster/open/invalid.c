@@ -184,18 +184,6 @@ pmhash_enforces_constraint(Relation index)
 	return index->rd_index->indisexclusion || index->rd_index->indisunique;
 }
 
-/*
- * What to do about an invalid index whose rebuild keeps failing.  Why it fails
- * may reveal rows, which a user that meets this error may have no right to see:
- * the SQLSTATE has to do.
- */
-static char *
-failing_hint(const PmhashRebuild *rebuild)
-{
-	return psprintf("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash.indexes say why). When the cause is removed, REINDEX INDEX makes a new file.",
-					rebuild->failures, unpack_sql_state(rebuild->sqlstate));
-}
-
 /* What is wrong with the file. */
 static char *
 why_not_usable(const PmhashTrouble *trouble)
@@ -239,6 +227,7 @@ pmhash_require_not_moved(Relation index)
  * ERROR for an invalid index.  Its SQLSTATE says to try again if that will help: a
  * constraint can be checked when the index has been rebuilt, and a plan that is older than
  * the index's invalidity is made anew.  It does not if the rebuild fails again and again.
+ * Why that fails may reveal rows, which this user may have no right to see: the SQLSTATE has to do.
  */
 pg_noreturn static void
 raise_invalid(Relation index, const PmhashTrouble *trouble)
@@ -270,8 +259,10 @@ raise_invalid(Relation index, const PmhashTrouble *trouble)
 			 errmsg("pmhash index \"%s\" has no usable file",
 					RelationGetRelationName(index)),
 			 errdetail("%s", why_not_usable(trouble)),
-			 errhint("%s", failing ? failing_hint(&rebuild) :
-					 pmhash_rebuild_hint(index))));
+			 failing ?
+			 errhint("Its rebuild has failed %d times (SQLSTATE %s; the server log and, for the owner, pmhash.indexes say why). When the cause is removed, REINDEX INDEX makes a new file.",
+					 rebuild.failures, unpack_sql_state(rebuild.sqlstate)) :
+			 errhint("%s", pmhash_rebuild_hint(index))));
 }
 
 pg_noreturn void

@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * databases.c
- *	  Which databases there are: in the pool, and in the catalog; is one there at all, and
- *	  which files has it in the pool?  Which user may see where files are, and what may
- *	  reveal rows.
+ *	  Which databases there are: in the pool, and in the catalog; is one there at all?  Which
+ *	  user may see where files are, and what may reveal rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +22,6 @@
 #include "storage/fd.h"
 #include "storage/lock.h"
 #include "utils/acl.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "cluster/base/control_file.h"
@@ -128,33 +126,6 @@ pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database))
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(context);
 	return dropped;
-}
-
-/*
- * The ids of the index files that a database has in the pool, whosever they are, in the
- * current memory context; *n says how many.
- */
-uint64 *
-pmhash_list_files(Oid database, int *n)
-{
-	int			room = 64;
-	uint64	   *files = palloc(room * sizeof(uint64));
-	char		path[MAXPGPATH];
-	DIR		   *dir;
-	struct dirent *de;
-
-	*n = 0;
-	pmhash_database_path(path, database);
-	dir = AllocateDir(path);
-	while ((de = ReadDirExtended(dir, path, DEBUG1)) != NULL)
-	{
-		if (*n == room)
-			files = repalloc(files, (room *= 2) * sizeof(uint64));
-		if (pmhash_parse_file_name(de->d_name, &files[*n]))
-			(*n)++;
-	}
-	FreeDir(dir);
-	return files;
 }
 
 /*

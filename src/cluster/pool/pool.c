@@ -45,7 +45,6 @@
 #include "miscadmin.h"
 
 #include "cluster/base/control_file.h"
-#include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 
 /* ==== the lock ==== */
@@ -298,42 +297,11 @@ pmhash_pool_write_back_or_ask(uint64 device, PmhashAskFile ask, PmhashGoOn go_on
 
 /* ==== syncfs ==== */
 
-/* From this Linux on syncfs reports failures. */
-#define SYNCFS_MAJOR	5
-#define SYNCFS_MINOR	8
-
 /*
- * File systems (statfs, f_type) that have been seen to report them: ext2, 3 and 4, xfs,
+ * File systems (statfs, f_type) that have been seen to report failures: ext2, 3 and 4, xfs,
  * btrfs.  And tmpfs, which has nowhere to write to.
  */
 static const uint32 reporting[] = {0xEF53, 0x58465342, 0x9123683E, 0x01021994};
-
-static bool
-kernel_reports(void)
-{
-	struct utsname kernel;
-	unsigned	major;
-	unsigned	minor;
-
-	return uname(&kernel) == 0 && strcmp(kernel.sysname, "Linux") == 0 &&
-		sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
-		(major > SYNCFS_MAJOR || (major == SYNCFS_MAJOR && minor >= SYNCFS_MINOR));
-}
-
-static bool
-file_system_reports(void)
-{
-	struct statfs fs;
-
-	if (fstatfs(lock_fd, &fs) != 0)
-		return false;
-	for (int i = 0; i < (int) lengthof(reporting); i++)
-	{
-		if ((uint32) fs.f_type == reporting[i])
-			return true;
-	}
-	return false;
-}
 
 /*
  * The device whose files one syncfs on the lock file writes back, telling of each
@@ -343,13 +311,24 @@ file_system_reports(void)
 uint64
 pmhash_device_of_syncfs(void)
 {
+	struct utsname kernel;
+	unsigned	major;
+	unsigned	minor;
+	struct statfs fs;
 	struct stat st;
 
 	Assert(pmhash_pool_is_locked());
-	if (!kernel_reports() || !file_system_reports() ||
-		fstat(lock_fd, &st) != 0)
+	if (uname(&kernel) != 0 || strcmp(kernel.sysname, "Linux") != 0 ||
+		sscanf(kernel.release, "%u.%u", &major, &minor) != 2 ||
+		major < 5 || (major == 5 && minor < 8) ||	/* it tells from 5.8 on */
+		fstatfs(lock_fd, &fs) != 0 || fstat(lock_fd, &st) != 0)
 		return 0;
-	return st.st_dev;
+	for (int i = 0; i < (int) lengthof(reporting); i++)
+	{
+		if ((uint32) fs.f_type == reporting[i])
+			return st.st_dev;
+	}
+	return 0;
 }
 
 /*

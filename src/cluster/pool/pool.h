@@ -46,7 +46,6 @@ extern bool pmhash_pool_sync(void);
 /* ---- databases.c ---- */
 extern List *pmhash_databases_in_pool(void);
 extern List *pmhash_databases_in_catalog(List **all);
-extern uint64 *pmhash_list_files(Oid database, int *n);
 extern void pmhash_remove_dropped(Oid database);
 extern bool pmhash_if_database_is_dropped(Oid database, void (*act) (Oid database));
 

@@ -10,13 +10,11 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
-#include "miscadmin.h"
 #include "pgstat.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"

@@ -18,8 +18,6 @@
 
 /* ---- requests.c ---- */
 
-extern bool pmhash_has_launcher;
-
 extern void pmhash_request(Oid database, PmhashJob job);
 extern bool pmhash_launcher_is_there(void);
 extern void pmhash_wake_launcher(void);

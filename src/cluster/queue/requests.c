@@ -19,15 +19,8 @@
 #include "cluster/cluster.h"
 #include "cluster/queue/queue.h"
 
-/* ms without a free slot after which none is to be waited for: three tries */
-#define NO_SLOT_FOR_LONG	15000
-
-/*
- * Does the postmaster start a launcher as soon as there can be queries, and again if it fails?
- * Not with too few max_worker_processes, of which RegisterBackgroundWorker only says so
- * in the log, nor in single-user mode.  (Processes have it from the postmaster.)
- */
-bool		pmhash_has_launcher = false;
+/* ms without a launcher, or a free slot (three tries), after which none is to be waited for */
+#define NONE_FOR_LONG		15000
 
 /*
  * Ask for this to be done in a database soon.  A worker for plain indexes asks for that of
@@ -69,16 +62,15 @@ pmhash_wake_launcher(void)
  * pmhash_workers_can_be_had
  *		Is what a worker of ours is to do done some time soon?
  *
- * A launcher that is just being started counts, and so does a lack of slots that may be
- * that of a moment: parallel queries take them, too.
+ * A lack of a launcher or of slots may be that of a moment: it is being started, and parallel
+ * queries take slots, too.
  */
 bool
 pmhash_workers_can_be_had(void)
 {
 	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
 
-	return pmhash_has_launcher &&
-		(since == 0 || !pmhash_clock_past((int64) since, NO_SLOT_FOR_LONG));
+	return since == 0 || !pmhash_clock_past((int64) since, NONE_FOR_LONG);
 }
 
 /* ==== rebuilds ==== */

@@ -50,7 +50,6 @@
 #include "cluster/trust/trust.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
-#include "engine/stop_point.h"
 
 #define LONGEST_LOOK	100		/* ms, between looks for transactions before N0 */
 #define BATCH			4096	/* operations of a delta that are applied at a time */
@@ -690,7 +689,7 @@ try_index(Oid relid, bool last)
 	return !failed;
 }
 
-/* Is this worker to go on with another index, or file? */
+/* Is this worker to go on with another index? */
 static bool
 goes_on(void)
 {
@@ -703,86 +702,13 @@ goes_on(void)
 	return pmhash_rebuild && RecoveryInProgress();
 }
 
-/* ---- what is free ---- */
-
-/*
- * On a primary the sweep is VACUUM's; a standby has none that removes entries, and would lose
- * what is free with each restart (src/README, "Space").  So a builder that has built what was
- * missing in its database sweeps the files that were LIVE before the restart (S7).  One that
- * has not been swept to its end is swept again, from its begin.  Two at a time do no harm.
- * Nothing is locked between the steps; in a step it is the stripe of a segment, for a moment.
- */
-
-/*
- * Sweep the files of the database that this worker is connected to, if what is free in them is
- * not known: each to its end, unless the worker is to end, there is no space for the marks, or a
- * process could not mark.  A file that is damaged is given up.  That one can't be opened is not
- * for us to judge: the startup process does, at the next record.  Not in a transaction.  False
- * if some have to be swept again.  May raise an ERROR; what that leaves goes with the worker.
- */
-static bool
-sweep_files(void)
-{
-	PmhEnv		env = pmhash_engine_env();
-	bool		all = true;
-	int			i;
-
-	Assert(!IsTransactionState() && OidIsValid(MyDatabaseId));
-	pgstat_report_activity(STATE_RUNNING, "looking for free space in pmhash index files of this standby");
-	for (i = 0; i < PMHASH_STANDBY_FILES && goes_on(); i++)
-	{
-		PmhashStandbyRow row;
-		char		path[MAXPGPATH];
-		PmhTable   *table;
-		PmhSweep	sweep;
-		PmhError	error;
-		PmhResult	result;
-
-		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-		row = pmhash_shared->standby->row[i];
-		LWLockRelease(pmhash_standby_lock);
-		if (row.file_id == 0 || row.database != MyDatabaseId ||
-			row.status != PMHASH_STANDBY_LIVE || !row.restored)
-			continue;
-		Assert(row.life != 0);
-		pmhash_file_path(path, MyDatabaseId, row.file_id);
-		if (pmh_open(path, &env, &table, &error) != PMH_OK)
-		{
-			all = false;
-			continue;
-		}
-		if (!pmh_value_space_is_known(table))
-		{
-			result = pmh_sweep_begin(table, &sweep);
-			while (result == PMH_OK && goes_on())
-			{
-				pmhash_give_way();
-				PMH_STOP_POINT("standby_sweeping");
-				result = pmh_sweep_next(table, &sweep);
-			}
-			pmh_sweep_end(&sweep);
-			ereport(DEBUG1,
-					(errmsg_internal("%s what is free in pmhash file " PMHASH_ID_FORMAT,
-									 pmh_value_space_is_known(table) ? "found" : "did not find",
-									 row.file_id)));
-			if (result == PMH_ERR_CORRUPT || result == PMH_ERR_LOST)
-				pmhash_standby_lost(row.file_id, row.life, ERRCODE_INDEX_CORRUPTED,
-									pmh_error(table)->detail);
-		}
-		all &= pmh_value_space_is_known(table);
-		pmh_close(table);
-	}
-	return all && i == PMHASH_STANDBY_FILES;
-}
-
 /* ---- a database ---- */
 
 /*
  * Build the files that are missing in the database which this worker is connected
  * to, of indexes for this job.  Not in a transaction.  If there are several plain ones,
- * another worker may help: each takes those that no other one is at.  In files that have come
- * through a restart it finds what is free then.  False if there are some left, and another
- * worker has not been requested.
+ * another worker may help: each takes those that no other one is at.  False if there are some
+ * left, and another worker has not been requested.
  */
 bool
 pmhash_standby_build_database(PmhashJob job)
@@ -812,8 +738,6 @@ pmhash_standby_build_database(PmhashJob job)
 			return true;
 		}
 	}
-	if (job == PMHASH_JOB_PLAIN && !sweep_files())
-		some_left = true;
 	MemoryContextSwitchTo(TopMemoryContext);
 	return !some_left;
 }

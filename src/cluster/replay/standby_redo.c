@@ -38,14 +38,12 @@
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
-#include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/dead_tids.h"
-#include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 
 /* After so many operations of a delta it is looked whether there is space: 1 MB. */
@@ -324,20 +322,39 @@ change_entries(void)
  * SWEPT: a bulk delete has logged the entries that the primary's file had of dead
  * rows, and their TIDs are given away from here on.  A file that was made under
  * another primary may have more such entries (S4).
+ *
+ * The first one after a restart has a file swept, to find what is free in it (src/README, "Space"),
+ * if no record of dead rows has done so.  (Nothing else does, on a standby.)
  */
 static void
-end_inherited(void)
+end_sweep(void)
 {
 	PmhashStandbyRow *row;
-	bool		ends;
+	PmhTable   *table;
+	bool		inherited = false;
+	bool		swept = true;
+	char		reason[PMHASH_REASON_SIZE];
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(work.record.file_id);
-	ends = row != NULL && !is_past(row) && row->timeline != work.timeline;
+	if (row != NULL && !is_past(row))
+	{
+		inherited = row->timeline != work.timeline;
+		if (!inherited && row->status == PMHASH_STANDBY_LIVE && row->restored)
+		{
+			table = open_table(row, reason);
+			swept = table != NULL &&
+				(pmh_value_space_is_known(table) ||
+				 pmhash_remove_dead(table, NULL, 0, between_steps, reason));
+		}
+	}
 	LWLockRelease(pmhash_standby_lock);
-	if (ends)
+	if (inherited)
 		pmhash_standby_lost(work.record.file_id, 0, 0,
 							"it was made under another primary, and this one has vacuumed the table");
+	if (!swept)
+		pmhash_standby_lost(work.record.file_id, 0, ERRCODE_IO_ERROR, reason);
+	pmhash_removal_finished(work.record.file_id);
 }
 
 static bool
@@ -403,8 +420,7 @@ apply(void)
 			file_gone();
 			break;
 		case PMHASH_WAL_SWEPT:
-			end_inherited();
-			pmhash_removal_finished(work.record.file_id);
+			end_sweep();
 			break;
 	}
 }
@@ -422,7 +438,7 @@ is_build(const PmhashStandbyRow *row)
  * there is a new primary.  Do our files have what its timeline shares with ours, and no
  * more?  Then the record before was of the timeline of `applied`, and this one, which is
  * the first of its timeline (xlog.c, PerformRecoveryXLogAction), begins past `applied`.
- * Then LIVE files are good until it vacuums (end_inherited), and builds begin anew.  Else
+ * Then LIVE files are good until it vacuums (end_sweep), and builds begin anew.  Else
  * we follow one that has forked off before: all are given up.
  */
 static void

@@ -19,7 +19,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/fd.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
 #include "utils/wait_event.h"
@@ -79,15 +78,6 @@ pmhash_is_interrupted(void)
 		(QueryCancelPending && QueryCancelHoldoffCount == 0);
 }
 
-/* For this process and its children. */
-static void
-engine_hooks_init(void)
-{
-	const PmhWaitHooks hooks = {wait_begin, wait_end, pmhash_is_interrupted};
-
-	pmh_set_wait_hooks(&hooks);
-}
-
 void
 pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 {
@@ -99,7 +89,7 @@ pmhash_cluster_init(ambuild_function build, PmhashFillFunction fill)
 		return;
 	pmhash_define_gucs();
 	pmhash_startup_init();
-	engine_hooks_init();
+	pmh_set_wait_hooks(&(PmhWaitHooks) {wait_begin, wait_end, pmhash_is_interrupted});
 	pmhash_standby_redo_init();
 	pmhash_worker_init();
 }

@@ -17,11 +17,9 @@
  */
 #include "postgres.h"
 
-#include "access/xlogdefs.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
@@ -86,6 +84,7 @@ init_shared_memory(void)
 	Assert(!IsUnderPostmaster);
 	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
 	pmhash_shared->instance = pmhash_random_id();
+	pg_atomic_init_u64(&pmhash_shared->no_worker, pmhash_clock_ms());
 	pg_atomic_init_u64(&pmhash_shared->ask_from, !IsPostmasterEnvironment ? 0 :
 					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);
@@ -101,7 +100,9 @@ init_shared_memory(void)
 	pmhash_shared->journal_lsn = ShmemInitStruct("pmhash journal records",
 												 journal_lsn_size(), &found);
 	memset(pmhash_shared->journal_lsn, 0, journal_lsn_size());
-	pmhash_standby_shmem_init();
+	pmhash_shared->standby = ShmemInitStruct("pmhash standby", sizeof(PmhashStandby), &found);
+	memset(pmhash_shared->standby, 0, sizeof(PmhashStandby));
+	pg_atomic_init_u64(&pmhash_shared->standby->changes, 1);
 	pmhash_dead_lists_init();
 }
 

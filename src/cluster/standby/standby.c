@@ -21,11 +21,6 @@
 #include "access/transam.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
-#include "storage/procarray.h"
-#include "storage/shmem.h"
-#include "storage/sinval.h"
-#include "utils/snapmgr.h"
-#include "utils/elog.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
@@ -33,21 +28,6 @@
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
 #include "cluster/standby/standby_state.h"
-#include "engine/stop_point.h"
-
-/* ---- shared memory ---- */
-
-void
-pmhash_standby_shmem_init(void)
-{
-	bool		found;
-	PmhashStandby *standby = ShmemInitStruct("pmhash standby", sizeof(PmhashStandby),
-											 &found);
-
-	memset(standby, 0, sizeof(*standby));
-	pg_atomic_init_u64(&standby->changes, 1);
-	pmhash_shared->standby = standby;
-}
 
 /* Is this a server in recovery that keeps files? */
 bool

@@ -38,7 +38,6 @@
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
 #include "cluster/trust/trust.h"
-#include "engine/stop_point.h"
 
 /*
  * Renew the nonce of pool and data directory later in the server life.  If that
@@ -248,7 +247,7 @@ pmhash_notice_for_launcher(void)
 {
 	static int64 looked = 0;
 
-	if (likely(pmhash_has_launcher) || RecoveryInProgress() ||
+	if (likely(pmhash_launcher_is_there()) || RecoveryInProgress() ||
 		!pmhash_shared->usable || !pmhash_clock_past(looked, LOOK_EVERY))
 		return;
 	looked = pmhash_clock_ms();

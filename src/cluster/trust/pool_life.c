@@ -32,7 +32,6 @@
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
-#include "engine/stop_point.h"
 
 /* ==== the start ==== */
 

@@ -24,7 +24,6 @@
 #include "cluster/cluster.h"
 #include "cluster/queue/queue.h"
 #include "cluster/trust/trust.h"
-#include "engine/stop_point.h"
 
 /*
  * The file can't be taken away: a later start, or a promotion, would take it for up to
@@ -64,8 +63,7 @@ remove_file(PmhashStandbyRow *row)
  * again and again, and others have their turn.  Under the lock, exclusively.  Raises no ERROR.
  *
  * Not past the promotion, which ends 'active' under the lock: the files are the
- * primary's then, whose stubs are to say what is wrong, and processes that hold the
- * removal lock, which is taken here, may wait for ours (removal.c).
+ * primary's then, whose stubs are to say what is wrong.
  */
 void
 pmhash_standby_lose(PmhashStandbyRow *row, int sqlstate, const char *why)

@@ -16,7 +16,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "miscadmin.h"
 
@@ -251,11 +250,8 @@ check_page_cache(PmhashControl *control)
 					  PMHASH_REASON_POWER);
 	ereport(LOG,
 			(errmsg("pmhash: the operating system went down, or the file system of the pool was unmounted, without a clean shutdown of the server"),
-			 pmem ?
-			 errdetail("Index files in \"%s\" that are not on persistent memory are not trusted any more.",
-					   pmhash_pool_path()) :
-			 errdetail("Index files in \"%s\" are not trusted any more.",
-					   pmhash_pool_path())));
+			 errdetail("Index files in \"%s\"%s are not trusted any more.", pmhash_pool_path(),
+					   pmem ? " that are not on persistent memory" : "")));
 	return false;
 }
 

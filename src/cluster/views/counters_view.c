@@ -13,7 +13,6 @@
 #include "access/xlog.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "cluster/base/shared.h"
@@ -29,19 +28,6 @@ static Datum
 counter_datum(uint64 n)
 {
 	return Int64GetDatum((int64) Min(n, (uint64) PG_INT64_MAX));
-}
-
-/* What pmhash is doing in this server, in a few words without paths. */
-static const char *
-server_state(void)
-{
-	if (pmhash_shared == NULL)
-		return "not preloaded";
-	if (!pmhash_service_available())
-		return "disabled";
-	if (RecoveryInProgress())
-		return "standby";
-	return "in use";
 }
 
 /*
@@ -84,7 +70,9 @@ pmhash_stat_server(PG_FUNCTION_ARGS)
 		tupdesc->natts != SERVER_COLUMNS)
 		elog(ERROR, "unexpected result type of pmhash.stat_server");
 	memset(isnull, true, sizeof(isnull));
-	value[0] = CStringGetTextDatum(server_state());
+	value[0] = CStringGetTextDatum(pmhash_shared == NULL ? "not preloaded" :
+								   !pmhash_service_available() ? "disabled" :
+								   RecoveryInProgress() ? "standby" : "in use");
 	isnull[0] = false;
 	if (pmhash_shared != NULL)
 	{

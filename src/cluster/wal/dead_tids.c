@@ -117,8 +117,9 @@ read_set(PmhashDeadTids *set, const uint8 *pieces, uint32 size, char *reason)
 }
 
 /*
- * On a standby: take all entries of the rows that a record has out of a table.  pause is called
- * between the steps, and may raise an ERROR or exit.  False with a reason.
+ * On a standby: take all entries of the rows that a record has out of a table, and find out
+ * what is free, if that is not known.  pause is called between the steps, and may raise an ERROR
+ * or exit.  False with a reason.
  */
 bool
 pmhash_remove_dead(PmhTable *table, const uint8 *pieces, uint32 size,
@@ -134,7 +135,7 @@ pmhash_remove_dead(PmhTable *table, const uint8 *pieces, uint32 size,
 
 	if (!read_set(&set, pieces, size, reason))
 		return false;
-	result = pmh_sweep_begin_reading(table, &sweep);
+	result = pmh_sweep_begin(table, &sweep);
 	while (result == PMH_OK)
 	{
 		result = pmh_sweep_next(table, &sweep);

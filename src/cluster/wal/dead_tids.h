@@ -16,7 +16,6 @@
 #include "storage/block.h"
 
 #include "cluster/base/tid_value.h"
-#include "cluster/cluster.h"
 
 typedef struct PmhashDeadTids
 {

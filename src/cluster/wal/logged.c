@@ -33,7 +33,6 @@
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tid_value.h"
-#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/dead_tids.h"
 #include "cluster/wal/logged.h"

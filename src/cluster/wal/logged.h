@@ -10,7 +10,6 @@
 #ifndef PMHASH_LOGGED_H
 #define PMHASH_LOGGED_H
 
-#include "access/transam.h"
 #include "access/xlogdefs.h"
 
 #include "cluster/cluster.h"

@@ -30,7 +30,6 @@
 #include "cluster/base/shared.h"
 #include "cluster/cluster.h"
 #include "cluster/wal/undo_journal.h"
-#include "engine/stop_point.h"
 
 /*
  * Flush what a removal waits for, before its first entry goes: the records of it, up to the

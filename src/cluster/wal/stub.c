@@ -33,7 +33,6 @@
 #include "cluster/cluster.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
-#include "engine/stop_point.h"
 
 /* ---- writing ---- */
 
@@ -230,20 +229,6 @@ pmhash_flags_logged(uint16 flags)
 
 /* ---- reading ---- */
 
-/* The path of a main fork, MAXPGPATH bytes. */
-static void
-fork_path(PmhashNode node, char *path)
-{
-#if PG_VERSION_NUM >= 180000
-	strlcpy(path, relpathperm(node, MAIN_FORKNUM).str, MAXPGPATH);
-#else
-	char	   *made = relpathperm(node, MAIN_FORKNUM);
-
-	strlcpy(path, made, MAXPGPATH);
-	pfree(made);
-#endif
-}
-
 /* Copy the stub out of a page.  False: it has none that this code knows. */
 static bool
 copy_stub(Page page, PmhashStub *stub)
@@ -346,10 +331,14 @@ PmhashLook
 pmhash_stub_look_at(PmhashNode node, PmhashStub *stub)
 {
 	PmhashLook	look;
-	char		path[MAXPGPATH];
 	int			save_errno;
+#if PG_VERSION_NUM >= 180000
+	const RelPathStr made = relpathperm(node, MAIN_FORKNUM);
+	const char *path = made.str;
+#else
+	const char *path = relpathperm(node, MAIN_FORKNUM);
+#endif
 
-	fork_path(node, path);
 	if (look_at_buffer(node, path, stub, &look))
 		return look;
 	look = look_at_file(path, stub);

@@ -24,7 +24,6 @@
 #include "cluster/pool/pool.h"
 #include "cluster/wal/undo_journal.h"
 #include "engine/pm.h"
-#include "engine/stop_point.h"
 
 static PmFile journal;			/* base NULL: not mapped yet */
 static PmhashJournalRecord *ring;
@@ -277,26 +276,12 @@ pmhash_journal_map(void)
 	ring = (PmhashJournalRecord *) (journal.base + sizeof(PmhashJournalHeader));
 }
 
-/* Make sure that WAL up to lsn, the end of a record, is flushed, for a file's sake. */
-static void
-ensure_flushed(PmhashFile *file, XLogRecPtr lsn)
-{
-	if (lsn > flushed_lsn)
-		flushed_lsn = GetFlushRecPtr(NULL);
-	if (lsn > flushed_lsn)
-	{
-		pmhash_count(PMHASH_JOURNAL_WAITS, 1);
-		XLogFlush(lsn);
-		flushed_lsn = GetFlushRecPtr(NULL);
-	}
-}
-
 /*
- * Take a record that is not needed any more and mark it busy: that of the
- * position, or, if another backend is at work there, of one drawn instead.
+ * Take a record that is not needed any more, as its WAL is flushed, and mark it busy: that of
+ * the position, or, if another backend is at work there, of one drawn instead.
  */
 static uint64
-reserve_record(PmhashFile *file, uint64 position)
+reserve_record(uint64 position)
 {
 	Assert(journal.base != NULL && pmhash_shared->journal_records > 0);
 	for (;; position = pg_atomic_fetch_add_u64(&pmhash_shared->journal_next, 1))
@@ -307,7 +292,14 @@ reserve_record(PmhashFile *file, uint64 position)
 
 		if (old == PMHASH_RECORD_BUSY)
 			continue;
-		ensure_flushed(file, old);
+		if (old > flushed_lsn)
+			flushed_lsn = GetFlushRecPtr(NULL);
+		if (old > flushed_lsn)
+		{
+			pmhash_count(PMHASH_JOURNAL_WAITS, 1);
+			XLogFlush(old);
+			flushed_lsn = GetFlushRecPtr(NULL);
+		}
 		if (old > known_flushed)
 			known_flushed = old;
 		if (pg_atomic_compare_exchange_u64(state, &old, PMHASH_RECORD_BUSY))
@@ -387,7 +379,7 @@ pmhash_journal_note(PmhashFile *file, const PmhEntry *entries, int n)
 	position = pg_atomic_fetch_add_u64(&pmhash_shared->journal_next, n);	/* n in a row */
 	for (int i = 0; i < n; i++)
 	{
-		uint64		at = reserve_record(file, position + i);
+		uint64		at = reserve_record(position + i);
 
 		record.hash = entries[i].hash;
 		record.value = entries[i].value;
@@ -573,25 +565,6 @@ undo_file(Undo *undo, const char *path, const PmhashJournalRecord *records,
 			 errhint("Its index is rebuilt in the background if pmhash.rebuild is on; else it needs REINDEX.")));
 }
 
-/* The lost records of one file after the other. */
-static void
-undo_files(Undo *undo)
-{
-	char		path[MAXPGPATH];
-	size_t		first = 0;
-
-	for (size_t i = 0; i < undo->nlost; i++)
-	{
-		const PmhashJournalRecord *record = &undo->lost[i];
-
-		if (i + 1 < undo->nlost && compare_records(record, record + 1) == 0)
-			continue;
-		pmhash_file_path(path, record->database, record->file_id);
-		undo_file(undo, path, &undo->lost[first], i + 1 - first);
-		first = i + 1;
-	}
-}
-
 /*
  * Complete the undo of the server life control->journal_instance.  The caller
  * holds the pool lock, the server is out of recovery, no index file has been
@@ -605,6 +578,7 @@ pmhash_undo(PmhashControl *control)
 	char		path[MAXPGPATH];
 	Undo		undo = {0};
 	const char *doubt = NULL;
+	size_t		first = 0;		/* record of a file */
 
 	Assert(LWLockHeldByMeInMode(pmhash_lwlock(PMHASH_POOL_LOCK), LW_EXCLUSIVE));
 	Assert(!RecoveryInProgress() && journal.base == NULL);
@@ -616,15 +590,22 @@ pmhash_undo(PmhashControl *control)
 		doubt = "WAL that had been flushed was not replayed";
 	if (doubt != NULL)
 		pmhash_trust_none(control, PMHASH_REASON_APART, doubt);
-	else
+	for (size_t i = 0; doubt == NULL && i < undo.nlost; i++)
 	{
-		undo_files(&undo);
+		const PmhashJournalRecord *record = &undo.lost[i];
+
+		if (i + 1 < undo.nlost && compare_records(record, record + 1) == 0)
+			continue;
+		pmhash_file_path(path, record->database, record->file_id);
+		undo_file(&undo, path, &undo.lost[first], i + 1 - first);
+		first = i + 1;
+	}
+	if (doubt == NULL)
 		ereport(LOG,
 				(errmsg("pmhash: undo journal: %llu records, replay ended at %X/%X, %llu entries taken out",
 						(unsigned long long) undo.n,
 						LSN_FORMAT_ARGS(undo.end),
 						(unsigned long long) undo.undone)));
-	}
 	if (undo.lost != NULL)
 		pfree(undo.lost);
 }

@@ -11,7 +11,6 @@
 #ifndef PMHASH_WAL_RECORD_H
 #define PMHASH_WAL_RECORD_H
 
-#include "access/transam.h"
 #include "access/xlogdefs.h"
 #include "access/xlogreader.h"
 #include "storage/block.h"

@@ -24,25 +24,22 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
-#include "cluster/base/versions.h"
 #include "cluster/cluster.h"
-#include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
-#include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
@@ -119,6 +116,7 @@ static void
 launcher_exit(int code, Datum arg)
 {
 	pmhash_shared->launcher = NULL;
+	pg_atomic_write_u64(&pmhash_shared->no_worker, pmhash_clock_ms());
 }
 
 /* ---- tasks ---- */
@@ -363,19 +361,6 @@ want_visits(bool all)
 	}
 }
 
-/* Take the requests. */
-static void
-take_requests(void)
-{
-	for (int i = 0; i < PMHASH_JOBS * PMHASH_MAX_REQUESTS; i++)
-	{
-		Oid			database = pg_atomic_exchange_u32(&pmhash_shared->request[i], InvalidOid);
-
-		if (OidIsValid(database))
-			want(database, i / PMHASH_MAX_REQUESTS);
-	}
-}
-
 /*
  * See to all databases.  Returns when there may be something to do again (pmhash_clock_ms).
  *
@@ -397,7 +382,13 @@ see_to_databases(void)
 	note_ends();
 	if (standby && !pmhash_standby_reached())
 		return start_all(now + START_PAUSE);
-	take_requests();
+	for (int i = 0; i < PMHASH_JOBS * PMHASH_MAX_REQUESTS; i++)
+	{
+		Oid			database = pg_atomic_exchange_u32(&pmhash_shared->request[i], InvalidOid);
+
+		if (OidIsValid(database))
+			want(database, i / PMHASH_MAX_REQUESTS);
+	}
 	if (role != standby)
 	{
 		role = standby;
@@ -568,13 +559,13 @@ pmhash_launcher_main(Datum arg)
 		proc_exit(0);
 	if (!pmhash_shared->usable)
 		wait_for_another_life();
+	before_shmem_exit(launcher_exit, (Datum) 0);
+	pmhash_shared->launcher = MyLatch;
+	pg_atomic_write_u64(&pmhash_shared->no_worker, 0);
 	pmhash_no_transaction_timeout();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
-
-	before_shmem_exit(launcher_exit, (Datum) 0);
-	pmhash_shared->launcher = MyLatch;
 	round = AllocSetContextCreate(TopMemoryContext, "pmhash launcher round",
 								  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(round);

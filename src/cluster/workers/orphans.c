@@ -36,6 +36,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
 #include "storage/procarray.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -45,13 +46,11 @@
 #include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
-#include "cluster/base/versions.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/open/open.h"
 #include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
-#include "cluster/wal/logged.h"
 #include "cluster/wal/stub.h"
 #include "cluster/workers/workers.h"
 
@@ -122,20 +121,31 @@ compare_ids(const void *a, const void *b)
 static ListedFile *
 find_candidates(int *n)
 {
-	uint64	   *ids;
-	int			n_files;
-	ListedFile *files;
+	int			room = 64;
+	int			n_files = 0;
+	ListedFile *files = palloc(room * sizeof(ListedFile));
+	char		path[MAXPGPATH];
+	DIR		   *dir;
+	struct dirent *de;
 
+	pmhash_database_path(path, MyDatabaseId);
 	LWLockAcquire(pmhash_lwlock(PMHASH_CREATE_LOCK), LW_EXCLUSIVE);
-	ids = pmhash_list_files(MyDatabaseId, &n_files);
+	dir = AllocateDir(path);
+	while ((de = ReadDirExtended(dir, path, DEBUG1)) != NULL)
+	{
+		if (n_files == room)
+			files = repalloc(files, (room *= 2) * sizeof(ListedFile));
+		files[n_files] = (ListedFile) {0};
+		n_files += pmhash_parse_file_name(de->d_name, &files[n_files].file_id);
+	}
+	FreeDir(dir);
 	LWLockRelease(pmhash_lwlock(PMHASH_CREATE_LOCK));
 	PMH_STOP_POINT("worker_listed");
-	files = palloc((n_files + 1) * sizeof(ListedFile));
 	*n = 0;
 	for (int i = 0; i < n_files; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		files[*n] = (ListedFile) {.file_id = ids[i]};
+		files[*n] = files[i];
 		if (!maker_is_alive(&files[*n]))
 			(*n)++;
 	}

@@ -7,11 +7,7 @@
  * When one is tried again is in requests.c.  A rebuild waits for transactions that are open,
  * each for lock_timeout.  Then it fails, and is tried again later, as after any failure.
  *
- * Only VACUUM, ANALYZE and DDL of the table wait for this.  What is known of
- * the new file stands in the stub, and says what it may be used for:
- *
- * filling		inserts put their entries into it.  Nothing reads it.
- * (valid)		everything uses it, but for older snapshots.
+ * src/README, "Rebuild", says who uses the new file when, and who waits.
  *
  * 1 mark	ShareUpdateExclusiveLock on table and index, to the end of 4: keeps
  *			VACUUM out (no TID is freed, no entry deleted), DDL, and other
@@ -71,11 +67,9 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "cluster/base/control_file.h"
 #include "cluster/base/relations.h"
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
-#include "cluster/base/versions.h"
 #include "cluster/cluster.h"
 #include "cluster/file/files.h"
 #include "cluster/open/open.h"
@@ -100,18 +94,6 @@ typedef struct Refill
 
 /* Of the rebuild that this worker is at, or zeroes. */
 static Refill refill;
-
-/* For pg_stat_progress_create_index. */
-static void
-report_begin(Relation index)
-{
-	pgstat_progress_start_command(PROGRESS_COMMAND_CREATE_INDEX, refill.heap);
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_COMMAND,
-								 PROGRESS_CREATEIDX_COMMAND_REINDEX_CONCURRENTLY);
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_INDEX_OID, refill.index);
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_ACCESS_METHOD_OID, index->rd_rel->relam);
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_WAIT_1);
-}
 
 /* ---- the steps ---- */
 
@@ -178,7 +160,12 @@ begin(Oid relid)
 		Assert(refill.heap == heap_oid);
 		refill.index = relid;
 		(void) pmhash_rebuild_note(MyDatabaseId, relid, 0, NULL);
-		report_begin(index);
+		pgstat_progress_start_command(PROGRESS_COMMAND_CREATE_INDEX, refill.heap);
+		pgstat_progress_update_param(PROGRESS_CREATEIDX_COMMAND,
+									 PROGRESS_CREATEIDX_COMMAND_REINDEX_CONCURRENTLY);
+		pgstat_progress_update_param(PROGRESS_CREATEIDX_INDEX_OID, relid);
+		pgstat_progress_update_param(PROGRESS_CREATEIDX_ACCESS_METHOD_OID, index->rd_rel->relam);
+		pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_WAIT_1);
 		remove_old_file(heap, index);
 		refill.file_id = pmhash_file_begin_filling(index);
 		/* to the end of step 4, or to an abort (proc.c, ProcReleaseLocks) */

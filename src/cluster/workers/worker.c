@@ -19,7 +19,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
-#include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
@@ -27,8 +26,6 @@
 
 #include "cluster/base/shared.h"
 #include "cluster/base/tools.h"
-#include "cluster/base/versions.h"
-#include "cluster/pool/pool.h"
 #include "cluster/queue/queue.h"
 #include "cluster/replay/replay.h"
 #include "cluster/workers/workers.h"
@@ -198,24 +195,6 @@ pmhash_worker_main(Datum arg)
 }
 
 /*
- * Is the last worker that has been registered this one?  If there was no room for it,
- * RegisterBackgroundWorker has only said so in the log.
- */
-static bool
-is_registered(const char *function)
-{
-#if PG_VERSION_NUM >= 180000
-	const RegisteredBgWorker *last = dlist_is_empty(&BackgroundWorkerList) ? NULL :
-		dlist_head_element(RegisteredBgWorker, rw_lnode, &BackgroundWorkerList);
-#else
-	const RegisteredBgWorker *last = slist_is_empty(&BackgroundWorkerList) ? NULL :
-		slist_head_element(RegisteredBgWorker, rw_lnode, &BackgroundWorkerList);
-#endif
-
-	return last != NULL && strcmp(last->rw_worker.bgw_function_name, function) == 0;
-}
-
-/*
  * Register the workers that start by themselves.
  *
  * None under pg_upgrade, as autovacuum (postmaster.c): a rebuild there would change stubs
@@ -234,7 +213,6 @@ pmhash_worker_init(void)
 	if (IsBinaryUpgrade)
 		return;
 	RegisterBackgroundWorker(&launcher);
-	pmhash_has_launcher = IsPostmasterEnvironment && is_registered("pmhash_launcher_main");
 
 	/* The last to get a slot, and the first to give it back. */
 	if (pmhash_warm_up != 0)

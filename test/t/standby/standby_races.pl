@@ -1,4 +1,4 @@
-# Processes of a standby that meet; sweepers, and the space that they give back.
+# Processes of a standby that meet; and the space that it needs.
 # long
 
 use strict;
@@ -14,8 +14,7 @@ use PmhashTest;
 # ======== standby races ========
 
 # Races of a standby: an ERROR in replay just after a restart, before it has come as far as
-# it was; readers that open a file while it is given up and built again, or find none; a
-# sweeper that is still there when the standby has been promoted.
+# it was; readers that open a file while it is given up and built again, or find none.
 #
 # The library is built with its stop points for this, as in rows/stop_points.pl.
 {
@@ -209,151 +208,70 @@ SQL
 
 	compare_in_snapshot($standby, 'after these: answers');
 
-	# ---- a sweeper that is still there when the standby has been promoted ----
-
-	# The files are the primary's then: a damaged one is not removed without a mark in its stub.
-	$standby->stop;
-	hold('standby_sweeping');
-	$standby->start;
-	is_held('standby_sweeping', 'sweeper');
-	$primary->stop;
-	$position = log_position($standby);
-	$standby->promote;
-	$standby->safe_psql('postgres', q(SELECT pmhash.size('t_k')));
-	$standby->safe_psql('postgres', 'CREATE TABLE first_use (k integer); CREATE INDEX ON first_use USING pmhash (k)');
-	my @files = map { $standby->safe_psql('postgres', "SELECT file FROM pmhash.files() WHERE index = '$_'::regclass") } qw(t_k t_s);
-	truncate($_, 8192) || die "$_: $!" foreach @files;
-	release('standby_sweeping');
-	$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash worker'") or die;
-	unlike(logged_since($standby, $position), qr/is given up on this server/, 'promoted: the sweeper gives nothing up');
-	is_deeply([ grep { !-e } @files ], [], 'promoted: nor does it remove anything');
-	$standby->safe_psql('postgres', "INSERT INTO t VALUES (50000, 'x', 1)");
-	$standby->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes") or die;
-	compare_in_snapshot($standby, 'promoted, rebuilt: answers');
-
-	$standby->stop;
+	$_->stop foreach $standby, $primary;
 }
 
-# ======== standby sweeps ========
+# ======== turned off ========
 
-# Builders of a standby look for free space in files after a restart, until they have been
-# everywhere, and not while pmhash.rebuild is turned off.
+# A builder of a standby ends when pmhash.rebuild is turned off, before the next index.
 #
 # The library is built with its stop points for this, as in rows/stop_points.pl.
 {
-	my @databases = map { "db$_" } 1 .. 4;
 	my $primary = new_primary('primary2', undef, install_path => install_with_stop_points());
-	my $standby = made_standby($primary, 'standby2', "log_min_messages = debug1\n",
-		install_path => $primary->{_install_path});
+	my $standby = made_standby($primary, 'standby2', '', install_path => $primary->{_install_path});
 	my $workers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker');
-	my %file;
+	my $missing = q(SELECT count(*) FROM pmhash.indexes WHERE state <> 'valid');
 
 	use_stop_points($standby);
 	$standby->start;
-
-	# Keys with lists, in buffers that a restart has to find again.
-	foreach my $database (@databases)
-	{
-		$primary->safe_psql('postgres', "CREATE DATABASE $database");
-		install_extension($primary, $database);
-		$primary->safe_psql($database, <<'SQL');
+	caught_up($primary, $standby);
+	both_valid($standby, 'turned off, begin');
+	$standby->stop;
+	# (one worker, in all, builds indexes with expressions)
+	$primary->safe_psql('postgres', <<'SQL');
 CREATE TABLE v (k int);
-CREATE INDEX v_k ON v USING pmhash (k) WITH (wal = on);
-INSERT INTO v SELECT i % 100 FROM generate_series(1, 12000) i;
+INSERT INTO v SELECT i % 100 FROM generate_series(1, 1000) i;
+CREATE INDEX v_k1 ON v USING pmhash ((k + 1)) WITH (wal = on);
+CREATE INDEX v_k2 ON v USING pmhash ((k + 2)) WITH (wal = on);
 SQL
-		($file{$database}) = $primary->safe_psql($database,
-			q(SELECT file FROM pmhash.files() WHERE index = 'v_k'::regclass)) =~ m{/(\w+)\.pmh$};
-	}
-
-	sub all_built
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
-		caught_up($primary, $standby);
-		foreach my $database ('postgres', @databases)
-		{
-			ok($standby->poll_query_until($database, q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid')),
-				"$name: all of $database are built");
-		}
-		return;
-	}
-
-	# A test: the files of these databases are swept.
-	sub swept
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($position, $name, @of) = @_;
-
-		ok($standby->wait_for_log(qr/found what is free in pmhash file $file{$_}/, $position), "$name: $_ is swept")
-		  foreach @of;
-		return;
-	}
-
-	all_built('begin');
-
-	# ---- restarted ----
-
-	my $position = log_position($standby);
-	$standby->stop('immediate');
-	$primary->safe_psql('db1', 'CREATE TABLE a (k int); INSERT INTO a SELECT i % 100 FROM generate_series(1, 1000) i; CREATE INDEX a_k ON a USING pmhash (k) WITH (wal = on)');
+	hold('standby_begun');
 	$standby->start;
-	all_built('restarted, with an index that is missing');
-	swept($position, 'restarted', @databases);
-
-	# ---- pmhash.rebuild is turned off meanwhile ----
-
-	$position = log_position($standby);
-	$standby->stop('immediate');
-	hold('standby_sweeping');
-	$standby->start;
-	is_held('standby_sweeping', 'turned off');
+	is_held('standby_begun', 'turned off');
+	caught_up($primary, $standby);
+	ok($standby->poll_query_until('postgres', $missing, '2'), 'two are missing');
 	$standby->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
 	$standby->reload;
 	ok($standby->poll_query_until('postgres', q(SELECT current_setting('pmhash.rebuild') = 'off')), 'turned off');
-	release('standby_sweeping');
+	release('standby_begun');
 	ok($standby->poll_query_until('postgres', "SELECT count(*) = 0 $workers"), 'turned off: it ends');
+	is($standby->safe_psql('postgres', $missing), '1', 'turned off: before the next index');
 
 	# the launcher has nothing to do then, and does nothing
 	my $launcher = $standby->safe_psql('postgres', q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'));
 	my $woken = sub { return (slurp_file("/proc/$launcher/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m)[0]; };
-	$primary->safe_psql('db4', 'CREATE INDEX v_k2 ON v USING pmhash ((k + 1)) WITH (wal = on)');
-	caught_up($primary, $standby);
 	my $before = $woken->();
 	sleep 3;
 	cmp_ok($woken->() - $before, '<', 100, 'turned off: the launcher sleeps');
 	is($standby->safe_psql('postgres', "SELECT count(*) $workers"), '0', 'turned off: none is started');
 	$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
 	$standby->reload;
-	swept($position, 'turned on', @databases);
-	all_built('turned on');
-
-	# ---- a database that takes no connections holds up no other ----
-
-	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS off');
-	caught_up($primary, $standby);
-	$position = log_position($standby);
-	$standby->restart;
-	swept($position, 'one without connections', @databases[1 .. 3]);
-	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS on');
-	swept($position, 'with connections again', 'db1');
+	ok($standby->poll_query_until('postgres', $missing, '0'), 'turned on: built');
 
 	$_->stop foreach $standby, $primary;
 }
 
 # ======== standby space ========
 
-# What is free in the files of a standby is found again after a restart, beside replay:
-# a standby that is restarted again and again, and never promoted, needs no more space
-# than the primary.
+# What is free in the files of a standby is found again after a restart, when the primary has
+# vacuumed the table: a standby that is restarted again and again, and never promoted, does not
+# need more space each time.
 #
 # The library is built with its stop points for this, as in rows/stop_points.pl.
 {
-	my $rounds = load_time(2);
+	my $rounds = load_time(6);
 	my $lists = 200;
 	my $primary = new_primary('primary3', '', install_path => install_with_stop_points());
-	my $standby = made_standby($primary, 'standby3', "log_min_messages = debug1\n",
-		install_path => $primary->{_install_path});
+	my $standby = made_standby($primary, 'standby3', '', install_path => $primary->{_install_path});
 	use_stop_points($standby);
 	$standby->start;
 
@@ -365,41 +283,19 @@ SQL
 		return "INSERT INTO v SELECT $round * 1000 + i % $lists FROM generate_series(1, $lists * 120) i; ";
 	}
 
-	# Half of them, spread over all that there are, go.
+	# Half of them, spread over all that there are, go; or a few rows.
 	sub thin_out
 	{
-		my ($round) = @_;
-		return "DELETE FROM v WHERE k % 2 = $round % 2; VACUUM (INDEX_CLEANUP ON) v; ";
+		my ($round, $few) = @_;
+		my $which = $few ? 'k = (SELECT min(k) FROM v)' : "k % 2 = $round % 2";
+
+		return "DELETE FROM v WHERE $which; VACUUM (INDEX_CLEANUP ON) v; ";
 	}
 
 	sub figure
 	{
 		my ($node, $name) = @_;
 		return $node->safe_psql('postgres', "SELECT $name FROM pmhash.stats('v_k')");
-	}
-
-	my $sweeper = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND query LIKE 'looking for free space%');
-
-	# The files that have been swept since, when no sweeper is at work any more.
-	sub swept_files
-	{
-		my ($position) = @_;
-		my %files;
-
-		$standby->poll_query_until('postgres', "SELECT count(*) = 0 $sweeper")
-		  or die 'a sweeper does not end';
-		$files{$_} = 1 foreach logged_since($standby, $position) =~ /found what is free in pmhash file (\w+)/g;
-		return keys %files;
-	}
-
-	# A test: the file has been swept since.
-	sub swept_of_standby_space
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($position, $name) = @_;
-		my ($id) = $primary->safe_psql('postgres', "SELECT file FROM pmhash.files() WHERE index = 'v_k'::regclass") =~ m{/(\w+)\.pmh$};
-
-		return ok($standby->wait_for_log(qr/found what is free in pmhash file $id/, $position), "$name: swept");
 	}
 
 	$primary->safe_psql('postgres', 'CREATE TABLE v (k int) WITH (autovacuum_enabled = off); ' . fill(0)
@@ -409,19 +305,15 @@ SQL
 
 	# ---- restarted again and again ----
 
+	# Much is dead, and then little: the entries are logged, and no record has a sweep for them.
 	my $most = 0;
 	foreach my $round (1 .. $rounds)
 	{
-		my $how = $round % 2 ? 'immediate' : 'fast';
-		my $position;
-
 		$primary->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out($round);
 		caught_up($primary, $standby);
-		$standby->stop($how);
-		$position = log_position($standby);
+		$standby->stop($round % 2 ? 'immediate' : 'fast');
 		$standby->start;
-		swept_of_standby_space($position, "round $round, $how");
-		$primary->safe_psql('postgres', fill($round));
+		$primary->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out($round, 1) . fill($round);
 		caught_up($primary, $standby);
 		$most = figure($primary, 'value_bytes') if figure($primary, 'value_bytes') > $most;
 		note("round $round: primary ", figure($primary, 'value_bytes'), ', standby ', figure($standby, 'value_bytes'));
@@ -430,52 +322,31 @@ SQL
 	cmp_ok(figure($standby, 'value_bytes'), '<=', 1.25 * $most, 'the standby needs no more than the primary');
 	same_as_heap($standby, 'v', 'k', 'v_k', 'restarted');
 
-	# ---- beside replay that takes buffers and gives them back ----
+	# ---- beside readers; killed in the middle: the next one begins anew ----
 
-	$standby->stop('immediate');
-	hold('standby_sweeping');
+	foreach my $few (0, 1)
+	{
+		my $name = $few ? 'a little vacuumed' : 'much vacuumed';
+
+		$standby->restart;
+		hold('redo_sweeping');
+		$primary->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out(0, $few);
+		is_held('redo_sweeping', $name);
+		same_as_heap($standby, 'v', 'k', 'v_k', "$name, beside it");
+		$standby->stop('immediate');
+		release('redo_sweeping');
+		$standby->start;
+		$primary->safe_psql('postgres', fill(20 + $few));
+		caught_up($primary, $standby);
+		same_as_heap($standby, 'v', 'k', 'v_k', "$name, killed");
+	}
+
+	# ---- promoted before: VACUUM does it ----
+
+	$standby->restart;
 	my $position = log_position($standby);
-	$standby->start;
-	is_held('standby_sweeping', 'beside replay');
-	$primary->safe_psql('postgres', $_)
-	  foreach split /(?<=;) /, fill(20) . thin_out(0) . fill(21) . thin_out(1) . fill(22);
-	caught_up($primary, $standby);
-	same_as_heap($standby, 'v', 'k', 'v_k', 'beside replay');
-	release('standby_sweeping');
-	swept_of_standby_space($position, 'beside replay');
-	my @files = swept_files($position);
-	$primary->safe_psql('postgres', fill(23));
-	caught_up($primary, $standby);
-	same_as_heap($standby, 'v', 'k', 'v_k', 'beside replay, afterwards');
-
-	# ---- the sweeper is ended in the middle: the next one begins anew, by itself ----
-
-	$standby->stop('immediate');
-	hold('standby_sweeping');
-	$standby->start;
-	is_held('standby_sweeping', 'ended');
-	$position = log_position($standby);
-	my $ended = $standby->safe_psql('postgres', "SELECT pid $sweeper");
-	$standby->safe_psql('postgres', "SELECT pg_terminate_backend($ended)");
-	release('standby_sweeping');
-	$standby->poll_query_until('postgres', "SELECT count(*) = 0 $sweeper AND pid = $ended")
-	  or die 'the sweeper does not end';
-	unlike(logged_since($standby, $position), qr/found what is free in pmhash file.*terminating background worker/s, 'ended: in the middle');
-	# whichever it was in the middle of
-	ok($standby->wait_for_log(qr/found what is free in pmhash file $_/, $position), "ended: $_ is swept") foreach @files;
-	swept_of_standby_space($position, 'ended');
-
-	# ---- promoted in the middle: VACUUM does it ----
-
-	$standby->stop('immediate');
-	hold('standby_sweeping');
-	$position = log_position($standby);
-	$standby->start;
-	is_held('standby_sweeping', 'promoted');
 	$standby->promote;
-	$standby->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out(0) . fill(30);
-	release('standby_sweeping');
-	$standby->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out(1) . fill(31);
+	$standby->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out(0) . fill(30) . thin_out(1) . fill(31);
 	same_as_heap($standby, 'v', 'k', 'v_k', 'promoted');
 	unlike(logged_since($standby, $position), qr/has been rebuilt|not trusted|is given up|has been built/, 'promoted: nothing is built');
 	$_->stop foreach $standby, $primary;
