@@ -84,7 +84,6 @@ init_shared_memory(void)
 	Assert(!IsUnderPostmaster);
 	memset(pmhash_shared, 0, sizeof(*pmhash_shared));
 	pmhash_shared->instance = pmhash_random_id();
-	pg_atomic_init_u64(&pmhash_shared->no_worker, pmhash_clock_ms());
 	pg_atomic_init_u64(&pmhash_shared->ask_from, !IsPostmasterEnvironment ? 0 :
 					   pmhash_clock_ms() + PMHASH_FIRST_QUESTION);
 	pmhash_shared->lwlocks = GetNamedLWLockTranche(TRANCHE_NAME);

@@ -27,8 +27,10 @@
 
 #include "cluster/base/control_file.h"
 #include "cluster/base/shared.h"
+#include "cluster/base/tools.h"
 #include "cluster/cluster.h"
 #include "cluster/pool/pool.h"
+#include "cluster/queue/queue.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
 #include "cluster/wal/undo_journal.h"
@@ -332,7 +334,11 @@ pmhash_pool_ready(void)
 		}
 		PG_END_TRY();
 		pg_atomic_write_u32(&pmhash_shared->not_ready, 0);
-		pg_write_barrier();
+		/* A launcher can be missed from here on, which clears this; recovery may take long. */
+		pg_atomic_write_u64(&pmhash_shared->no_worker, pmhash_clock_ms());
+		pg_memory_barrier();
+		if (pmhash_launcher_is_there())
+			pg_atomic_write_u64(&pmhash_shared->no_worker, 0);
 		pg_atomic_write_u32(&pmhash_shared->ready, 1);
 	}
 	LWLockRelease(pmhash_lwlock(PMHASH_POOL_LOCK));

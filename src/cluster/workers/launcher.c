@@ -561,6 +561,7 @@ pmhash_launcher_main(Datum arg)
 		wait_for_another_life();
 	before_shmem_exit(launcher_exit, (Datum) 0);
 	pmhash_shared->launcher = MyLatch;
+	pg_memory_barrier();		/* pmhash_pool_ready */
 	pg_atomic_write_u64(&pmhash_shared->no_worker, 0);
 	pmhash_no_transaction_timeout();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
