@@ -14,7 +14,7 @@
  *	crash.c			options, processes, figures
  *
  * Further programs, on a stand-in for the server (server_stand_ins.c):
- *	journal.c		the same for the undo journal, compiled as it is (server_shim.c)
+ *	journal.c		the same for the undo journal, compiled as it is
  *	starts.c		lives of a server: what a start decides, on real files, with calls
  *					that fail
  *

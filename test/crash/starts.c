@@ -347,83 +347,24 @@ ShmemInitStruct(const char *name, Size size, bool *foundPtr)
 	return area;
 }
 
-Size
-add_size(Size a, Size b)
-{
-	return a + b;
-}
-
-Size
-mul_size(Size a, Size b)
-{
-	return a * b;
-}
-
-void
-RequestAddinShmemSpace(Size size)
-{
-}
-
-void
-RequestNamedLWLockTranche(const char *name, int n)
-{
-}
-
-LWLockPadded *
-GetNamedLWLockTranche(const char *name)
-{
-	return lwlocks;
-}
-
-bool
-LWLockAcquire(LWLock *lock, LWLockMode mode)
-{
-	return true;
-}
-
-void
-LWLockRelease(LWLock *lock)
-{
-}
-
-bool
-LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
-{
-	return true;
-}
+GIVES(Size, add_size, (Size a, Size b), a + b)
+GIVES(Size, mul_size, (Size a, Size b), a * b)
+DOES_NOTHING(RequestAddinShmemSpace, (Size size))
+DOES_NOTHING(RequestNamedLWLockTranche, (const char *name, int n))
+GIVES(LWLockPadded *, GetNamedLWLockTranche, (const char *name), lwlocks)
+GIVES(bool, LWLockAcquire, (LWLock *lock, LWLockMode mode), true)
+GIVES(bool, LWLockConditionalAcquire, (LWLock *lock, LWLockMode mode), true)
+DOES_NOTHING(LWLockRelease, (LWLock *lock))
 
 /* No launcher is there, and nothing that uses an index asks in its stead. */
 bool		pmhash_has_launcher = true;
-
-void
-pmhash_wake_launcher(void)
-{
-}
-
 volatile sig_atomic_t InterruptPending;
 
-void
-ProcessInterrupts(void)
-{
-}
-
-XLogRecPtr
-GetRedoRecPtr(void)
-{
-	return world->control.checkPointCopy.redo;
-}
-
-TimestampTz
-GetCurrentTimestamp(void)
-{
-	return 0;
-}
-
-bool
-RecoveryInProgress(void)
-{
-	return false;
-}
+DOES_NOTHING(pmhash_wake_launcher, (void))
+DOES_NOTHING(ProcessInterrupts, (void))
+GIVES(XLogRecPtr, GetRedoRecPtr, (void), world->control.checkPointCopy.redo)
+GIVES(TimestampTz, GetCurrentTimestamp, (void), 0)
+GIVES(bool, RecoveryInProgress, (void), false)
 
 bool
 pg_strong_random(void *buffer, size_t n)
@@ -433,40 +374,12 @@ pg_strong_random(void *buffer, size_t n)
 	return true;
 }
 
-XLogRecPtr
-GetXLogInsertRecPtr(void)
-{
-	return world->inserted;
-}
-
-XLogRecPtr
-GetFlushRecPtr(TimeLineID *tli)
-{
-	return world->flushed;
-}
-
-XLogRecPtr
-GetXLogReplayRecPtr(TimeLineID *tli)
-{
-	return replay_end;
-}
-
-void
-XLogFlush(XLogRecPtr lsn)
-{
-	world->flushed = Max(world->flushed, lsn);
-}
-
-char *
-psprintf(const char *format,...)
-{
-	return strdup(format);
-}
-
-void
-pg_usleep(long microseconds)
-{
-}
+GIVES(XLogRecPtr, GetXLogInsertRecPtr, (void), world->inserted)
+GIVES(XLogRecPtr, GetFlushRecPtr, (TimeLineID *tli), world->flushed)
+GIVES(XLogRecPtr, GetXLogReplayRecPtr, (TimeLineID *tli), replay_end)
+DOES(XLogFlush, (XLogRecPtr lsn), world->flushed = Max(world->flushed, lsn))
+GIVES(char *, psprintf, (const char *format,...), strdup(format))
+DOES_NOTHING(pg_usleep, (long microseconds))
 
 /* ---- errors ---- */
 
@@ -484,11 +397,7 @@ errfinish(const char *filename, int lineno, const char *funcname)
 	pg_re_throw();
 }
 
-void
-pg_re_throw(void)
-{
-	siglongjmp(*PG_exception_stack, 1);
-}
+DOES(pg_re_throw, (void), siglongjmp(*PG_exception_stack, 1))
 
 /* Does this errno say nothing about the file? */
 static bool
@@ -515,78 +424,25 @@ errmsg(const char *format,...)
 	return 0;
 }
 
-void
-ExceptionalCondition(const char *condition, const char *type, const char *file, int line)
-{
-	abort();
-}
+DOES(ExceptionalCondition, (const char *condition, const char *type, const char *file, int line), abort())
 
 /* ---- the rest of the cluster layer ---- */
 
-/* ---- counters, entries known to be dead, names: no start is decided by them ---- */
+/* Counters, entries known to be dead, names: no start is decided by them. */
+GIVES(Size, pmhash_dead_lists_size, (void), 0)
+DOES_NOTHING(pmhash_dead_lists_init, (void))
+DOES_NOTHING(pmhash_wait_events_name, (void))
+GIVES(bool, pmhash_may_see_details, (Oid index), true)
+DOES(on_shmem_exit, (pg_on_exit_callback function, Datum arg), at_shmem_exit = function)
 
-Size
-pmhash_dead_lists_size(void)
-{
-	return 0;
-}
-
-void
-pmhash_dead_lists_init(void)
-{
-}
-
-void
-on_shmem_exit(pg_on_exit_callback function, Datum arg)
-{
-	at_shmem_exit = function;
-}
-
-void
-pmhash_wait_events_name(void)
-{
-}
-
-/* ---- standbys: this is a primary ---- */
-
-void
-pmhash_standby_shmem_init(void)
-{
-}
-
-bool
-pmhash_standby_distrust(int sqlstate, const char *why)
-{
-	return false;
-}
-
-bool
-pmhash_standby_is_active(void)
-{
-	return false;
-}
-
-bool
-pmhash_standby_load(PmhashStandbyStart how, const PmhashServerState *server, char *reason)
-{
-	return pmhash_fail(reason, "it is no standby");
-}
-
-void
-pmhash_standby_remove_deltas(void)
-{
-}
-
-void
-pmhash_standby_promote(void)
-{
-}
-
-bool
-pmhash_may_see_details(Oid index)
-{
-	return true;
-}
+/* Standbys: this is a primary. */
+DOES_NOTHING(pmhash_standby_shmem_init, (void))
+GIVES(bool, pmhash_standby_distrust, (int sqlstate, const char *why), false)
+GIVES(bool, pmhash_standby_is_active, (void), false)
+GIVES(bool, pmhash_standby_load, (PmhashStandbyStart how, const PmhashServerState *server, char *reason),
+	  pmhash_fail(reason, "it is no standby"))
+DOES_NOTHING(pmhash_standby_remove_deltas, (void))
+DOES_NOTHING(pmhash_standby_promote, (void))
 
 /* As in identity.c. */
 PmhEnv
