@@ -69,7 +69,7 @@ extern void model_set_lsn(Model *m, uint32_t i, uint64_t lsn);
 
 /* ---- state of a worker ---- */
 
-/* Figures of a workload, in memory that the processes share. */
+/* Figures of a workload, in memory that the processes share: each can be added up. */
 typedef struct Figures
 {
 	uint64_t	images;
@@ -79,14 +79,12 @@ typedef struct Figures
 	uint64_t	operations;
 	uint64_t	fresh_operations;	/* in recovered images */
 	uint64_t	crash_points;
-	uint64_t	exhaustive;		/* crash points with all their images */
-	uint64_t	sampled;		/* those with a sample of them */
-	uint64_t	largest;		/* images of the largest exhaustive one */
+	uint64_t	sampled;		/* of these, those of whose images a sample was taken */
 	uint64_t	adopted;		/* images the workload went on from */
 	uint64_t	failures;
 	uint64_t	missing;		/* flushes or fences found missing */
 	uint64_t	nanoseconds;
-	bool		done;
+	uint64_t	done;			/* is it complete? */
 } Figures;
 
 typedef struct Shared
@@ -143,8 +141,9 @@ extern uint64_t crash_random(void);
 extern uint64_t crash_mix(uint64_t x);
 
 /* Count and print a failure, or (missing) a flush or fence left out. */
-extern void crash_failure(const char *format,...) __attribute__((format(printf, 1, 2)));
-extern void crash_missing(const char *format,...) __attribute__((format(printf, 1, 2)));
+extern void crash_report(uint64_t *number, const char *format,...) __attribute__((format(printf, 2, 3)));
+#define crash_failure(...)	crash_report(&crash.figures->failures, __VA_ARGS__)
+#define crash_missing(...)	crash_report(&crash.figures->missing, __VA_ARGS__)
 
 /* ---- images (image.c) ---- */
 

@@ -120,6 +120,23 @@ collect(Point *p, unsigned level, const PmSite *site)
 	}
 }
 
+/* The line from the d-th dimension on: what is chosen of it, and where the next one begins. */
+static const Line *
+chosen_line(const Point *p, unsigned *d, unsigned *prefix, unsigned *words)
+{
+	const Line *line = p->dim[*d].line;
+
+	*prefix = *words = 0;
+	for (; *d < p->ndims && p->dim[*d].line == line; (*d)++)
+	{
+		if (p->dim[*d].word < 0)
+			*prefix = p->dim[*d].prefix[p->dim[*d].choice];
+		else
+			*words |= (unsigned) p->dim[*d].choice << p->dim[*d].word;
+	}
+	return line;
+}
+
 /* ---- failures ---- */
 
 static void
@@ -149,17 +166,10 @@ report(const Point *p, const char *bad)
 		return;
 	for (unsigned d = 0; d < p->ndims;)
 	{
-		const Line *line = p->dim[d].line;
-		unsigned	prefix = 0;
-		unsigned	words = 0;
+		unsigned	prefix;
+		unsigned	words;
+		const Line *line = chosen_line(p, &d, &prefix, &words);
 
-		for (; d < p->ndims && p->dim[d].line == line; d++)
-		{
-			if (p->dim[d].word < 0)
-				prefix = p->dim[d].prefix[p->dim[d].choice];
-			else
-				words |= (unsigned) p->dim[d].choice << p->dim[d].word;
-		}
 		if (p->ndims < 100)
 			print_line(line, prefix, words);
 	}
@@ -201,17 +211,10 @@ put_choices(const Point *p)
 {
 	for (unsigned d = 0; d < p->ndims;)
 	{
-		const Line *line = p->dim[d].line;
-		unsigned	prefix = 0;
-		unsigned	words = 0;
+		unsigned	prefix;
+		unsigned	words;
+		const Line *line = chosen_line(p, &d, &prefix, &words);
 
-		for (; d < p->ndims && p->dim[d].line == line; d++)
-		{
-			if (p->dim[d].word < 0)
-				prefix = p->dim[d].prefix[p->dim[d].choice];
-			else
-				words |= (unsigned) p->dim[d].choice << p->dim[d].word;
-		}
 		if (prefix != 0 || words != 0)
 			put_line(p, line, prefix, words);
 	}
@@ -290,9 +293,6 @@ test_all(Point *p)
 			continue;
 		test_image(p);
 	} while (next_choice(p));
-	crash.figures->exhaustive++;
-	if (p->tested > crash.figures->largest)
-		crash.figures->largest = p->tested;
 }
 
 static void
