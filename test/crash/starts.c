@@ -245,13 +245,16 @@ arm_faults(uint64 n, uint64 of, uint64 within)
 	tell("call %ld, %ld fail: %s]", fail_at, fail_for, strerrorname_np(fail_errno));
 }
 
-#define WRAP(type, name, failed, parameters, arguments) \
+/* A call that fails with the faults that are armed, or under another condition; else it works. */
+#define WRAP_ALSO(type, name, failed, also, works, parameters) \
 	extern type __real_##name parameters; \
 	extern type __wrap_##name parameters; \
 	type __wrap_##name parameters \
 	{ \
-		return fails(CALL_##name) ? (failed) : __real_##name arguments; \
+		return fails(CALL_##name) || (also) ? (failed) : (works); \
 	}
+#define WRAP(type, name, failed, parameters, arguments) \
+	WRAP_ALSO(type, name, failed, false, __real_##name arguments, parameters)
 
 static void note_open(const char *path, int fd);
 static bool is_write_error(int fd);
@@ -272,28 +275,9 @@ __wrap_open(const char *path, int flags, mode_t mode)
 	return fd;
 }
 
-extern int	__real_stat(const char *path, struct stat *st);
-extern int	__wrap_stat(const char *path, struct stat *st);
-int
-__wrap_stat(const char *path, struct stat *st)
-{
-	return fails(CALL_stat) || fails_index(CALL_stat, path) ? -1 : __real_stat(path, st);
-}
-
-extern int	__wrap_syncfs(int fd);
-int
-__wrap_syncfs(int fd)
-{
-	return fails(CALL_syncfs) || is_write_error(fd) ? -1 : 0;
-}
-
-extern int	__real_fsync(int fd);
-extern int	__wrap_fsync(int fd);
-int
-__wrap_fsync(int fd)
-{
-	return fails(CALL_fsync) || is_file_error(fd) ? -1 : __real_fsync(fd);
-}
+WRAP_ALSO(int, stat, -1, fails_index(CALL_stat, path), __real_stat(path, st), (const char *path, struct stat *st))
+WRAP_ALSO(int, syncfs, -1, is_write_error(fd), 0, (int fd))
+WRAP_ALSO(int, fsync, -1, is_file_error(fd), __real_fsync(fd), (int fd))
 
 extern int	__wrap_sync_file_range(int fd, off64_t from, off64_t n, unsigned flags);
 int
