@@ -139,7 +139,8 @@ sub read_table
 sub changed
 {
 	my ($text, $change) = @_;
-	my $old = $change->{lines} ? qr/^\Q$change->{old}\E/m : qr/\Q$change->{old}\E/;
+	my $old = $change->{lines} ? qr/^\Q$change->{old}\E/m
+	  : qr/@{[ join '\s+', map { quotemeta } split ' ', $change->{old} ]}/;
 	my ($from, $to) = (0, length $text);
 
 	if (defined $change->{function})
