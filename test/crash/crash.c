@@ -544,10 +544,7 @@ int
 main(int argc, char **argv)
 {
 	clock_gettime(CLOCK_MONOTONIC, &start_time);
-	crash.limit = 65536;
 	crash.sample = 300;
-	crash.limit2 = 256;
-	crash.sample2 = 32;
 	wanted_images = 20000000;
 
 	/* Handles come and go with every image: keep their memory. */

@@ -97,10 +97,7 @@ typedef struct Shared
 typedef struct Crash
 {
 	/* options */
-	uint64_t	limit;			/* enumerate exhaustively up to so many images */
-	uint64_t	sample;			/* beyond that, so many */
-	uint64_t	limit2;			/* the same inside recovery */
-	uint64_t	sample2;
+	uint64_t	sample;			/* of a point with too many images, so many */
 	bool		first_failure;	/* stop at the first one */
 
 	/* the workload */
@@ -203,8 +200,5 @@ extern const unsigned nworkloads;
 /* Random operations from a seed; what they are called. */
 extern const char random_name[];
 extern void run_random(uint64_t seed);
-
-/* A table with nothing in it, before a workload is armed. */
-extern void new_table(void);
 
 #endif							/* PMH_CRASH_H */

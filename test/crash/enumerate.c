@@ -26,6 +26,11 @@
 
 #define MAX_DIMS		8192
 
+/* A point with more images is sampled: in the workload, and inside recovery; there so many. */
+#define ALL_IMAGES				65536
+#define ALL_RECOVERY_IMAGES		256
+#define RECOVERY_SAMPLE			32
+
 typedef struct Dim
 {
 	Line	   *line;
@@ -379,7 +384,7 @@ all_flushed(unsigned level)
 void
 enumerate(unsigned level, const PmSite *site)
 {
-	uint64_t	limit = level == 0 ? crash.limit : crash.limit2;
+	uint64_t	limit = level == 0 ? ALL_IMAGES : ALL_RECOVERY_IMAGES;
 	Point		p;
 
 	if (!crash.armed)
@@ -391,7 +396,7 @@ enumerate(unsigned level, const PmSite *site)
 	if (p.images <= (double) limit)
 		test_all(&p);
 	else
-		test_sample(&p, level == 0 ? crash.sample : crash.sample2);
+		test_sample(&p, level == 0 ? crash.sample : RECOVERY_SAMPLE);
 	if (level == 0)
 		crash.rest_tested = p.images <= (double) limit || all_flushed(level);
 }

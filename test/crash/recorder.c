@@ -195,12 +195,6 @@ memory_file(unsigned level, unsigned file)
 	return memories[level].base + file * FILE_BYTES;
 }
 
-size_t
-memory_length(unsigned level, unsigned file)
-{
-	return memories[level].length[file];
-}
-
 static inline char *
 line_at(unsigned level, uint32_t number)
 {

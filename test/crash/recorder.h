@@ -105,9 +105,8 @@ extern void recorder_reset(void);
 /* Where pm_open and pm_create work. */
 extern unsigned recorder_level;
 
-/* Start of a file in a memory, and its length there. */
+/* Start of a file in a memory. */
 extern char *memory_file(unsigned level, unsigned file);
-extern size_t memory_length(unsigned level, unsigned file);
 
 /*
  * Blocks of a file whose space has been given back.  Memory 1 or 2 takes over those of

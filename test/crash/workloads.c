@@ -39,8 +39,8 @@ typedef struct Pairs
 
 static uint64_t nvalues;
 
-/* In the place of the one that is there. */
-void
+/* A table with nothing in it, in the place of the one that is there; not armed. */
+static void
 new_table(void)
 {
 	arm(false);
