@@ -105,45 +105,22 @@ processor_seconds(void)
 		(double) (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-static void
-print_failure(uint64_t number, const char *format, va_list args)
+void
+crash_report(uint64_t *number, const char *format,...)
 {
+	va_list		args;
 	char		text[1000];
 
-	if (number > PRINT_FAILURES)
-		return;
-	vsnprintf(text, sizeof(text), format, args);
-	fprintf(stderr, "crash_%s: %s\n", crash.workload, text);
-}
-
-static void
-count_failure(void)
-{
+	if (++*number <= PRINT_FAILURES)
+	{
+		va_start(args, format);
+		vsnprintf(text, sizeof(text), format, args);
+		va_end(args);
+		fprintf(stderr, "crash_%s: %s\n", crash.workload, text);
+	}
 	__atomic_fetch_add(&shared->failures, 1, __ATOMIC_RELAXED);
 	if (crash.first_failure)
 		_exit(1);
-}
-
-void
-crash_failure(const char *format,...)
-{
-	va_list		args;
-
-	va_start(args, format);
-	print_failure(++crash.figures->failures, format, args);
-	va_end(args);
-	count_failure();
-}
-
-void
-crash_missing(const char *format,...)
-{
-	va_list		args;
-
-	va_start(args, format);
-	print_failure(++crash.figures->missing, format, args);
-	va_end(args);
-	count_failure();
 }
 
 /* A signal from inside the engine, or no progress. */
@@ -235,8 +212,7 @@ worker(void)
 {
 	alarm(HANG_SECONDS);
 	recorder_at_fence = enumerate;
-	recorder_at_store = dependency_check;
-	recorder_at_unlock = dependency_unlock;
+	recorder_at_unlock = op_unlock;
 	recorder_at_killed = killed_hook;
 	for (;;)
 	{
@@ -326,32 +302,18 @@ run_workers(void)
 static void
 add_figures(Figures *to, const Figures *from)
 {
-	to->images += from->images;
-	to->recovery_images += from->recovery_images;
-	to->known += from->known;
-	to->operations += from->operations;
-	to->fresh_operations += from->fresh_operations;
-	to->crash_points += from->crash_points;
-	to->exhaustive += from->exhaustive;
-	to->sampled += from->sampled;
-	if (from->largest > to->largest)
-		to->largest = from->largest;
-	to->adopted += from->adopted;
-	to->failures += from->failures;
-	to->missing += from->missing;
-	to->nanoseconds += from->nanoseconds;
-	to->done |= from->done;
+	for (size_t i = 0; i < sizeof(Figures) / sizeof(uint64_t); i++)
+		((uint64_t *) to)[i] += ((const uint64_t *) from)[i];
 }
 
 static void
 print_figures(const char *name, const Figures *f)
 {
-	printf("%-16s %10llu %10llu %9llu %7llu %8llu %8llu %7llu %8llu %8.1f %7.1f\n", name,
+	printf("%-16s %10llu %10llu %9llu %7llu %8llu %8llu %8.1f %7.1f\n", name,
 		   (unsigned long long) f->images, (unsigned long long) (f->images - f->known),
 		   (unsigned long long) f->recovery_images,
 		   (unsigned long long) f->operations, (unsigned long long) f->crash_points,
-		   (unsigned long long) f->exhaustive, (unsigned long long) f->sampled,
-		   (unsigned long long) f->largest, (double) f->nanoseconds * 1e-9,
+		   (unsigned long long) f->sampled, (double) f->nanoseconds * 1e-9,
 		   f->images ? (double) f->nanoseconds * 1e-3 / (double) f->images : 0.0);
 }
 
@@ -402,8 +364,8 @@ print_all(void)
 	Figures		random = {0};
 	Figures		total = {0};
 
-	printf("%-16s %10s %10s %9s %7s %8s %8s %7s %8s %8s %7s\n", "workload", "images",
-		   "checked", "in recov.", "ops", "points", "all", "sampled", "largest", "seconds", "us each");
+	printf("%-16s %10s %10s %9s %7s %8s %8s %8s %7s\n", "workload", "images", "checked", "in recov.",
+		   "ops", "points", "sampled", "seconds", "us each");
 	for (unsigned i = 0; i < nworkloads; i++)
 	{
 		if (!chosen[i])
@@ -517,16 +479,17 @@ read_options(int argc, char **argv)
 		{"sample", required_argument, NULL, 'm'},
 		{"first-failure", no_argument, NULL, '1'},
 		{"list-sites", no_argument, NULL, 'L'},
-		{"suppress-flush", required_argument, NULL, 'F'},
-		{"suppress-fence", required_argument, NULL, 'f'},
-		{"suppress-copy", required_argument, NULL, 'c'},
-		{"suppress-commit", required_argument, NULL, 'C'},
+		{"suppress-flush", required_argument, NULL, 'S'},
+		{"suppress-fence", required_argument, NULL, 'S'},
+		{"suppress-copy", required_argument, NULL, 'S'},
+		{"suppress-commit", required_argument, NULL, 'S'},
 		{NULL, 0, NULL, 0}
 	};
 	bool		any = false;
+	int			which;
 	int			c;
 
-	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, "", options, &which)) != -1)
 	{
 		switch (c)
 		{
@@ -562,17 +525,8 @@ read_options(int argc, char **argv)
 			case 'L':
 				list_sites();
 				exit(0);
-			case 'F':
-				suppress("flush", optarg);
-				break;
-			case 'f':
-				suppress("fence", optarg);
-				break;
-			case 'c':
-				suppress("copy", optarg);
-				break;
-			case 'C':
-				suppress("commit", optarg);
+			case 'S':
+				suppress(options[which].name + strlen("suppress-"), optarg);
 				break;
 			default:
 				usage();
@@ -590,10 +544,7 @@ int
 main(int argc, char **argv)
 {
 	clock_gettime(CLOCK_MONOTONIC, &start_time);
-	crash.limit = 65536;
 	crash.sample = 300;
-	crash.limit2 = 256;
-	crash.sample2 = 32;
 	wanted_images = 20000000;
 
 	/* Handles come and go with every image: keep their memory. */

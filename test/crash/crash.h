@@ -5,7 +5,6 @@
  *
  *	recorder.c		pm.h in private memory: stores by cache line, until a flush and a
  *					fence have made them durable; sites
- *	dependency.c	is what a commit store relies on durable?
  *	enumerate.c		the images of a crash point
  *	image.c			recover an image, check it, go on with it
  *	model.c			which pairs the table should hold
@@ -14,7 +13,7 @@
  *	crash.c			options, processes, figures
  *
  * Further programs, on a stand-in for the server (server_stand_ins.c):
- *	journal.c		the same for the undo journal, compiled as it is (server_shim.c)
+ *	journal.c		the same for the undo journal, compiled as it is
  *	starts.c		lives of a server: what a start decides, on real files, with calls
  *					that fail
  *
@@ -69,7 +68,7 @@ extern void model_set_lsn(Model *m, uint32_t i, uint64_t lsn);
 
 /* ---- state of a worker ---- */
 
-/* Figures of a workload, in memory that the processes share. */
+/* Figures of a workload, in memory that the processes share: each can be added up. */
 typedef struct Figures
 {
 	uint64_t	images;
@@ -79,14 +78,12 @@ typedef struct Figures
 	uint64_t	operations;
 	uint64_t	fresh_operations;	/* in recovered images */
 	uint64_t	crash_points;
-	uint64_t	exhaustive;		/* crash points with all their images */
-	uint64_t	sampled;		/* those with a sample of them */
-	uint64_t	largest;		/* images of the largest exhaustive one */
+	uint64_t	sampled;		/* of these, those of whose images a sample was taken */
 	uint64_t	adopted;		/* images the workload went on from */
 	uint64_t	failures;
 	uint64_t	missing;		/* flushes or fences found missing */
 	uint64_t	nanoseconds;
-	bool		done;
+	uint64_t	done;			/* is it complete? */
 } Figures;
 
 typedef struct Shared
@@ -100,10 +97,7 @@ typedef struct Shared
 typedef struct Crash
 {
 	/* options */
-	uint64_t	limit;			/* enumerate exhaustively up to so many images */
-	uint64_t	sample;			/* beyond that, so many */
-	uint64_t	limit2;			/* the same inside recovery */
-	uint64_t	sample2;
+	uint64_t	sample;			/* of a point with too many images, so many */
 	bool		first_failure;	/* stop at the first one */
 
 	/* the workload */
@@ -143,8 +137,9 @@ extern uint64_t crash_random(void);
 extern uint64_t crash_mix(uint64_t x);
 
 /* Count and print a failure, or (missing) a flush or fence left out. */
-extern void crash_failure(const char *format,...) __attribute__((format(printf, 1, 2)));
-extern void crash_missing(const char *format,...) __attribute__((format(printf, 1, 2)));
+extern void crash_report(uint64_t *number, const char *format,...) __attribute__((format(printf, 2, 3)));
+#define crash_failure(...)	crash_report(&crash.figures->failures, __VA_ARGS__)
+#define crash_missing(...)	crash_report(&crash.figures->missing, __VA_ARGS__)
 
 /* ---- images (image.c) ---- */
 
@@ -164,16 +159,13 @@ extern const char *say(const char *format,...) __attribute__((format(printf, 1, 
 
 extern void enumerate(unsigned level, const PmSite *site);
 
-/* ---- dependencies (dependency.c) ---- */
-
-extern void dependency_check(void *addr, size_t size, uint64_t value,
-							 const PmSite *site);
-extern void dependency_unlock(const uint64_t *lock);
-
 /* ---- operations on the table under test (operation.c) ---- */
 
 /* Crash points are looked at only while armed. */
 extern void arm(bool on);
+
+/* A lock is about to be released. */
+extern void op_unlock(const uint64_t *lock);
 
 extern void op_create(void);
 extern void op_insert(uint64_t hash, uint64_t value, bool fence_first);
@@ -208,8 +200,5 @@ extern const unsigned nworkloads;
 /* Random operations from a seed; what they are called. */
 extern const char random_name[];
 extern void run_random(uint64_t seed);
-
-/* A table with nothing in it, before a workload is armed. */
-extern void new_table(void);
 
 #endif							/* PMH_CRASH_H */

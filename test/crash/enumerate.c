@@ -26,6 +26,11 @@
 
 #define MAX_DIMS		8192
 
+/* A point with more images is sampled: in the workload, and inside recovery; there so many. */
+#define ALL_IMAGES				65536
+#define ALL_RECOVERY_IMAGES		256
+#define RECOVERY_SAMPLE			32
+
 typedef struct Dim
 {
 	Line	   *line;
@@ -120,6 +125,23 @@ collect(Point *p, unsigned level, const PmSite *site)
 	}
 }
 
+/* The line from the d-th dimension on: what is chosen of it, and where the next one begins. */
+static const Line *
+chosen_line(const Point *p, unsigned *d, unsigned *prefix, unsigned *words)
+{
+	const Line *line = p->dim[*d].line;
+
+	*prefix = *words = 0;
+	for (; *d < p->ndims && p->dim[*d].line == line; (*d)++)
+	{
+		if (p->dim[*d].word < 0)
+			*prefix = p->dim[*d].prefix[p->dim[*d].choice];
+		else
+			*words |= (unsigned) p->dim[*d].choice << p->dim[*d].word;
+	}
+	return line;
+}
+
 /* ---- failures ---- */
 
 static void
@@ -149,17 +171,10 @@ report(const Point *p, const char *bad)
 		return;
 	for (unsigned d = 0; d < p->ndims;)
 	{
-		const Line *line = p->dim[d].line;
-		unsigned	prefix = 0;
-		unsigned	words = 0;
+		unsigned	prefix;
+		unsigned	words;
+		const Line *line = chosen_line(p, &d, &prefix, &words);
 
-		for (; d < p->ndims && p->dim[d].line == line; d++)
-		{
-			if (p->dim[d].word < 0)
-				prefix = p->dim[d].prefix[p->dim[d].choice];
-			else
-				words |= (unsigned) p->dim[d].choice << p->dim[d].word;
-		}
 		if (p->ndims < 100)
 			print_line(line, prefix, words);
 	}
@@ -201,17 +216,10 @@ put_choices(const Point *p)
 {
 	for (unsigned d = 0; d < p->ndims;)
 	{
-		const Line *line = p->dim[d].line;
-		unsigned	prefix = 0;
-		unsigned	words = 0;
+		unsigned	prefix;
+		unsigned	words;
+		const Line *line = chosen_line(p, &d, &prefix, &words);
 
-		for (; d < p->ndims && p->dim[d].line == line; d++)
-		{
-			if (p->dim[d].word < 0)
-				prefix = p->dim[d].prefix[p->dim[d].choice];
-			else
-				words |= (unsigned) p->dim[d].choice << p->dim[d].word;
-		}
 		if (prefix != 0 || words != 0)
 			put_line(p, line, prefix, words);
 	}
@@ -290,9 +298,6 @@ test_all(Point *p)
 			continue;
 		test_image(p);
 	} while (next_choice(p));
-	crash.figures->exhaustive++;
-	if (p->tested > crash.figures->largest)
-		crash.figures->largest = p->tested;
 }
 
 static void
@@ -379,7 +384,7 @@ all_flushed(unsigned level)
 void
 enumerate(unsigned level, const PmSite *site)
 {
-	uint64_t	limit = level == 0 ? crash.limit : crash.limit2;
+	uint64_t	limit = level == 0 ? ALL_IMAGES : ALL_RECOVERY_IMAGES;
 	Point		p;
 
 	if (!crash.armed)
@@ -391,7 +396,7 @@ enumerate(unsigned level, const PmSite *site)
 	if (p.images <= (double) limit)
 		test_all(&p);
 	else
-		test_sample(&p, level == 0 ? crash.sample : crash.sample2);
+		test_sample(&p, level == 0 ? crash.sample : RECOVERY_SAMPLE);
 	if (level == 0)
 		crash.rest_tested = p.images <= (double) limit || all_flushed(level);
 }

@@ -77,6 +77,13 @@ say(const char *format,...)
 	return wrong;
 }
 
+/* ... of an entry. */
+static const char *
+say_entry(const PmhEntry *pair, const char *what)
+{
+	return say("(%016llx, %llx) %s", (unsigned long long) pair->hash, (unsigned long long) pair->value, what);
+}
+
 static void
 keep_finding(void *arg, uint64_t offset, const char *finding)
 {
@@ -191,22 +198,18 @@ note_second(Image *im, const PmhEntry *pair, uint32_t walk)
 	if (f >= 0)
 	{
 		if (!im->fresh_there[f] || im->fresh_seen[f])
-			return say("the entry (%016llx, %llx) inserted after recovery is %s",
-					   (unsigned long long) pair->hash, (unsigned long long) pair->value,
-					   im->fresh_seen[f] ? "there twice" : "still there");
+			return say_entry(pair, im->fresh_seen[f] ? "was inserted after recovery, and is there twice" :
+							 "was inserted and deleted after recovery, and is there");
 		im->fresh_seen[f] = true;
 		return NULL;
 	}
 	i = model_find(&crash.model, pair->hash, pair->value);
 	if (i == NO_ENTRY)
-		return say("(%016llx, %llx) is foreign, after fresh operations",
-				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+		return say_entry(pair, "is foreign, after fresh operations");
 	if (crash.model.entry[i].seen == walk)
-		return say("(%016llx, %llx) is there twice, after fresh operations",
-				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+		return say_entry(pair, "is there twice, after fresh operations");
 	if (crash.model.entry[i].seen != im->walk || crash.model.entry[i].gone == im->number)
-		return say("(%016llx, %llx) has come back",
-				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+		return say_entry(pair, "has come back");
 	crash.model.entry[i].seen = walk;
 	return NULL;
 }
@@ -224,14 +227,11 @@ note_first(const PmhEntry *pair, uint32_t walk, uint32_t *must, uint32_t *may)
 	uint32_t	i = model_find(&crash.model, pair->hash, pair->value);
 
 	if (i == NO_ENTRY)
-		return say("(%016llx, %llx) is foreign",
-				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+		return say_entry(pair, "is foreign");
 	if (crash.model.entry[i].seen == walk)
-		return say("(%016llx, %llx) is there twice",
-				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+		return say_entry(pair, "is there twice");
 	if (is_undone(&crash.model.entry[i]))
-		return say("(%016llx, %llx) depends on lost WAL",
-				   (unsigned long long) pair->hash, (unsigned long long) pair->value);
+		return say_entry(pair, "depends on lost WAL");
 	crash.model.entry[i].seen = walk;
 	if (crash.model.entry[i].maybe)
 		(*may)++;
@@ -262,8 +262,7 @@ name_lost(uint32_t walk)
 		const ModelEntry *e = &crash.model.entry[i];
 
 		if (!e->maybe && !is_undone(e) && e->seen != walk)
-			return say("(%016llx, %llx) is lost",
-					   (unsigned long long) e->pair.hash, (unsigned long long) e->pair.value);
+			return say_entry(&e->pair, "is lost");
 	}
 	return say("an entry is lost");
 }
@@ -328,8 +327,7 @@ look_up(Image *im, uint64_t hash, uint64_t value, bool there)
 	for (size_t i = 0; i < values->n && !is_there; i++)
 		is_there = values->value[i] == value;
 	if (is_there != there)
-		return say("a look-up of (%016llx, %llx) %s", (unsigned long long) hash,
-				   (unsigned long long) value, there ? "finds nothing" : "finds it");
+		return say_entry(&(PmhEntry) {hash, value}, there ? "is not found by a look-up" : "is found by a look-up");
 	return NULL;
 }
 
@@ -401,8 +399,7 @@ delete_known(Image *im, uint32_t i)
 	if (result != PMH_OK && result != PMH_NOT_FOUND)
 		return say("pmh_delete after recovery: %s", pmh_error(im->table)->detail);
 	if ((result == PMH_OK) != there)
-		return say("a delete of (%016llx, %llx) %s", (unsigned long long) e->pair.hash,
-				   (unsigned long long) e->pair.value, there ? "does not find it" : "finds it");
+		return say_entry(&e->pair, there ? "is not found by a delete" : "is found by a delete");
 	if (there)
 	{
 		e->gone = im->number;
@@ -438,8 +435,7 @@ empty_key(Image *im, uint64_t r)
 		uint32_t	entry = model_find(m, hash, value[i]);
 
 		if (entry == NO_ENTRY)
-			bad = say("a look-up of %016llx finds %llx", (unsigned long long) hash,
-					  (unsigned long long) value[i]);
+			bad = say_entry(&(PmhEntry) {hash, value[i]}, "is found by a look-up, and foreign");
 		else
 			bad = delete_known(im, entry);
 	}

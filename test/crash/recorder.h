@@ -105,9 +105,8 @@ extern void recorder_reset(void);
 /* Where pm_open and pm_create work. */
 extern unsigned recorder_level;
 
-/* Start of a file in a memory, and its length there. */
+/* Start of a file in a memory. */
 extern char *memory_file(unsigned level, unsigned file);
-extern size_t memory_length(unsigned level, unsigned file);
 
 /*
  * Blocks of a file whose space has been given back.  Memory 1 or 2 takes over those of
@@ -170,10 +169,6 @@ extern void recorder_adopt(void);
 
 /* Before a fence takes effect. */
 extern void (*recorder_at_fence) (unsigned level, const PmSite *site);
-
-/* Before a store at level 0 that is not volatile. */
-extern void (*recorder_at_store) (void *addr, size_t size, uint64_t value,
-								  const PmSite *site);
 
 /* Before a lock is released. */
 extern void (*recorder_at_unlock) (const uint64_t *lock);

@@ -2,7 +2,7 @@
  *
  * server_stand_ins.c
  *	  What stands in for the PostgreSQL server, the same under the undo journal
- *	  (server_shim.c) and under starts (starts.c).
+ *	  (journal.c) and under starts (starts.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -26,36 +26,13 @@ volatile sig_atomic_t ProcDiePending = false;
 int			server_report_from = ERROR;
 int			server_error_level;
 
-/* The WAL writer never comes to it. */
-void
-XLogSetAsyncXactLSN(XLogRecPtr lsn)
-{
-}
-
-void *
-palloc_extended(Size size, int flags)
-{
-	return malloc(size);
-}
-
-void
-pfree(void *pointer)
-{
-	free(pointer);
-}
+DOES_NOTHING(XLogSetAsyncXactLSN, (XLogRecPtr lsn))		/* the WAL writer never comes to it */
+GIVES(void *, palloc_extended, (Size size, int flags), malloc(size))
+DOES(pfree, (void *pointer), free(pointer))
 
 /* The postmaster's encoding, and no message of it is too long. */
-int
-GetDatabaseEncoding(void)
-{
-	return PG_SQL_ASCII;
-}
-
-int
-pg_encoding_mbcliplen(int encoding, const char *string, int length, int limit)
-{
-	return Min(length, limit);
-}
+GIVES(int, GetDatabaseEncoding, (void), PG_SQL_ASCII)
+GIVES(int, pg_encoding_mbcliplen, (int encoding, const char *string, int length, int limit), Min(length, limit))
 
 /* ---- messages, but for errmsg and errfinish ---- */
 
@@ -66,38 +43,9 @@ errstart(int elevel, const char *domain)
 	return elevel >= server_report_from;
 }
 
-bool
-errstart_cold(int elevel, const char *domain)
-{
-	return errstart(elevel, domain);
-}
-
-int
-errcode(int sqlerrcode)
-{
-	return 0;
-}
-
-int
-errcode_for_file_access(void)
-{
-	return 0;
-}
-
-int
-errdetail(const char *fmt,...)
-{
-	return 0;
-}
-
-int
-errdetail_log(const char *fmt,...)
-{
-	return 0;
-}
-
-int
-errhint(const char *fmt,...)
-{
-	return 0;
-}
+GIVES(bool, errstart_cold, (int elevel, const char *domain), errstart(elevel, domain))
+GIVES(int, errcode, (int sqlerrcode), 0)
+GIVES(int, errcode_for_file_access, (void), 0)
+GIVES(int, errdetail, (const char *format,...), 0)
+GIVES(int, errdetail_log, (const char *format,...), 0)
+GIVES(int, errhint, (const char *format,...), 0)

@@ -2,7 +2,7 @@
  *
  * server_stand_ins.h
  *	  What stands in for the PostgreSQL server, the same under the undo journal
- *	  (server_shim.c) and under starts (starts.c).
+ *	  (journal.c) and under starts (starts.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -11,6 +11,11 @@
 
 #define SERVER_DATABASE		5
 #define SERVER_WAL_SEGMENT	(16 * 1024 * 1024)
+
+/* A function of the server that only does this, or nothing; one that only gives a value. */
+#define DOES(name, parameters, statement)		void name parameters { statement; }
+#define DOES_NOTHING(name, parameters)			void name parameters { }
+#define GIVES(type, name, parameters, value)	type name parameters { return value; }
 
 /* Messages from this level on are made; errfinish of the program sees to them. */
 extern int	server_report_from;

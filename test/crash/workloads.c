@@ -39,8 +39,8 @@ typedef struct Pairs
 
 static uint64_t nvalues;
 
-/* In the place of the one that is there. */
-void
+/* A table with nothing in it, in the place of the one that is there; not armed. */
+static void
 new_table(void)
 {
 	arm(false);
@@ -733,22 +733,18 @@ random_operation(Pairs *pairs, bool shrinking)
 }
 
 /*
- * Fill one home and one alternative bucket of a segment that many elements
- * name: strategies, growth and splits follow each other closely.  If adopt_at
- * is given, go on from crashes at that function's fences: with elements that differ.
+ * Take so many steps, armed.  Now and then go on from a crash image instead, so that what
+ * recovery leaves is met by all operations: with this probability, only at fences of the
+ * function 'at' if that is given.
  */
 static void
-random_structure(const char *adopt_at, double adopt)
+take_steps(uint64_t nsteps, void (*step) (uint64_t i), double adopt, const char *at)
 {
 	jmp_buf		adopted;
-	uint32_t	depth = (uint32_t) (crash_random() % 8);
-	volatile uint32_t i = 0;
+	volatile uint64_t i = 0;
 
-	new_table();
-	random_pairs.n = 0;
-	deepen(depth);
 	arm(true);
-	crash.adopt_at = adopt_at;
+	crash.adopt_at = at;
 	crash.adopt = adopt;
 	if (setjmp(adopted) != 0)
 	{
@@ -757,16 +753,36 @@ random_structure(const char *adopt_at, double adopt)
 		pairs_from_model(&random_pairs);
 	}
 	crash.adopted = adopt > 0 ? &adopted : NULL;
-	while (i++ < 3 * FULL)
-	{
-		if (random_pairs.n > 0 && crash_random() % 8 == 0)
-			drop(&random_pairs, crash_random() % random_pairs.n);
-		else
-			add(&random_pairs, nth_key((uint64_t) (crash_random() & 1) << 23,
-									   crash_random() % 64 == 0, i), crash_random() & 1);
-	}
+	while (i++ < nsteps)
+		step(i);
 	crash.adopted = NULL;
 	arm(false);
+}
+
+static void
+fill_buckets(uint64_t i)
+{
+	if (random_pairs.n > 0 && crash_random() % 8 == 0)
+		drop(&random_pairs, crash_random() % random_pairs.n);
+	else
+		add(&random_pairs, nth_key((uint64_t) (crash_random() & 1) << 23,
+								   crash_random() % 64 == 0, (uint32_t) i), crash_random() & 1);
+}
+
+/*
+ * Fill one home and one alternative bucket of a segment that many elements
+ * name: strategies, growth and splits follow each other closely.  What goes on from
+ * a crash at adopt_at's fences has elements that differ.
+ */
+static void
+random_structure(const char *adopt_at, double adopt)
+{
+	uint32_t	depth = (uint32_t) (crash_random() % 8);
+
+	new_table();
+	random_pairs.n = 0;
+	deepen(depth);
+	take_steps(3 * FULL, fill_buckets, adopt, adopt_at);
 }
 
 /* Recovery has something to do, and what it did is relied on. */
@@ -780,68 +796,42 @@ run_redo(void)
 	}
 }
 
-/*
- * Random operations on a small table.  Now and then the workload goes on from
- * a crash image, so that what recovery leaves is met by all operations.
- */
+static void
+any_operation(uint64_t i)
+{
+	random_operation(&random_pairs, random_pairs.n > 250 || i % 200 > 120);
+}
+
+/* Random operations on a small table. */
 static void
 random_operations(uint64_t noperations, double adopt)
 {
-	jmp_buf		adopted;
-	volatile uint64_t i = 0;
-
 	new_table();
 	random_pairs.n = 0;
 	for (uint64_t k = crash_random() % 100; k > 0; k--)
 		add(&random_pairs, random_key(), false);
-	arm(true);
-	crash.adopt = adopt;
-	if (setjmp(adopted) != 0)
-	{
-		crash.adopted = NULL;
-		op_after_adoption();
-		pairs_from_model(&random_pairs);
-	}
-	crash.adopted = &adopted;
-	while (i++ < noperations)
-		random_operation(&random_pairs, random_pairs.n > 250 || i % 200 > 120);
-	crash.adopted = NULL;
-	arm(false);
+	take_steps(noperations, any_operation, adopt, NULL);
 }
 
-/*
- * A table that has lost most of its entries is shrunk; the workload goes on from
- * some of the crashes, perhaps with another shrink.
- */
+static void
+shrink_and_go_on(uint64_t round)
+{
+	(void) op_shrink();
+	for (unsigned i = 0; i < 20; i++)
+		random_operation(&random_pairs, round % 2 == 0);
+}
+
+/* A table that has lost most of its entries is shrunk, perhaps again after a crash. */
 static void
 random_shrink(void)
 {
-	jmp_buf		adopted;
-	volatile unsigned round = 0;
-
 	new_table();
 	deepen((uint32_t) (crash_random() % 5));
 	for (uint64_t i = 1500 + crash_random() % 2500; i > 0; i--)
 		op_insert(crash_random() % 3 == 0 ? random_key() : crash_random(), new_value(), false);
 	op_sweep(crash_random() % 4 == 0 ? dead_third : dead_most);
 	pairs_from_model(&random_pairs);
-	arm(true);
-	crash.adopt = 0.003;
-	if (setjmp(adopted) != 0)
-	{
-		crash.adopted = NULL;
-		op_after_adoption();
-		pairs_from_model(&random_pairs);
-	}
-	crash.adopted = &adopted;
-	while (round++ < 4)
-	{
-		(void) op_shrink();
-		for (unsigned i = 0; i < 20; i++)
-			random_operation(&random_pairs, round % 2 == 0);
-	}
-	crash.adopted = NULL;
-	arm(false);
+	take_steps(4, shrink_and_go_on, 0.003, NULL);
 }
 
 const char	random_name[] = "random";

@@ -281,10 +281,10 @@ growth()
 # is mounted with dax.
 other_class()
 {
-	boot "$domain-nodax" mount_nodax,start_a,cache_a,load_a dax_load=8
+	boot "$domain-nodax" mount:never,start:a,cache,load dax_load=8
 	pull_the_plug 8 || return
 	new_boot_id
-	boot "$domain-again" mount,start_a_no_rebuild,invalid_a,check_a,stop_a,off
+	boot "$domain-again" mount,start_no_rebuild:a,invalid:a,check:a,stop:a,off
 	switched_off
 	collect
 	new_boot_id
@@ -293,7 +293,7 @@ other_class()
 # Damage under a running server.
 faults()
 {
-	boot "$domain-faults" mount,start_a,faults,stop_a,off
+	boot "$domain-faults" mount,start:a,faults,stop:a,off
 	switched_off
 	collect
 	logged "no server process has died" 0 'was terminated by signal'
@@ -301,7 +301,7 @@ faults()
 
 story()
 {
-	local cut after_cut grown_keys= check=mount,start_a,valid_a,check_a,acknowledged,prepared
+	local cut after_cut grown_keys= check=mount,start:a,valid:a,check:a,acknowledged,prepared
 
 	rm -f "$work/pm.img"
 	truncate -s 1G "$work/pm.img"
@@ -309,27 +309,27 @@ story()
 	boot_id=
 	files=()
 
-	boot "$domain-1" namespace,domain,probe,start_a,start_b,schema_a,schema_b,valid_a,valid_b,map_sync,load_b,load_a dax_load=1
+	boot "$domain-1" namespace,domain,probe,start:a,start:b,schema:a,schema:b,valid:a,valid:b,map_sync,load_beside,load dax_load=1
 	pull_the_plug 1 || return
 	new_boot_id
 	note_files a
 
 	for ((cut = 2; cut <= cuts; cut++)); do
-		boot "$domain-$cut" "$check,load_a" "dax_load=$cut $after_cut"
+		boot "$domain-$cut" "$check,load" "dax_load=$cut $after_cut"
 		pull_the_plug "$cut" || return
 		recovered
 	done
 
 	growth
 
-	boot "$domain-check" "$check,grown,stop_a,start_b_no_rebuild,invalid_b,check_b,stop_b,off" "dax_keys=$grown_keys $after_cut"
+	boot "$domain-check" "$check,grown,stop:a,start_no_rebuild:b,invalid:b,check:b,stop:b,off" "dax_keys=$grown_keys $after_cut"
 	switched_off
 	collect
 	new_boot_id
 	same_files a
 	note_files b
 
-	boot "$domain-clean" mount,start_a,valid_a,check_a,stop_a,start_b,valid_b,check_b,stop_b,off
+	boot "$domain-clean" mount,start:a,valid:a,check:a,stop:a,start:b,valid:b,check:b,stop:b,off
 	switched_off
 	collect
 	new_boot_id

@@ -156,6 +156,22 @@ def live_tip(heap, root, status, xid):
     return None
 
 
+def updates(system, heap, status, xid):
+    """Deletions, HOT updates and other updates that a transaction may make: what they change, and
+    the entry that the last ones need."""
+    for root in roots(heap, range(len(heap))):
+        tip = live_tip(heap, root, status, xid)
+        if tip is None:
+            continue
+        slot, old = tip
+        yield {slot: old._replace(xmax=xid, next=None)}, None
+        for to in free_slots(heap, slots(system, slot // system.per_page))[:1]:
+            yield {to: new_row(old.key, xid, heap_only=True), slot: old._replace(xmax=xid, next=to)}, None
+        for to in free_slots(heap, range(len(heap)))[:1]:
+            for key in range(system.keys):
+                yield {to: new_row(key, xid), slot: old._replace(xmax=xid, next=None)}, (key, to)
+
+
 def prune(heap, slots, horizon, status):
     """What pruning does to a page, as {slot: content}, and the newest xmax it removes: of rows
     that had ever been visible, so 0 if they were aborted inserts."""

@@ -120,35 +120,18 @@ def queue(state, xid, key, slot):
     return state._replace(queued=tuple(sorted(state.queued + ((xid, number, key, slot),))))
 
 
-def free_slots(state, slots):
-    return h.free_slots(state.now.heap, slots)[:1]
-
-
 def inserts(sys, before):
     for xid, state in with_xid(sys, before):
-        for slot in free_slots(state, range(len(state.now.heap))):
+        for slot in h.free_slots(state.now.heap, range(len(state.now.heap)))[:1]:
             for key in range(sys.keys):
                 yield queue(change(state, {slot: h.new_row(key, xid)}), xid, key, slot)
 
 
 def updates(sys, before):
     for xid, state in with_xid(sys, before):
-        heap = state.now.heap
-        for root in h.roots(heap, range(len(heap))):
-            tip = h.live_tip(heap, root, state.now.status, xid)
-            if tip is None:
-                continue
-            slot, old = tip
-            yield change(state, {slot: old._replace(xmax=xid, next=None)})
-            page = sys.slots(slot // sys.per_page)
-            for to in free_slots(state, page):
-                yield change(state, {to: h.new_row(old.key, xid, heap_only=True),
-                                     slot: old._replace(xmax=xid, next=to)})
-            for to in free_slots(state, range(len(heap))):
-                for key in range(sys.keys):
-                    after = change(state, {to: h.new_row(key, xid),
-                                           slot: old._replace(xmax=xid, next=None)})
-                    yield queue(after, xid, key, to)
+        for changes, entry in h.updates(sys, state.now.heap, state.now.status, xid):
+            after = change(state, changes)
+            yield queue(after, xid, *entry) if entry else after
 
 
 def enter(state, xid):

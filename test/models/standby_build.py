@@ -180,24 +180,10 @@ def inserts(sys, before):
 
 
 def updates(sys, before):
-    """Deletions, HOT updates, other updates."""
     for xid, state in with_xid(sys, before):
-        for root in h.roots(state.heap, range(len(state.heap))):
-            tip = h.live_tip(state.heap, root, state.status, xid)
-            if tip is None:
-                continue
-            slot, old = tip
-            yield change(sys, state, {slot: old._replace(xmax=xid, next=None)}, xid)
-            for to in h.free_slots(state.heap, sys.slots(slot // sys.per_page))[:1]:
-                yield change(sys, state, {
-                    to: h.new_row(old.key, xid, heap_only=True),
-                    slot: old._replace(xmax=xid, next=to)}, xid)
-            for to in h.free_slots(state.heap, range(len(state.heap)))[:1]:
-                for key in range(sys.keys):
-                    after = change(sys, state, {
-                        to: h.new_row(key, xid),
-                        slot: old._replace(xmax=xid, next=None)}, xid)
-                    yield queue(after, xid, key, to)
+        for changes, entry in h.updates(sys, state.heap, state.status, xid):
+            after = change(sys, state, changes, xid)
+            yield queue(after, xid, *entry) if entry else after
 
 
 def enter(sys, state, xid):

@@ -102,32 +102,56 @@ sub spew
 sub read_table
 {
 	my ($path) = @_;
-	my (@mutants, $mutant, $change);
+	my (@mutants, $mutant, @where, $piece);
 
 	foreach my $line (split /^/, slurp($path))
 	{
-		if ($line =~ /^mutant (\w+) (\S+)$/)
+		if ($line =~ /^mutant (\w+) ([^:\s]+)(?::(\w+))? (.+)$/)
 		{
-			$mutant = { name => $1, kind => 'table', changes => [], stages => [] };
+			$mutant = { name => $1, kind => 'table', changes => [], stages => [ split ' ', $4 ] };
 			push @mutants, $mutant;
-			push @{ $mutant->{changes} }, $change = { file => $2, old => '', new => '' };
+			@where = (file => $2, function => $3);
+			$piece = undef;
 		}
 		elsif ($line =~ /^(?:file (\S+)|@@)$/)
 		{
-			$change = { file => $1 // $change->{file}, old => '', new => '' };
-			push @{ $mutant->{changes} }, $change;
+			@where = (file => $1, function => undef) if defined $1;
+			$piece = undef;
+		}
+		elsif ($line =~ /^swap (.+) => (.+)$/ || $line =~ /^drop (.+)$/)
+		{
+			push @{ $mutant->{changes} }, { @where, old => $1, new => $2 // '' };
 		}
 		elsif ($line =~ /^from (\d+)$/) { $mutant->{from} = $1; }
-		elsif ($line =~ /^catch (.+)$/)  { $mutant->{stages} = [ split ' ', $1 ]; }
 		elsif ($line =~ /^(why|equivalent) (.+)$/) { $mutant->{$1} .= "$2 "; }
 		elsif ($line =~ /^([-+ ])(.*\n)/)
 		{
-			$change->{old} .= $2 if $1 ne '+';
-			$change->{new} .= $2 if $1 ne '-';
+			push @{ $mutant->{changes} }, $piece = { @where, old => '', new => '', lines => 1 } if !$piece;
+			$piece->{old} .= $2 if $1 ne '+';
+			$piece->{new} .= $2 if $1 ne '-';
 		}
 		elsif ($line !~ /^(#.*)?$/) { die "$path: cannot read: $line"; }
 	}
 	return @mutants;
+}
+
+# A source with a change made; how often its old text stands there, which has to be once.
+sub changed
+{
+	my ($text, $change) = @_;
+	my $old = $change->{lines} ? qr/^\Q$change->{old}\E/m
+	  : qr/@{[ join '\s+', map { quotemeta } split ' ', $change->{old} ]}/;
+	my ($from, $to) = (0, length $text);
+
+	if (defined $change->{function})
+	{
+		return ($text, 0) if $text !~ /^$change->{function}\(.*?^}/ms;
+		($from, $to) = ($-[0], $+[0]);
+	}
+	my $place = substr($text, $from, $to - $from);
+	my $n = () = $place =~ /$old/g;
+	substr($text, $from, $to - $from) = $place =~ s/$old/$change->{new}/r;
+	return ($text, $n);
 }
 
 # Does the table follow the sources?
@@ -139,7 +163,7 @@ sub check_table
 	{
 		foreach my $change (@{ $mutant->{changes} })
 		{
-			my $n = () = slurp("$top/$change->{file}") =~ /^\Q$change->{old}\E/mg;
+			my (undef, $n) = changed(slurp("$top/$change->{file}"), $change);
 			push @stale, "$mutant->{name} ($change->{file}: $n times)" if $n != 1;
 		}
 	}
@@ -322,11 +346,10 @@ sub apply
 	{
 		my $path = "$tree->{tree}/$change->{file}";
 		my $text = slurp($path);
-		my $n = () = $text =~ /^\Q$change->{old}\E/mg;
+		my ($mutated, $n) = changed($text, $change);
 		die "mutant $mutant->{name}: its old text is in $change->{file} $n times\n" if $n != 1;
 		$tree->{saved}{$path} //= $text;
-		$text =~ s/^\Q$change->{old}\E/$change->{new}/m;
-		spew($path, $text);
+		spew($path, $mutated);
 	}
 	return;
 }

@@ -1,8 +1,8 @@
 #!/bin/bash
 #
 # The guest's process 1 once the disk is mounted: does the steps that the
-# kernel's command line names (dax_steps=a,b,...), in order, and tells the host
-# on the first serial line:
+# kernel's command line names (dax_steps=STEP,STEP:SERVER,...), in order, and tells
+# the host on the first serial line:
 #	@ok NAME, @not ok NAME: DETAIL		a test
 #	@info TEXT							for the reader
 #	@mark NAME							the host waits for these
@@ -40,6 +40,7 @@ now_ms() { awk '{ print int($1 * 1000) }' /proc/uptime; }
 
 port() { case $1 in a) echo 5432 ;; b) echo 5433 ;; esac; }
 pool() { case $1 in a) echo /pmem/pool ;; b) echo /var/lib/dax/pool ;; esac; }
+class() { case $1 in a) echo dax ;; b) echo cache ;; esac; }
 
 # sql SERVER [PSQL-ARGUMENT...]: as superuser; rows without ornament
 sql()
@@ -53,20 +54,16 @@ sql()
 # as_postgres COMMAND...: without the cost of PAM, which counts in an emulator
 as_postgres() { setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; }
 
-# launch SERVER: start the postmaster, do not wait
-launch()
-{
-	as_postgres postgres -D "/var/lib/dax/$1" -p "$(port "$1")" -k /tmp \
-		-c "pmhash.directory=$(pool "$1")" ${server_options:-} >>/dev/ttyS1 2>&1 &
-}
+# ---- steps; $1 is the server, if it is for one ----
 
-# start SERVER: and wait until it takes connections
-start()
+# Until it takes connections.
+step_start()
 {
 	local from
 
 	from=$(now_ms)
-	launch "$1"
+	as_postgres postgres -D "/var/lib/dax/$1" -p "$(port "$1")" -k /tmp \
+		-c "pmhash.directory=$(pool "$1")" ${server_options:-} >>/dev/ttyS1 2>&1 &
 	for ((try = 0; try < 600; try++)); do
 		if pg_isready -q -h /tmp -p "$(port "$1")" -U postgres; then
 			info "server $1 takes connections after $(($(now_ms) - from)) ms"
@@ -77,14 +74,12 @@ start()
 	not_ok "server $1 starts" "no connections after 120 s"
 }
 
-stop()
+step_stop()
 {
 	as_postgres pg_ctl -D "/var/lib/dax/$1" -m fast -w -t 120 stop >/dev/null
 	is "server $1 shut down cleanly" "shut down" \
 		"$(pg_controldata "/var/lib/dax/$1" | sed -n 's/^Database cluster state: *//p')"
 }
-
-# ---- steps ----
 
 step_boot_id() { echo "@boot_id $(cat /proc/sys/kernel/random/boot_id)"; }
 
@@ -93,13 +88,14 @@ step_namespace()
 {
 	ndctl create-namespace -m fsdax -M mem -f -e namespace0.0 >/dev/null || not_ok "namespace" "ndctl"
 	mkfs.ext4 -q -b 4096 /dev/pmem0 || not_ok "file system" "mkfs"
-	step_mount
+	step_mount always
 	install -d -o postgres -g postgres -m 700 /pmem/pool
 }
 
+# With dax, or without ($1: never): what was persistent memory is a file like others then.
 step_mount()
 {
-	mount -t ext4 -o dax=always /dev/pmem0 /pmem || not_ok "dax mount" "$(dmesg | tail -n 3)"
+	mount -t ext4 -o "dax=${1:-always}" /dev/pmem0 /pmem || not_ok "mount" "$(dmesg | tail -n 3)"
 	chmod 666 /dev/ttyS1 /dev/ttyS2
 }
 
@@ -133,44 +129,27 @@ step_grow()
 
 step_grown() { is "a file that had just grown" ok "$(/dax/pm_probe grown /pmem/grown "$(parameter dax_keys)")"; }
 
-# The file system without dax: what was persistent memory is a file like others.
-step_mount_nodax()
-{
-	mount -t ext4 -o dax=never /dev/pmem0 /pmem || not_ok "mount" "$(dmesg | tail -n 3)"
-	chmod 666 /dev/ttyS1 /dev/ttyS2
-}
-
-step_start_a() { start a; }
-step_start_b() { start b; }
-step_launch_a() { launch a; }
-step_stop_a() { stop a; }
-step_stop_b() { stop b; }
-
-step_schema_a() { sql a -f /dax/schema.sql || not_ok "schema" "a"; }
-step_schema_b() { sql b -f /dax/schema.sql || not_ok "schema" "b"; }
+step_schema() { sql "$1" -f /dax/schema.sql || not_ok "schema" "$1"; }
 
 # The files, for the host to compare: a rebuilt index has another one.
 tell_files() { sql "$1" -c "SELECT '@file $1 ' || index || ' ' || file FROM pmhash.indexes ORDER BY index"; }
 
 states() { sql "$1" -c "SELECT DISTINCT durability || ', ' || state FROM pmhash.indexes"; }
 
-step_valid_a()
+step_valid()
 {
-	is "all indexes of class dax are valid" "dax, valid" "$(states a)"
-	tell_files a
+	is "all indexes of class $(class "$1") are valid" "$(class "$1"), valid" "$(states "$1")"
+	tell_files "$1"
 }
 
-step_valid_b()
+# Each line of check.sql is a test.
+step_check()
 {
-	is "all indexes of class cache are valid" "cache, valid" "$(states b)"
-	tell_files b
-}
+	local name answer lines=0 from
 
-# check SERVER: each line of check.sql is a test
-check()
-{
-	local name answer lines=0
-
+	from=$(now_ms)
+	sql "$1" -c "SELECT count(*) FROM t WHERE id = -1" >/dev/null
+	info "first query through an index of $1: $(($(now_ms) - from)) ms"
 	sql "$1" -f /dax/check.sql >/dax/answers
 	while IFS='|' read -r name answer; do
 		lines=$((lines + 1))
@@ -180,20 +159,8 @@ check()
 		esac
 	done </dax/answers
 	is "$1: all checks were made" 12 "$lines"
+	info "$1: rows in t: $(sql "$1" -c 'SELECT count(*) FROM t'), done: $(sql "$1" -c 'SELECT count(*) FROM done')"
 }
-
-step_check_a()
-{
-	local from
-
-	from=$(now_ms)
-	sql a -c "SELECT count(*) FROM t WHERE id = -1" >/dev/null
-	info "first query through an index: $(($(now_ms) - from)) ms"
-	check a
-	info "rows in t: $(sql a -c 'SELECT count(*) FROM t'), done: $(sql a -c 'SELECT count(*) FROM done')"
-}
-
-step_check_b() { check b; }
 
 # base CUT CLIENT: its transactions of that boot are numbered from here
 base() { echo $((($1 * 10 + $2) * 1000000)); }
@@ -242,10 +209,7 @@ step_prepared()
 	end_prepared a
 }
 
-# Class cache after a power cut: known to be unfit, answers are right all the
-# same, then rebuilt.  The server was started with pmhash.rebuild = off.
-step_start_a_no_rebuild() { server_options="-c pmhash.rebuild=off" start a; }
-step_start_b_no_rebuild() { server_options="-c pmhash.rebuild=off" start b; }
+step_start_no_rebuild() { server_options="-c pmhash.rebuild=off" step_start "$1"; }
 
 # all_valid SERVER: wait for it
 all_valid()
@@ -256,8 +220,9 @@ all_valid()
 	done
 }
 
-# invalid SERVER CLASS: and the class that they have when rebuilt
-invalid()
+# Class cache after a power cut: known to be unfit, answers are right all the
+# same, then rebuilt.  The server was started with pmhash.rebuild = off.
+step_invalid()
 {
 	is "all indexes of server $1 are invalid after the cut" 0 \
 		"$(sql "$1" -c "SELECT count(*) FROM pmhash.indexes WHERE state NOT LIKE 'invalid: %'")"
@@ -266,18 +231,15 @@ invalid()
 		"$(sql "$1" -c "SELECT count(*) FROM t WHERE d = 7")"
 	sql "$1" -c "INSERT INTO t VALUES (-100000, 7, 'while invalid')"
 	end_prepared "$1"			# a rebuild waits for transactions that have written to the table
-	stop "$1"
-	start "$1"
+	step_stop "$1"
+	step_start "$1"
 	all_valid "$1"
-	is "they are rebuilt" "$2, valid" "$(states "$1")"
+	is "they are rebuilt" "$(class "$1"), valid" "$(states "$1")"
 	tell_files "$1"
 }
 
-step_invalid_a() { invalid a dax; }
-step_invalid_b() { invalid b cache; }
-
 # Files of class dax say nothing of what has been written back: they are built anew.
-step_cache_a()
+step_cache()
 {
 	all_valid a
 	is "without dax all indexes are of class cache" "cache, valid" "$(states a)"
@@ -398,7 +360,7 @@ step_faults()
 
 	exec 7>&-
 	is "the server was not restarted" "$started" "$(sql a -c "SELECT pg_postmaster_start_time()")"
-	check a
+	step_check a
 }
 
 # script SERVER CLIENT CUT: the endless work of one client, as psql's input.
@@ -446,8 +408,8 @@ client()
 	not_ok "client $2" "it has ended"
 }
 
-# Two clients: 0 waits for its commits and pauses, 1 waits for nothing.
-step_load_a()
+# Of a two clients: 0 waits for its commits and pauses, 1 waits for nothing.
+step_load()
 {
 	client a 0 "$(parameter dax_load)" on &
 	client a 1 "$(parameter dax_load)" off &
@@ -456,7 +418,7 @@ step_load_a()
 }
 
 # One client on class cache meanwhile.
-step_load_b() { client b 2 "$(parameter dax_load)" on & }
+step_load_beside() { client b 2 "$(parameter dax_load)" on & }
 
 step_off()
 {
@@ -467,7 +429,8 @@ step_off()
 }
 
 for step in $(parameter dax_steps | tr , ' '); do
-	"step_$step"
+	IFS=: read -r name server <<<"$step"
+	"step_$name" "$server"
 done
 mark end
 while :; do sleep 60; done
