@@ -212,7 +212,8 @@ worker(void)
 {
 	alarm(HANG_SECONDS);
 	recorder_at_fence = enumerate;
-	recorder_at_unlock = op_unlock;
+	recorder_at_store = dependency_check;
+	recorder_at_unlock = dependency_unlock;
 	recorder_at_killed = killed_hook;
 	for (;;)
 	{

@@ -5,6 +5,7 @@
  *
  *	recorder.c		pm.h in private memory: stores by cache line, until a flush and a
  *					fence have made them durable; sites
+ *	dependency.c	is what a commit store relies on durable?
  *	enumerate.c		the images of a crash point
  *	image.c			recover an image, check it, go on with it
  *	model.c			which pairs the table should hold
@@ -159,13 +160,16 @@ extern const char *say(const char *format,...) __attribute__((format(printf, 1, 
 
 extern void enumerate(unsigned level, const PmSite *site);
 
+/* ---- dependencies (dependency.c) ---- */
+
+extern void dependency_check(void *addr, size_t size, uint64_t value,
+							 const PmSite *site);
+extern void dependency_unlock(const uint64_t *lock);
+
 /* ---- operations on the table under test (operation.c) ---- */
 
 /* Crash points are looked at only while armed. */
 extern void arm(bool on);
-
-/* A lock is about to be released. */
-extern void op_unlock(const uint64_t *lock);
 
 extern void op_create(void);
 extern void op_insert(uint64_t hash, uint64_t value, bool fence_first);

@@ -14,7 +14,6 @@
 #include "crash.h"
 #include "error.h"
 #include "layout.h"
-#include "lock.h"
 #include "segment.h"
 #include "table.h"
 
@@ -40,83 +39,26 @@ begin(const char *what, uint64_t focus)
 			 (unsigned long long) crash.seed, (unsigned long long) focus);
 }
 
-/* ---- what must be durable ---- */
-
-/* Complain of a line that is not.  It says where it was stored to last. */
-static void
-complain(const char *what, const Line *line)
-{
-	const PmSite *site = site_of(line->n > 0 ? line->store[line->n - 1].site : line->copy_site);
-
-	crash_missing("%s: %s before the store at %s:%d is durable", crash.operation, what,
-				  site_base_name(site), site->line);
-}
-
-/*
- * Nothing may be left to flush or fence in the first lines of the memory.  Left out is what
- * recovery does without and the recorder does not count as lasting: hints and the bits of
- * value blocks (volatile_functions), the run area, the space map.
- */
-static void
-all_durable(const char *what, uint32_t lines)
-{
-	const Recorder *r = &recorders[0];
-
-	for (size_t i = 0; i < r->npending; i++)
-	{
-		const Line *line = r->pending[i];
-
-		if (line->number < lines && (line->lasting > 0 || line->copied != 0))
-			complain(what, line);
-	}
-}
-
-static void
-must_be_durable(const char *what, uint64_t offset, size_t size)
-{
-	const Line *line = recorder_not_durable(0, offset, size);
-
-	if (line != NULL)
-		complain(what, line);
-}
-
-/*
- * Another process may go on from what is stored under a lock as soon as that is
- * free, and a fence of its own does not complete our flushes.  Under a segment's lock that is
- * all of the table's file, wherever it is.  (A slot that is not durably free is filled by the
- * next writer, say: a crash may then leave the new entry under the old state.)  Under a
- * directory, space or grow lock it is the live words and the directory: a segment's
- * stores may still be on their way then.  Versions are in shared memory.
- */
-void
-op_unlock(const uint64_t *lock)
-{
-	const PmhLocks *locks = crash.locks[0];
-	const PmhLive *live = (const PmhLive *) (memory_file(0, 0) + PMH_LIVE_OFFSET);
-
-	if (!crash.armed || recorder_level != 0 || crash.creating ||
-		lock < &locks->file[0].directory)
-		return;
-	if (lock >= (const uint64_t *) locks->stripe)
-	{
-		all_durable("a segment is unlocked", FILE_LINES);
-		return;
-	}
-	must_be_durable("a lock of the live words is released", PMH_LIVE_OFFSET, sizeof(PmhLive));
-	must_be_durable("a lock of the directory is released", pmh_dirword_offset(live->dirword),
-					pmh_directory_size(pmh_dirword_depth(live->dirword)));
-}
-
 /* The operation, or a step of it, has returned: all that was done so far must be durable. */
 static void
 end(void)
 {
+	const Recorder *r = &recorders[0];
+
 	crash.rest_tested = false;
 	if (memory_hole_used(0))
 		crash_failure("%s: something is stored to a block without space", crash.operation);
 	if (!crash.armed)
 		return;
-	all_durable("it has returned", MEMORY_LINES);
+	for (size_t i = 0; i < r->npending; i++)
+	{
+		const Line *line = r->pending[i];
+		unsigned	id = line->n > 0 ? line->store[line->n - 1].site : line->copy_site;
+
+		if (line->lasting > 0 || line->copied != 0)
+			crash_missing("%s: has returned before the store at %s:%d is durable",
+						  crash.operation, site_base_name(site_of(id)), site_of(id)->line);
+	}
 	enumerate(0, NULL);
 }
 

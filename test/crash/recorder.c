@@ -59,6 +59,7 @@ unsigned	recorder_level;
 bool		recorder_persist = true;
 bool		recorder_armed;
 void		(*recorder_at_fence) (unsigned level, const PmSite *site);
+void		(*recorder_at_store) (void *addr, size_t size, uint64_t value, const PmSite *site);
 void		(*recorder_at_unlock) (const uint64_t *lock);
 void		(*recorder_at_killed) (const PmSite *site);
 
@@ -643,6 +644,8 @@ store_level0(void *addr, size_t size, uint64_t value, const PmSite *s)
 	}
 	if (recorder_armed)
 		site_hits[s->id]++;
+	if (recorder_at_store != NULL && !site_volatile[s->id])
+		recorder_at_store(addr, size, value, s);
 	memcpy(addr, &value, size);
 	if (recorder_persist)
 		add_store(&recorders[0], number, (unsigned) (offset % PMH_LINE),

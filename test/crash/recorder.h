@@ -170,6 +170,10 @@ extern void recorder_adopt(void);
 /* Before a fence takes effect. */
 extern void (*recorder_at_fence) (unsigned level, const PmSite *site);
 
+/* Before a store at level 0 that is not volatile. */
+extern void (*recorder_at_store) (void *addr, size_t size, uint64_t value,
+								  const PmSite *site);
+
 /* Before a lock is released. */
 extern void (*recorder_at_unlock) (const uint64_t *lock);
 
