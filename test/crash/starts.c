@@ -364,12 +364,8 @@ GIVES(bool, LWLockAcquire, (LWLock *lock, LWLockMode mode), true)
 GIVES(bool, LWLockConditionalAcquire, (LWLock *lock, LWLockMode mode), true)
 DOES_NOTHING(LWLockRelease, (LWLock *lock))
 
-/* No launcher is there, and nothing that uses an index asks in its stead. */
-GIVES(bool, pmhash_launcher_is_there, (void), true)
-DOES_NOTHING(pmhash_wake_launcher, (void))
 volatile sig_atomic_t InterruptPending;
 
-DOES_NOTHING(pmhash_wake_launcher, (void))
 DOES_NOTHING(ProcessInterrupts, (void))
 GIVES(XLogRecPtr, GetRedoRecPtr, (void), world->control.checkPointCopy.redo)
 GIVES(TimestampTz, GetCurrentTimestamp, (void), 0)
@@ -442,8 +438,17 @@ DOES_NOTHING(pmhash_wait_events_name, (void))
 GIVES(bool, pmhash_may_see_details, (Oid index), true)
 DOES(on_shmem_exit, (pg_on_exit_callback function, Datum arg), at_shmem_exit = function)
 
+/* A launcher is there: nothing that uses an index asks in its stead. */
 GIVES(bool, pmhash_launcher_is_there, (void), true)
 DOES_NOTHING(pmhash_wake_launcher, (void))
+
+/* Standbys: this is a primary. */
+GIVES(bool, pmhash_standby_distrust, (int sqlstate, const char *why), false)
+GIVES(bool, pmhash_standby_is_active, (void), false)
+GIVES(bool, pmhash_standby_load, (PmhashStandbyStart how, const PmhashServerState *server, char *reason),
+	  pmhash_fail(reason, "it is no standby"))
+DOES_NOTHING(pmhash_standby_remove_deltas, (void))
+DOES_NOTHING(pmhash_standby_promote, (void))
 
 /* As in identity.c. */
 PmhEnv
