@@ -23,7 +23,6 @@ unique_keys(uint64_t i, uint64_t n)
 {
 	PmhEntry	e = {fixture_hash(i), i};
 
-	(void) n;
 	return e;
 }
 
@@ -33,7 +32,6 @@ some_duplicates(uint64_t i, uint64_t n)
 {
 	PmhEntry	e = {fixture_hash(i / (1 + i / 1000 % 40)), i};
 
-	(void) n;
 	return e;
 }
 
@@ -43,7 +41,6 @@ many_duplicates(uint64_t i, uint64_t n)
 {
 	PmhEntry	e = {fixture_hash(i % 100), i};
 
-	(void) n;
 	return e;
 }
 
@@ -53,7 +50,6 @@ skewed(uint64_t i, uint64_t n)
 {
 	PmhEntry	e = {fixture_hash(i) >> 6 | UINT64_C(5) << 58, i};
 
-	(void) n;
 	return e;
 }
 

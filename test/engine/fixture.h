@@ -320,7 +320,6 @@ fixture_count_by_cursor(PmhTable *t, uint64_t hash, size_t want, uint64_t *n)
 static inline void
 fixture_report(void *arg, uint64_t offset, const char *finding)
 {
-	(void) arg;
 	fprintf(stderr, "offset %llu: %s\n", (unsigned long long) offset, finding);
 }
 

@@ -90,17 +90,12 @@ pm_close(PmFile *f)
 void
 pm_read_ahead(const PmFile *f, const void *address, size_t size)
 {
-	(void) f;
-	(void) address;
-	(void) size;
 }
 
 /* So that the pages are asked for, in vain. */
 bool
 pm_is_resident(const PmFile *f, const void *address)
 {
-	(void) f;
-	(void) address;
 	return false;
 }
 
@@ -134,13 +129,11 @@ pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 void
 pm_hold(PmFile *f)
 {
-	(void) f;
 }
 
 void
 pm_let_go(PmFile *f)
 {
-	(void) f;
 }
 
 /* Readers of space that is used again race with this: word by word. */
@@ -150,7 +143,6 @@ pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
 	uint64_t   *to = dst;
 	const uint64_t *from = src;
 
-	(void) f;
 	for (size_t i = 0; i < len / sizeof(uint64_t); i++)
 		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
 }
@@ -158,6 +150,5 @@ pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
 void
 pm_copy_to_space(const PmFile *f, void *dst, const void *src, size_t len, bool fresh)
 {
-	(void) fresh;
 	pm_copy(f, dst, src, len);
 }

@@ -41,7 +41,7 @@ test_unique(void)
 	uint64_t	allocated;
 	uint64_t	length;
 
-	insert_unique(t, 0, UNIQUE_KEYS);
+	put_keys(t, 0, UNIQUE_KEYS);
 	CHECK(!shrink_all(t, PMH_DEFAULT_FILL));
 	before = file_bytes(t);
 	allocated = allocated_bytes();
@@ -49,7 +49,7 @@ test_unique(void)
 	sweep_out(t, 10);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
 	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS, 10);
+	check_keys(t, UNIQUE_KEYS, 10);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == UNIQUE_KEYS / 10);
 	CHECK(stats.load_factor > 0.5);
@@ -65,7 +65,7 @@ test_unique(void)
 			REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
 	}
 	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS, 1);
+	check_keys(t, UNIQUE_KEYS, 1);
 	CHECK(fixture_file_size(path) == length);
 
 	/* Drain it slowly, with a shrink now and then. */
@@ -74,15 +74,15 @@ test_unique(void)
 		sweep_out(t, keep);
 		(void) shrink_all(t, PMH_DEFAULT_FILL);
 		CHECK_SOUND(t);
-		check_unique(t, UNIQUE_KEYS, keep);
+		check_keys(t, UNIQUE_KEYS, keep);
 	}
 	sweep_out(t, 0);
 	(void) shrink_all(t, PMH_DEFAULT_FILL);
 	CHECK_SOUND(t);
 	CHECK(file_bytes(t) <= 1024 * 1024);
-	insert_unique(t, 0, UNIQUE_KEYS / 10);
+	put_keys(t, 0, UNIQUE_KEYS / 10);
 	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS / 10, 1);
+	check_keys(t, UNIQUE_KEYS / 10, 1);
 	pmh_close(t);
 }
 
@@ -94,10 +94,10 @@ test_fill(void)
 
 	load_unique(t, UNIQUE_KEYS, 30);
 	CHECK(!shrink_all(t, 30));
-	check_unique(t, UNIQUE_KEYS, 1);
+	check_keys(t, UNIQUE_KEYS, 1);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
 	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS, 1);
+	check_keys(t, UNIQUE_KEYS, 1);
 	pmh_close(t);
 }
 
@@ -181,7 +181,7 @@ test_given_up(void)
 	PmhTable   *t = create();
 
 	insert_lists(t);
-	insert_unique(t, LIST_KEYS, LIST_KEYS + UNIQUE_KEYS / 4);
+	put_keys(t, LIST_KEYS, LIST_KEYS + UNIQUE_KEYS / 4);
 	sweep_out(t, 20);
 	for (unsigned steps = 1; shrink_some_steps(t, steps); steps += 1 + steps / 2)
 	{
@@ -210,8 +210,8 @@ test_growth_after_punch(void)
 	uint64_t	with_space;
 	PmhResult	result;
 
-	insert_unique(t, 0, UNIQUE_KEYS);
-	check_unique(other, UNIQUE_KEYS, 1);
+	put_keys(t, 0, UNIQUE_KEYS);
+	check_keys(other, UNIQUE_KEYS, 1);
 	sweep_out(t, 64);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
 	do
@@ -246,7 +246,7 @@ test_full_disk(void)
 		uint64_t	free_units;
 		size_t		n = 0;
 
-		insert_unique(t, 0, UNIQUE_KEYS);
+		put_keys(t, 0, UNIQUE_KEYS);
 		limit.rlim_cur = fixture_file_size(path);
 		REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
 		while (pmh_space_alloc_units(t, 1, &taken[n]) == PMH_OK)
@@ -260,7 +260,7 @@ test_full_disk(void)
 		while (n > 0)
 			pmh_space_free_units(t, taken[--n], 1);
 		CHECK_SOUND(t);
-		check_unique(t, UNIQUE_KEYS, keep);
+		check_keys(t, UNIQUE_KEYS, keep);
 		REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
 		pmh_close(t);
 	}

@@ -43,14 +43,12 @@ compare(const void *a, const void *b)
 static uint64_t
 any(uint64_t i)
 {
-	(void) i;
 	return random_number();
 }
 
 static uint64_t
 few_values(uint64_t i)
 {
-	(void) i;
 	return random_number() % 3;
 }
 
@@ -64,7 +62,6 @@ tid(uint64_t i)
 static uint64_t
 all_equal(uint64_t i)
 {
-	(void) i;
 	return 77;
 }
 

@@ -415,7 +415,6 @@ look_up_long(Found *found)
 	PmhValues	values = {0};
 	uint64_t	hash = fixture_hash(LONG_KEY);
 
-	(void) found;
 	if (!ok(self, choose(2) == 0 ? pmh_lookup(self, hash, &values) :
 			fixture_lookup_repeats(self, hash, &values), PMH_OK))
 		return;
@@ -490,7 +489,6 @@ count_all(Found *found)
 	PmhStats	stats;
 	uint64_t	entries;
 
-	(void) found;
 	(void) ok(self, pmh_stats(self, &stats), PMH_OK);
 	(void) ok(self, pmh_estimate(self, &entries), PMH_OK);
 }
@@ -498,7 +496,6 @@ count_all(Found *found)
 static void
 check_all(Found *found)
 {
-	(void) found;
 	(void) ok(self, pmh_check(self, fixture_report, NULL), PMH_OK);
 }
 

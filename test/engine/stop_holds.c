@@ -44,7 +44,6 @@ static uint64_t all;			/* loads while it was held */
 void
 pmh_stop_point(const char *name)
 {
-	(void) name;
 }
 
 static PmhTable *growing;		/* its file grows when this is next loaded: */

@@ -135,8 +135,6 @@ do_lookup(PmhTable *t, uint64_t *seed)
 static void
 count_found(void *arg, size_t key, uint64_t value)
 {
-	(void) key;
-	(void) value;
 	(*(uint64_t *) arg)++;
 }
 
@@ -169,7 +167,6 @@ do_cursor(PmhTable *t, uint64_t *seed)
 	uint64_t	n;
 	PmhResult	result = fixture_count_by_cursor(t, fixture_hash(LONG_KEY), 500, &n);
 
-	(void) seed;
 	CHECK(result != PMH_OK || n == LONG_VALUES);
 	return result;
 }
@@ -180,7 +177,6 @@ do_whole_key(PmhTable *t, uint64_t *seed)
 	PmhCursor	cursor = {0};
 	PmhResult	result;
 
-	(void) seed;
 	pmh_cursor_open(t, &cursor, fixture_hash(LONG_KEY));
 	result = pmh_cursor_next(t, &cursor, SIZE_MAX);
 	CHECK(result != PMH_OK || cursor.batch.n == LONG_VALUES);
@@ -282,7 +278,6 @@ do_stats(PmhTable *t, uint64_t *seed)
 {
 	PmhStats	stats;
 
-	(void) seed;
 	return pmh_stats(t, &stats);
 }
 
@@ -291,22 +286,17 @@ do_estimate(PmhTable *t, uint64_t *seed)
 {
 	uint64_t	entries;
 
-	(void) seed;
 	return pmh_estimate(t, &entries);
 }
 
 static void
 ignore(void *arg, uint64_t offset, const char *finding)
 {
-	(void) arg;
-	(void) offset;
-	(void) finding;
 }
 
 static PmhResult
 do_check(PmhTable *t, uint64_t *seed)
 {
-	(void) seed;
 	return pmh_check(t, ignore, NULL);
 }
 
@@ -334,7 +324,6 @@ do_bulk(PmhTable *t, uint64_t *seed)
 static PmhResult
 do_shrink(PmhTable *t, uint64_t *seed)
 {
-	(void) seed;
 	return fixture_shrink(t, 90);
 }
 
@@ -344,7 +333,6 @@ do_compact(PmhTable *t, uint64_t *seed)
 {
 	PmhResult	result = PMH_OK;
 
-	(void) seed;
 	for (uint64_t i = 0; i < 6 * 40 && result == PMH_OK; i++)
 	{
 		uint64_t	home = i / 40;
@@ -362,7 +350,6 @@ do_drain(PmhTable *t, uint64_t *seed)
 	static PmhEntry entry[LONG_VALUES];
 	size_t		removed;
 
-	(void) seed;
 	for (uint64_t v = 0; v < LONG_VALUES; v++)
 		entry[v] = (PmhEntry) {fixture_hash(LONG_KEY), v << 20 | LONG_KEY};
 	return pmh_delete_group(t, entry, LONG_VALUES - 5, &removed);
@@ -651,9 +638,6 @@ static sigjmp_buf foreign;
 static void
 on_foreign_fault(int number, siginfo_t *info, void *context)
 {
-	(void) number;
-	(void) info;
-	(void) context;
 	siglongjmp(foreign, 1);
 }
 
@@ -805,7 +789,6 @@ no_end(int signal_number)
 {
 	static const char text[] = "stop_lost: an operation does not end\n";
 
-	(void) signal_number;
 	(void) !write(STDERR_FILENO, text, sizeof(text) - 1);
 	_exit(1);
 }

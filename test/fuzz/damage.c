@@ -230,7 +230,6 @@ take_foreign_block(Damage *d, uint64_t *seed)
 static void
 become_foreign(Damage *d, uint64_t *seed)
 {
-	(void) seed;
 	memcpy(d->bytes, d->other->bytes, d->other->size);
 	d->size = d->other->size;
 	d->foreign = true;

@@ -87,8 +87,6 @@ take_out(PmhTable *t, Image *image, size_t step)
 static void
 fill_empty(PmhTable *t, Image *image)
 {
-	(void) t;
-	(void) image;
 }
 
 static void
