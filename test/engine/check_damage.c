@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bucket.h"
+#include "content.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
@@ -424,8 +425,7 @@ main(void)
 	PmhTable   *t = fixture_create(path);
 	uint64_t	seed = 5;
 
-	for (uint64_t i = 0; i < LONG; i++)
-		REQUIRE(pmh_insert(t, fixture_hash(0), i, false) == PMH_OK);
+	put_values(t, fixture_hash(0), 0, LONG);
 	for (uint64_t i = 0; i < PAIRS; i++)
 	{
 		uint64_t	key = fixture_random(&seed) % (i % 4 == 0 ? 100 : PAIRS);

@@ -345,9 +345,9 @@ main(void)
 {
 	const char *path = fixture_path("core_basic");
 
-	run(path, false, FIXTURE_SCALE(1000000));
+	run(path, false, FIXTURE_SCALE(400000));
 	run(path, true, FIXTURE_SCALE(100000));
-	run_groups(path, false, FIXTURE_SCALE(200000));
+	run_groups(path, false, FIXTURE_SCALE(100000));
 	run_groups(path, true, FIXTURE_SCALE(50000));
 	run_short(path, false);
 	run_short(path, true);

@@ -7,6 +7,7 @@
  *-------------------------------------------------------------------------
  */
 #include "bucket.h"
+#include "content.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
@@ -40,8 +41,7 @@ test_cursor_and_rewrite(void)
 	PmhResult	result;
 
 	REQUIRE(seen != NULL);
-	for (uint64_t i = 0; i < LONG_VALUES; i++)
-		REQUIRE(pmh_insert(t, hash, i, false) == PMH_OK);
+	put_values(t, hash, 0, LONG_VALUES);
 	pmh_cursor_open(t, &cursor, hash);
 	do
 	{
@@ -93,8 +93,7 @@ test_sweep_and_rewrite(void)
 	uint8_t    *dead;
 	size_t		removed;
 
-	for (uint64_t i = 0; i < n; i++)
-		REQUIRE(pmh_insert(t, hash, i, false) == PMH_OK);
+	put_values(t, hash, 0, n);
 	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
 	REQUIRE(pmh_sweep_next(t, &sweep) == PMH_OK);
 	REQUIRE(sweep.n == n);
@@ -103,8 +102,7 @@ test_sweep_and_rewrite(void)
 	pmh_segment_unlock(&place);
 
 	CHECK(rewrite_slot(t, hash, 1) != at.head);
-	for (uint64_t i = 0; i < 7; i++)
-		REQUIRE(pmh_delete(t, hash, i) == PMH_OK);
+	take_values(t, hash, 0, 7, 1);
 	REQUIRE(rewrite_slot(t, hash, 1) == at.head);
 
 	dead = calloc(n, 1);

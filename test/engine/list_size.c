@@ -9,6 +9,7 @@
  */
 #include <unistd.h>
 
+#include "content.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
@@ -22,7 +23,7 @@
 
 #define LIVE		UINT64_C(1000)
 #define MOST_LIVE	(4 * LIVE)
-#define PASSED		FIXTURE_SCALE(UINT64_C(100000))
+#define PASSED		FIXTURE_SCALE(UINT64_C(50000))
 #define GROUP		50
 #define TURNS		(PASSED / LIVE / 2)
 #define MOST_INDEX_BYTES	256
@@ -44,28 +45,20 @@ make_table(void)
 static void
 append(PmhTable *t, uint64_t n)
 {
-	while (n-- > 0)
-		REQUIRE(pmh_insert(t, hash, next++, false) == PMH_OK);
+	put_values(t, hash, next, next + n);
+	next += n;
 }
 
 /* The values from 'from' on go: one by one, or in one walk. */
 static void
 take_out(PmhTable *t, uint64_t from, uint64_t n, bool walk)
 {
-	PmhEntry	entry[GROUP];
-	size_t		removed;
-
-	while (n > 0)
+	for (uint64_t i = 0; i < n; i++)
 	{
-		uint64_t	k = 0;
-
-		while (k < n && k < GROUP)
-			entry[k++] = (PmhEntry) {hash, from++};
-		if (walk)
-			REQUIRE(pmh_delete_group(t, entry, k, &removed) == PMH_OK && removed == k);
-		for (uint64_t i = 0; !walk && i < k; i++)
-			REQUIRE(pmh_delete(t, hash, entry[i].value) == PMH_OK);
-		n -= k;
+		if (!walk)
+			REQUIRE(pmh_delete(t, hash, from + i) == PMH_OK);
+		else if (i % GROUP == 0)
+			take_values(t, hash, from + i, from + i + GROUP, 1);
 	}
 }
 

@@ -33,7 +33,7 @@
 #include "table.h"
 #include "unit.h"
 
-#define FILES			8
+#define FILES			3
 #define OPERATIONS		50		/* on each */
 #define KEYS			40
 #define MOST_VALUES		3000	/* of a key */

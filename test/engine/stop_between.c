@@ -42,7 +42,7 @@
 #include "table.h"
 #include "unit.h"
 
-#define EPISODES		50
+#define EPISODES		25
 #define OPERATIONS		24		/* of an episode */
 #define LIST_KEYS		14
 #define PLAIN_KEYS		1200

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "bucket.h"
+#include "content.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
@@ -231,8 +232,7 @@ file_grows_beside_figures(const char *path)
 	PmhTable   *other = fixture_open(path, 1);
 
 	figures(t, other);
-	for (uint64_t i = 0; i < SHORT_LIST; i++)
-		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
+	put_keys(t, 0, SHORT_LIST);
 	figures(t, other);
 	pmh_close(other);
 	CLOSE_SOUND(t);

@@ -12,6 +12,7 @@
  */
 #include <string.h>
 
+#include "content.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
@@ -31,6 +32,7 @@
 
 static const char *path;
 static PmhTable *others;
+static uint64_t keys_there = KEYS;
 static const char *act_at;		/* NULL: nowhere */
 static void (*act) (void);
 static unsigned acted;
@@ -64,19 +66,9 @@ shrink(uint64_t before)
 static void
 file_is_punched(void)
 {
-	PmhEntry   *entry = malloc(KEYS * sizeof(*entry));
 	uint64_t	before = blocks();
-	size_t		n = 0;
-	size_t		removed;
 
-	REQUIRE(entry != NULL);
-	for (uint64_t key = 0; key < KEYS; key++)
-	{
-		if (key % STAYING != 0)
-			entry[n++] = (PmhEntry) {fixture_hash(key), key};
-	}
-	REQUIRE(pmh_delete_group(others, entry, n, &removed) == PMH_OK);
-	free(entry);
+	take_keys(others, 0, keys_there, STAYING);
 	shrink(before);
 }
 
@@ -87,11 +79,9 @@ make_long_file(bool deep_directory)
 	PmhTable   *short_one;
 
 	others = fixture_create(path);
-	for (uint64_t key = 0; key < KEYS / 10; key++)
-		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
+	put_keys(others, 0, KEYS / 10);
 	short_one = fixture_open(path, 1);
-	for (uint64_t key = KEYS / 10; key < KEYS; key++)
-		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
+	put_keys(others, KEYS / 10, KEYS);
 	while (deep_directory && pmh_dirword_depth(pm_load(&pmh_live(others)->dirword)) < PMH_SMALL_DIR_DEPTH + 4)
 		REQUIRE(pmh_directory_double(others, pmh_dirword_depth(pm_load(&pmh_live(others)->dirword))) == PMH_OK);
 	return short_one;
@@ -162,15 +152,7 @@ static uint64_t gone_hash;
 static void
 list_goes(void)
 {
-	PmhEntry   *entry = malloc(LIST_VALUES * sizeof(*entry));
-	size_t		n = 0;
-	size_t		removed;
-
-	REQUIRE(entry != NULL);
-	for (uint64_t i = 10; i < LIST_VALUES; i++)
-		entry[n++] = (PmhEntry) {gone_hash, i};
-	REQUIRE(pmh_delete_group(others, entry, n, &removed) == PMH_OK && removed == n);
-	free(entry);
+	take_values(others, gone_hash, 10, LIST_VALUES, 1);
 }
 
 static void
@@ -198,12 +180,11 @@ cursor_and_holes(const char *point, void (*punch) (void), uint64_t keys)
 	PmhResult	result;
 
 	others = fixture_create(path);
-	for (uint64_t key = 0; key < keys; key++)
-		REQUIRE(pmh_insert(others, fixture_hash(key), key, false) == PMH_OK);
+	keys_there = keys;
+	put_keys(others, 0, keys);
 	t = fixture_open(path, 1);
 	gone_hash = fixture_hash(KEYS);
-	for (uint64_t i = 0; i < LIST_VALUES; i++)
-		REQUIRE(pmh_insert(others, gone_hash, i, false) == PMH_OK);
+	put_values(others, gone_hash, 0, LIST_VALUES);
 	act = punch;
 	acted = 0;
 	act_at = point;

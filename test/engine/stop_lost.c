@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "content.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
@@ -38,7 +39,7 @@
 #define PAGE		((uint64_t) 4096)
 #define CUTS		3			/* of each operation at each stop point */
 #define ALWAYS_USED	8			/* pages in front that every walk comes by */
-#define TRIALS		200			/* of each operation at loads; or: stop_lost TRIALS SEED */
+#define TRIALS		80			/* of each operation at loads; or: stop_lost TRIALS SEED */
 #define POINTS		512
 #define LOOSE_KEY	UINT64_C(11)	/* its list is to be rewritten */
 #define LOOSE_VALUES	UINT64_C(30000)

@@ -24,6 +24,7 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
+#include "content.h"
 #include "error.h"
 #include "fixture.h"
 #include "handle.h"
@@ -45,7 +46,6 @@
 static PmhTable *table;
 static PmhTable *idle;			/* of a process that does nothing meanwhile */
 static const char *table_path;
-static PmhValues values;
 static int	no_hole;			/* errno of fallocate, or 0 */
 static bool no_space;			/* no block gets space */
 static bool no_descriptor;		/* none at the end of the shrink */
@@ -131,8 +131,7 @@ pmh_stop_point(const char *name)
 static void
 look_up_one(PmhTable *t)
 {
-	CHECK(pmh_lookup(t, fixture_hash(0), &values) == PMH_OK);
-	CHECK(values.n == 1 && values.value[0] == 0);
+	check_keys(t, 1, 1);
 }
 
 /* Most of a table goes.  'idle' has looked a key up before. */
@@ -142,18 +141,13 @@ make_table(const char *path)
 	table = NULL;
 	table = fixture_create(path);
 	table_path = path;
-	for (uint64_t i = 0; i < KEYS; i++)
-		REQUIRE(pmh_insert(table, fixture_hash(i), i, false) == PMH_OK);
+	put_keys(table, 0, KEYS);
 	for (uint32_t depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword)); depth < OLD_DEPTH; depth++)
 		REQUIRE(pmh_conclude(table, pmh_directory_double(table, depth)) == PMH_OK);
 	idle = fixture_open(path, 1);
 	look_up_one(idle);
 	CHECK(idle->seen_offset == pmh_dirword_offset(pm_load(&pmh_live(table)->dirword)));
-	for (uint64_t i = 0; i < KEYS; i++)
-	{
-		if (i % STAYING != 0)
-			REQUIRE(pmh_delete(table, fixture_hash(i), i) == PMH_OK);
-	}
+	take_keys(table, 0, KEYS, STAYING);
 }
 
 static void
@@ -303,8 +297,7 @@ others_go_on(const char *path)
 	taken_back = 0;
 	act = others_at_work;
 	shrink_table();
-	for (uint64_t i = KEYS; i < KEYS + KEYS / 2; i++)
-		REQUIRE(pmh_insert(table, fixture_hash(i), i, false) == PMH_OK);
+	put_keys(table, KEYS, KEYS + KEYS / 2);
 	act = NULL;
 	CHECK(next_key > 10 * KEYS && taken_back > 1 && pmh_blocks(table) == length);
 	close_table();
@@ -508,6 +501,5 @@ main(void)
 	TEST(ends_all_the_same(path, ENOSPC, true));
 	TEST(ends_all_the_same(path, EDQUOT, true));
 	TEST(ends_all_the_same(path, 0, false));
-	pmh_values_free(&values);
 	return unit_done("stop_punch");
 }
