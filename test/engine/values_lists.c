@@ -3,8 +3,9 @@
  * values_lists.c
  *	  Value lists of one handle: through all classes and into long chains
  *	  against a model, in buffers that fit when made from an array, read by
- *	  cursors in batches of any size, and deleted one by one and in groups.  And one that
- *	  begins in the stash.
+ *	  cursors in batches of any size, and deleted one by one and in groups.  One that
+ *	  begins in the stash.  Those that are read, swept or shortened while a removal rewrites
+ *	  their buffers; and those whose values come and go, which do not become larger.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,10 +19,13 @@
 #include "layout.h"
 #include "list.h"
 #include "old_space.h"
+#include "pm.h"
 #include "rewritten.h"
 #include "segment.h"
 #include "space.h"
+#include "sweeps.h"
 #include "table.h"
+#include "table_alone.h"
 #include "unit.h"
 
 /* The model: which of the values 0 .. range - 1 key k has. */
@@ -371,9 +375,9 @@ crowd_hash(uint64_t key)
  * at home again.
  */
 static void
-list_in_stash(const char *path)
+list_in_stash(void)
 {
-	PmhTable   *t = fixture_create(path);
+	PmhTable   *t = create();
 	uint64_t	hash = crowd_hash(0);
 	uint64_t	n = 0;
 	uint64_t	key;
@@ -409,14 +413,287 @@ list_in_stash(const char *path)
 	CHECK(probe.list != 0 && probe.n == 0);
 	check_number(t, hash, n);
 	CLOSE_SOUND(t);
-	unlink(path);
+}
+
+/* ---- what is under way when a removal rewrites a list, by one handle, step by step ---- */
+
+/*
+ * A cursor stands in a buffer.  That is rewritten into another one and back again,
+ * while values in front are taken out: what the cursor has not read yet is in front of
+ * the line where it stands.
+ */
+static void
+test_cursor_and_rewrite(void)
+{
+	PmhTable   *t = create();
+	uint64_t	hash = fixture_hash(1);
+	uint8_t    *seen = calloc(LONG_VALUES, 1);
+	uint64_t	given[1000];	/* of the buffer where the cursor stands */
+	size_t		ngiven = 0;
+	PmhCursor	cursor = {0};
+	uint64_t	below = 0;
+	uint64_t	buffer;
+	uint64_t	other;
+	PmhResult	result;
+
+	REQUIRE(seen != NULL);
+	put_values(t, hash, 0, LONG_VALUES);
+	pmh_cursor_open(t, &cursor, hash);
+	do
+	{
+		REQUIRE(pmh_cursor_next(t, &cursor, 50) == PMH_OK);
+		if (cursor.at.below != below)
+			ngiven = 0;
+		below = cursor.at.below;
+		for (size_t i = 0; i < cursor.batch.n; i++)
+		{
+			seen[cursor.batch.value[i]]++;
+			if (ngiven < 1000)
+				given[ngiven++] = cursor.batch.value[i];
+		}
+		buffer = cursor.at.met[0];
+	} while (cursor.at.line < 30 || below < 2 ||
+			 pmh_buffer_count(t, buffer) < pmh_class_capacity(pmh_pointer_class(buffer)));
+
+	other = rewrite_slot(t, hash, below);
+	CHECK(other != buffer);
+	for (size_t i = 0; i < ngiven; i += 3)
+		REQUIRE(pmh_delete(t, hash, given[i]) == PMH_OK);
+	REQUIRE(rewrite_slot(t, hash, below) == buffer);
+
+	while ((result = pmh_cursor_next(t, &cursor, 50)) == PMH_OK)
+	{
+		for (size_t i = 0; i < cursor.batch.n; i++)
+			seen[cursor.batch.value[i]]++;
+	}
+	CHECK(result == PMH_DONE);
+	for (uint64_t i = 0; i < LONG_VALUES; i++)
+		CHECK(seen[i] == 1);
+	pmh_cursor_free(&cursor);
+	CHECK_SOUND(t);
+	free(seen);
+	pmh_close(t);
+}
+
+/* The same under a step of a sweep: what it judges dead goes nevertheless. */
+static void
+test_sweep_and_rewrite(void)
+{
+	PmhTable   *t = create();
+	uint64_t	hash = fixture_hash(1);
+	uint64_t	n = 500;
+	PmhListPath at;
+	PmhPlace	place;
+	PmhSweep	sweep;
+	PmhValues	values = {0};
+	uint8_t    *dead;
+	size_t		removed;
+
+	put_values(t, hash, 0, n);
+	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
+	REQUIRE(pmh_sweep_next(t, &sweep) == PMH_OK);
+	REQUIRE(sweep.n == n);
+	REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
+	REQUIRE(pmh_segment_find_list(t, &place, hash, &at));
+	pmh_segment_unlock(&place);
+
+	CHECK(rewrite_slot(t, hash, 1) != at.head);
+	take_values(t, hash, 0, 7, 1);
+	REQUIRE(rewrite_slot(t, hash, 1) == at.head);
+
+	dead = calloc(n, 1);
+	REQUIRE(dead != NULL);
+	for (size_t i = 0; i < n; i++)
+		dead[i] = sweep.entries[i].value % 2 == 0;
+	REQUIRE(sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
+	CHECK(removed == n / 2 - 4);
+	pmh_sweep_end(&sweep);
+	free(dead);
+	REQUIRE(pmh_lookup(t, hash, &values) == PMH_OK);
+	CHECK(values.n == n / 2 - 3);
+	for (size_t i = 0; i < values.n; i++)
+		CHECK(values.value[i] % 2 == 1);
+	pmh_values_free(&values);
+	CLOSE_SOUND(t);
+}
+
+/* The slot of a buffer further on as large as the one below 'below', and full, or 0. */
+static uint64_t
+twin_below(PmhTable *t, uint64_t hash, uint64_t below)
+{
+	PmhListPath path = slot_below(t, hash, below, false);
+	uint32_t	class = pmh_pointer_class(path.payload[0]);
+
+	while (path.number > 0)
+	{
+		path = slot_below(t, hash, path.number, false);
+		if (pmh_pointer_class(path.payload[0]) == class)
+			return path.number;
+	}
+	return 0;
+}
+
+/*
+ * A removal in steps is about to read a buffer when that is rewritten, and a later one into
+ * its place.  All that was handed in goes.
+ */
+static void
+test_removal_and_rewrite(void)
+{
+	PmhTable   *t = create();
+	uint64_t	hash = fixture_hash(1);
+	PmhEntry   *entry = malloc(LONG_VALUES * sizeof(*entry));
+	PmhRemoval	removal;
+	uint64_t	below = UINT64_MAX;
+	uint64_t	payload;
+	size_t		n = 0;
+	PmhResult	result;
+
+	REQUIRE(entry != NULL);
+	for (uint64_t i = 0; i < LONG_VALUES; i++)
+	{
+		REQUIRE(pmh_insert(t, hash, i, false) == PMH_OK);
+		if (i % 3 == 0)
+			entry[n++] = (PmhEntry) {hash, i};
+	}
+	REQUIRE(pmh_removal_begin(t, entry, n, true, &removal) == PMH_OK);
+	do
+	{
+		REQUIRE(pmh_removal_step(t, &removal, 1) == PMH_OK);
+		below = slot_below(t, hash, below, false).number;
+	} while (twin_below(t, hash, below) == 0);
+	payload = buffer_below(t, hash, below);
+	REQUIRE(payload != 0 && removal.removed > 0 && removal.removed < n);
+	CHECK(rewrite_slot(t, hash, below) != payload);
+	REQUIRE(rewrite_slot(t, hash, twin_below(t, hash, below) + 1) == payload);
+	while ((result = pmh_removal_step(t, &removal, 1)) == PMH_OK)
+		;
+	CHECK(result == PMH_DONE && removal.removed == n);
+	pmh_removal_end(&removal);
+	free(entry);
+	CLOSE_SOUND(t);
+}
+
+/*
+ * ---- values that come at one end and go at the other, or at the same one ----
+ *
+ * The buffers of such a list are as small as those of a short one, and the slots of its
+ * index are used again.  pmh_estimate counts what is there.
+ */
+
+#define LIVE		UINT64_C(1000)
+#define MOST_LIVE	(4 * LIVE)
+#define PASSED		FIXTURE_SCALE(UINT64_C(50000))
+#define GROUP		50
+#define TURNS		(PASSED / LIVE / 2)
+#define MOST_INDEX_BYTES	256
+
+static const uint64_t queue = UINT64_C(0x123456789abcdef1);
+static uint64_t first;			/* the values first .. next - 1 are there */
+static uint64_t next;
+
+static PmhTable *
+begin(void)
+{
+	first = next = 0;
+	return create();
 }
 
 static void
-run(const char *path, bool force_pmem)
+append(PmhTable *t, uint64_t n)
 {
-	PmhEnv		env = fixture_env_on(force_pmem, 1);
-	PmhTable   *t = fixture_create_in(path, &env);
+	put_values(t, queue, next, next + n);
+	next += n;
+}
+
+/* The values from 'from' on go: one by one, or in one walk. */
+static void
+take_out(PmhTable *t, uint64_t from, uint64_t n, bool walk)
+{
+	for (uint64_t i = 0; i < n; i++)
+	{
+		if (!walk)
+			REQUIRE(pmh_delete(t, queue, from + i) == PMH_OK);
+		else if (i % GROUP == 0)
+			take_values(t, queue, from + i, from + i + GROUP, 1);
+	}
+}
+
+/* No buffer is larger than it should be, and the index is not much longer than it has to be. */
+static void
+check_size(PmhTable *t)
+{
+	uint64_t	entries;
+	uint64_t	below = UINT64_MAX;
+	uint64_t	n = 0;
+	PmhProbe	probe;
+
+	while (below > 0)
+	{
+		PmhListPath at = slot_below(t, queue, below, false);
+
+		if (at.payload[0] == 0)
+			break;
+		CHECK(pmh_pointer_class(at.payload[0]) <= PMH_CHUNK_CLASS);
+		below = at.number;
+		n++;
+	}
+	REQUIRE(pmh_probe(t, queue, &probe) == PMH_OK && probe.list != 0);
+	CHECK(list_bytes(t, probe.list) <= n * pmh_class_bytes(PMH_CHUNK_CLASS) + MOST_INDEX_BYTES);
+	CHECK(pmh_estimate(t, &entries) == PMH_OK);
+	CHECK(entries >= (next - first) / 3 && entries <= 3 * MOST_LIVE);
+}
+
+static void
+end(PmhTable *t)
+{
+	check_size(t);
+	CLOSE_SOUND(t);
+}
+
+/* What comes first goes first. */
+static void
+test_queue(bool walk)
+{
+	PmhTable   *t = begin();
+
+	append(t, LIVE);
+	while (next < PASSED)
+	{
+		append(t, GROUP);
+		take_out(t, first, GROUP, walk);
+		first += GROUP;
+	}
+	end(t);
+}
+
+/*
+ * In turns: values come, the oldest go, and the newest go too, so that the first
+ * buffer is one that was the first when older ones were there.
+ */
+static void
+test_both_ends(bool walk)
+{
+	PmhTable   *t = begin();
+
+	append(t, LIVE);
+	for (uint64_t i = 0; i < TURNS; i++)
+	{
+		append(t, 3 * LIVE);
+		take_out(t, first, LIVE, walk);
+		first += LIVE;
+		check_size(t);
+		take_out(t, next - 2 * LIVE, 2 * LIVE, walk);
+		next -= 2 * LIVE;
+		check_size(t);
+	}
+	end(t);
+}
+
+static void
+against_models(void)
+{
+	PmhTable   *t = create();
 
 	for (uint64_t range = 2; range <= (uint64_t) FIXTURE_SCALE(6000); range = range * 3 + 1)
 		against_model(t, range, range);
@@ -433,16 +710,27 @@ run(const char *path, bool force_pmem)
 	from_array(t, 123456);
 	check_table(t, 0);
 	pmh_close(t);
-	unlink(path);
 }
 
 int
 main(void)
 {
-	const char *path = fixture_path("values_lists");
-
-	run(path, false);
-	run(path, true);
-	list_in_stash(path);
+	path = fixture_path("values_lists");
+	for (int round = 0; round < 2; round++)
+	{
+		force_pmem = round == 1;
+		TEST(against_models());
+		TEST(test_cursor_and_rewrite());
+		TEST(test_sweep_and_rewrite());
+		TEST(test_removal_and_rewrite());
+	}
+	force_pmem = false;
+	TEST(list_in_stash());
+	for (int walk = 0; walk < 2; walk++)
+	{
+		TEST(test_queue(walk));
+		TEST(test_both_ends(walk));
+	}
+	unlink(path);
 	return unit_done("values_lists");
 }
