@@ -7,20 +7,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-
-#include "bucket.h"
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "segment.h"
-#include "space.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 /* Past the end of any file, and where a buffer may be. */
 #define FAR_AWAY	((UINT64_C(1) << 36) + sizeof(PmhValueBlock))

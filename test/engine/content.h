@@ -10,7 +10,6 @@
 #define PMH_CONTENT_H
 
 #include "fixture.h"
-#include "unit.h"
 
 /* The values from .. to - 1 of a hash. */
 static inline void
@@ -84,6 +83,28 @@ check_number(PmhTable *t, uint64_t hash, size_t n)
 
 	CHECK(pmh_lookup(t, hash, &values) == PMH_OK && values.n == n);
 	pmh_values_free(&values);
+}
+
+/* The segment of a hash is copied to other space, as what replaces segments does. */
+static inline void
+move_segment(PmhTable *t, uint64_t hash)
+{
+	PmhResult	result;
+
+	do
+	{
+		PmhBuild   *build = &pmh_workspace[0];
+		PmhPlace	place;
+
+		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
+		pmh_build_begin(t, build, pmh_elem_size(place.elem));
+		build->strategy = pmh_elem_strategy(place.elem);
+		for (uint32_t i = 0; i < place.buckets; i++)
+			memcpy(&build->bucket[i], pmh_bucket(t, &place, i), PMH_BUCKET_SIZE);
+		result = pmh_segment_replace(t, &place, NULL, 1);
+		pmh_segment_unlock(&place);
+	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+	REQUIRE(result == PMH_OK);
 }
 
 #endif							/* PMH_CONTENT_H */

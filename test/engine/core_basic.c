@@ -6,14 +6,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-#include <unistd.h>
-
-#include "bucket.h"
 #include "fixture.h"
-#include "layout.h"
-#include "table.h"
-#include "unit.h"
 
 /*
  * The model: for key k a set of values, as a bit mask over the values

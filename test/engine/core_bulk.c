@@ -6,14 +6,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-#include <unistd.h>
-
-#include "error.h"
 #include "fixture.h"
-#include "segment.h"
-#include "table.h"
-#include "unit.h"
 
 /* The i-th of n entries of a kind of data; 0 <= i < n. */
 typedef PmhEntry (*Generate) (uint64_t i, uint64_t n);

@@ -11,18 +11,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "error.h"
 #include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "pm.h"
-#include "segment.h"
-#include "unit.h"
 
 static const char *path;
 

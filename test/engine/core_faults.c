@@ -10,16 +10,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "fixture.h"
-#include "unit.h"
 
 /* ---- calls that fail ---- */
 

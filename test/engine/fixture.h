@@ -17,9 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* All of the engine: check_alone.h includes segment.h, and that the rest. */
 #include "../lib/check_alone.h"
-#include "lock.h"
-#include "table.h"
+#include "unit.h"
 
 #define FIXTURE_STRIPES	1024
 
@@ -393,6 +393,25 @@ fixture_compare_entries(const void *a, const void *b)
 	if (x->hash != y->hash)
 		return x->hash < y->hash ? -1 : 1;
 	return (x->value > y->value) - (x->value < y->value);
+}
+
+/* Let all value blocks be of an earlier life, as after a crash.  Nobody may be at work. */
+static inline void
+fixture_forget_space(PmhTable *t)
+{
+	uint64_t	old = 0;
+
+	REQUIRE(pmh_map_all(t) == PMH_OK);
+	for (uint64_t block = 1; block < pmh_blocks(t); block++)
+	{
+		uint8_t    *kind = pmh_space_kind(t, block);
+
+		if ((pm_load(kind) & PMH_KIND_MASK) != PMH_KIND_VALUES)
+			continue;
+		pm_store8(kind, PMH_KIND_VALUES | PMH_ROOM_OLD);
+		old++;
+	}
+	pm_store64(&pmh_run(t)->old_blocks, old);
 }
 
 #endif							/* PMH_FIXTURE_H */

@@ -7,20 +7,9 @@
  *-------------------------------------------------------------------------
  */
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "segment.h"
-#include "space.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define KEYS		((uint64_t) 12000)
 #define LIST_KEYS	((uint64_t) 40)

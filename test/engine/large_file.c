@@ -10,20 +10,9 @@
  *-------------------------------------------------------------------------
  */
 #include <errno.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "old_space.h"
-#include "pm.h"
-#include "space.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define KEYS			UINT64_C(200)	/* with a list each */
 #define LIST			UINT64_C(40)

@@ -9,21 +9,9 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
-#include "bucket.h"
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "pm.h"
-#include "segment.h"
-#include "table.h"
-#include "unit.h"
 
 #define KEYS		UINT64_C(20000)
 #define LARGE		(5 * KEYS)		/* more than the first mapping has room for */

@@ -7,8 +7,6 @@
  *-------------------------------------------------------------------------
  */
 #include "fixture.h"
-#include "table.h"
-#include "unit.h"
 
 static char root[256];
 

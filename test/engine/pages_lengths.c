@@ -11,18 +11,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 
-#include "handle.h"
 #include "holes.h"
-#include "layout.h"
-#include "pm.h"
-#include "space.h"
 #include "table_alone.h"
 
 #define PAGE			((uint64_t) PMH_PAGE_SIZE)

@@ -9,7 +9,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -25,19 +25,10 @@
  *-------------------------------------------------------------------------
  */
 #include <sched.h>
-#include <string.h>
 #include <time.h>
 
-#include "error.h"
 #include "fixture.h"
-#include "handle.h"
-#include "old_space.h"
-#include "pm.h"
-#include "segment.h"
-#include "space.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 #include "workers.h"
 
 #ifndef PROGRAM

@@ -9,13 +9,7 @@
 #ifndef PMH_REWRITTEN_H
 #define PMH_REWRITTEN_H
 
-#include <string.h>
-
-#include "handle.h"
-#include "list.h"
-#include "segment.h"
-#include "space.h"
-#include "unit.h"
+#include "fixture.h"
 
 /*
  * The way to the last buffer in a slot below 'below' of a key's list, which nobody else

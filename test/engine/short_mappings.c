@@ -19,25 +19,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "old_space.h"
-#include "pm.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define HANDLES		4
 #define STEPS		15			/* of a history */

@@ -8,17 +8,9 @@
  */
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "space.h"
 #include "sweeps.h"
-#include "table.h"
 #include "table_alone.h"
-#include "unit.h"
 
 /* What small tables leave is much compared with their size. */
 #define FULL_SIZE		(FIXTURE_SCALE(10) == 10)

@@ -6,13 +6,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "fixture.h"
-#include "list.h"
 #include "sort.h"
-#include "unit.h"
 
 #define MOST	70000
 

@@ -24,23 +24,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-
-#include "bucket.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "moved.h"
-#include "pm.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
+#include "content.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define EPISODES		25
 #define OPERATIONS		24		/* of an episode */

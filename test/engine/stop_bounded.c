@@ -12,22 +12,9 @@
  */
 #include <malloc.h>
 #include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define BUFFERS			100		/* at least, of the long list */
 #define LIST_VALUES		(BUFFERS * UINT64_C(2600))

@@ -12,13 +12,8 @@
  *-------------------------------------------------------------------------
  */
 #include <fcntl.h>
-#include <string.h>
 
 #include "fixture.h"
-#include "handle.h"
-#include "stop_point.h"
-#include "table.h"
-#include "unit.h"
 
 #define KEYS		UINT64_C(300000)
 #define LISTED		UINT64_C(2000)	/* of them, with ten values */

@@ -13,20 +13,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-
-#include "bucket.h"
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define SHORT_LIST		UINT64_C(60000)
 #define LONG_LIST		UINT64_C(300000)

@@ -18,20 +18,11 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "lock.h"
-#include "stop_point.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define KEYS		3000
 #define LONG_KEY	UINT64_C(7)		/* has a list of several buffers */

@@ -10,32 +10,17 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
 #include "holes.h"
-#include "layout.h"
-#include "pm.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
-#include "unit.h"
 
 #define KEYS			UINT64_C(20000)
 #define STAYING			20		/* one key in so many */

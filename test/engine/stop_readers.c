@@ -11,23 +11,10 @@
  *-------------------------------------------------------------------------
  */
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 
-#include "bucket.h"
 #include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "moved.h"
-#include "pm.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define TRIALS		15
 #define PATIENCE	60			/* seconds a reader gets */

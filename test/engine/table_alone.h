@@ -12,10 +12,7 @@
 #define PMH_TABLE_ALONE_H
 
 #include "content.h"
-#include "error.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define UNIQUE_KEYS		((uint64_t) FIXTURE_SCALE(200000))
 #define LIST_KEYS		((uint64_t) FIXTURE_SCALE(2000))

@@ -9,24 +9,9 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-
-#include "bucket.h"
-#include "content.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "old_space.h"
-#include "pm.h"
 #include "rewritten.h"
-#include "segment.h"
-#include "space.h"
 #include "sweeps.h"
-#include "table.h"
 #include "table_alone.h"
-#include "unit.h"
 
 /* The model: which of the values 0 .. range - 1 key k has. */
 typedef struct Model

@@ -16,15 +16,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#include "error.h"
 #include "fuzz.h"
-#include "table.h"
-#include "unit.h"
 
 #define DEFAULT_CASES		10000
 #define CASES_PER_CHILD		400

@@ -6,19 +6,8 @@
  *-------------------------------------------------------------------------
  */
 #include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
 
-#include "bucket.h"
-#include "error.h"
 #include "fuzz.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "old_space.h"
-#include "segment.h"
-#include "space.h"
-#include "table.h"
 
 #define CREATED_FOR_OTHERS	(UINT64_C(1) << 40)	/* keys of images that are not ours */
 #define MAX_PAIRS			32768
