@@ -383,11 +383,8 @@ directory_elsewhere(PmhTable *t)
 	uint32_t	depth = PMH_SMALL_DIR_DEPTH + 2;
 	uint64_t	blocks = 1 + pmh_directory_blocks(depth);
 	uint64_t	extent;
-	PmhResult	result;
 
-	while ((result = pmh_space_alloc_extent(t, blocks, &extent)) == PMH_NEED)
-		REQUIRE(pmh_provide(t) == PMH_OK);
-	REQUIRE(result == PMH_OK);
+	REQUIRE(pmh_provide_extent(t, blocks, &extent) == PMH_OK);
 	memset(pmh_at(t, extent), 0, blocks << PMH_BLOCK_SHIFT);
 	for (int i = 0; i < 2; i++)
 	{

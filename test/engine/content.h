@@ -9,6 +9,11 @@
 #ifndef PMH_CONTENT_H
 #define PMH_CONTENT_H
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
 #include "fixture.h"
 
 /* The values from .. to - 1 of a hash. */
@@ -105,6 +110,85 @@ move_segment(PmhTable *t, uint64_t hash)
 		pmh_segment_unlock(&place);
 	} while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
 	REQUIRE(result == PMH_OK);
+}
+
+/* Found of a group look-up are so many: for PmhFound. */
+static inline void
+count_found(void *arg, size_t key, uint64_t value)
+{
+	(*(uint64_t *) arg)++;
+}
+
+static inline uint32_t
+directory_depth(PmhTable *t)
+{
+	return pmh_dirword_depth(pm_load(&pmh_live(t)->dirword));
+}
+
+static inline PmhResult
+double_directory(PmhTable *t)
+{
+	return pmh_conclude(t, pmh_directory_double(t, directory_depth(t)));
+}
+
+/* ---- the file, and the process ---- */
+
+/* What is in a file now. */
+static inline char *
+read_bytes(const char *path, size_t *size)
+{
+	int			fd = open(path, O_RDONLY);
+	char	   *bytes;
+
+	*size = fixture_file_size(path);
+	bytes = malloc(*size);
+	REQUIRE(bytes != NULL && fd >= 0 && pread(fd, bytes, *size, 0) == (ssize_t) *size);
+	close(fd);
+	return bytes;
+}
+
+/* Put that there; the file is the same inode as before. */
+static inline void
+write_bytes(const char *path, const void *bytes, size_t size)
+{
+	int			fd = open(path, O_RDWR | O_TRUNC);
+
+	REQUIRE(fd >= 0 && pwrite(fd, bytes, size, 0) == (ssize_t) size);
+	close(fd);
+}
+
+/* The process may have so much of something; gives what it might have before. */
+static inline rlim_t
+set_limit(int resource, rlim_t most)
+{
+	struct rlimit limit;
+	rlim_t		before;
+
+	REQUIRE(getrlimit(resource, &limit) == 0);
+	before = limit.rlim_cur;
+	limit.rlim_cur = most;
+	REQUIRE(setrlimit(resource, &limit) == 0);
+	return before;
+}
+
+/* A child process does something; how it has ended.  What it checks is its exit status. */
+static inline int
+in_child(void (*run) (const void *arg), const void *arg)
+{
+	int			status;
+	pid_t		pid;
+
+	fflush(stdout);
+	pid = fork();
+	REQUIRE(pid >= 0);
+	if (pid == 0)
+	{
+		unit_failed = 0;
+		run(arg);
+		_exit(unit_failed != 0);
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	return status;
 }
 
 #endif							/* PMH_CONTENT_H */

@@ -13,7 +13,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "fixture.h"
+#include "content.h"
 
 static const char *path;
 
@@ -161,19 +161,15 @@ test_no_space(void)
 	PmhEnv		env = fixture_env(1);
 	PmhTable   *t;
 	PmhError	error;
-	struct rlimit before;
-	struct rlimit limit;
+	rlim_t		before;
 
 	unlink(path);
 	REQUIRE(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
-	REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-	limit = before;
-	limit.rlim_cur = 4096;
-	REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	before = set_limit(RLIMIT_FSIZE, 4096);
 	CHECK(pmh_create(path, NULL, &env, &t, &error) == PMH_ERR_NO_SPACE);
 	CHECK(error.sys_errno == EFBIG);
 	CHECK(access(path, F_OK) != 0);
-	REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+	(void) set_limit(RLIMIT_FSIZE, before);
 }
 
 /*

@@ -6,7 +6,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <fcntl.h>
 
 #include "content.h"
 #include "sweeps.h"
@@ -18,7 +17,7 @@
 
 static const char *path;
 static char *bytes;				/* a sound file */
-static uint64_t size;
+static size_t size;
 
 static PmhLive *
 live(void)
@@ -38,10 +37,8 @@ make_file(void)
 {
 	PmhTable   *t = fixture_create(path);
 	uint64_t	seed = 5;
-	int			fd;
 
-	for (uint64_t k = 0; k < KEYS; k++)
-		REQUIRE(pmh_insert(t, fixture_hash(k), k, false) == PMH_OK);
+	put_keys(t, 0, KEYS);
 	/* A deep corner, so that other segments have several elements. */
 	for (uint64_t k = 0; k < 3000; k++)
 		REQUIRE(pmh_insert(t, fixture_random(&seed) >> 4, k, false) == PMH_OK);
@@ -51,11 +48,7 @@ make_file(void)
 			REQUIRE(pmh_insert(t, fixture_hash(k), v << 32 | k, false) == PMH_OK);
 	}
 	pmh_close(t);
-	size = fixture_file_size(path);
-	bytes = malloc(size);
-	fd = open(path, O_RDONLY);
-	REQUIRE(bytes != NULL && fd >= 0 && pread(fd, bytes, size, 0) == (ssize_t) size);
-	close(fd);
+	bytes = read_bytes(path, &size);
 }
 
 /* Where the kind of the first value block is. */
@@ -77,11 +70,12 @@ offset_of_kind(uint64_t *block)
 static void
 write_file(uint64_t offset, uint64_t word)
 {
-	int			fd = open(path, O_RDWR | O_TRUNC);
+	uint64_t	was;
 
-	REQUIRE(fd >= 0 && pwrite(fd, bytes, size, 0) == (ssize_t) size);
-	REQUIRE(pwrite(fd, &word, sizeof(word), (off_t) offset) == sizeof(word));
-	close(fd);
+	memcpy(&was, bytes + offset, sizeof(was));
+	memcpy(bytes + offset, &word, sizeof(word));
+	write_bytes(path, bytes, size);
+	memcpy(bytes + offset, &was, sizeof(was));
 }
 
 /* The sound file, open. */
@@ -118,12 +112,11 @@ unspread(uint64_t offset)
 {
 	uint64_t	dir = pmh_dirword_offset(live()->dirword);
 	uint64_t	end = dir + pmh_directory_size(pmh_dirword_depth(live()->dirword));
-	char	   *now = malloc(size);
-	int			fd = open(path, O_RDONLY);
+	size_t		length;
+	char	   *now = read_bytes(path, &length);
 	bool		same;
 
-	REQUIRE(now != NULL && fd >= 0 && pread(fd, now, size, 0) == (ssize_t) size);
-	close(fd);
+	REQUIRE(length == size);
 	memcpy(now + offset, bytes + offset, sizeof(uint64_t));
 	same = memcmp(now + PMH_LIVE_OFFSET, bytes + PMH_LIVE_OFFSET, sizeof(PmhLive)) == 0 &&
 		memcmp(now + dir, bytes + dir, end - dir) == 0;

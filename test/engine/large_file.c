@@ -75,9 +75,7 @@ fill(PmhTable *t, uint64_t nblocks, uint64_t bytes)
 
 	while (result == PMH_OK && file_bytes(t) < bytes)
 	{
-		do
-			result = pmh_space_alloc_extent(t, nblocks, &offset);
-		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+		result = pmh_provide_extent(t, nblocks, &offset);
 		if (result == PMH_OK)
 			pm_store64(&pmh_run(t)->space_hint, (offset >> PMH_BLOCK_SHIFT) + nblocks);
 	}

@@ -79,14 +79,12 @@ mapped_areas(void)
 static void
 allow(int resource, bool more)
 {
-	static struct rlimit before;
-	struct rlimit limit;
+	static rlim_t before;
 
-	REQUIRE(getrlimit(resource, &limit) == 0);
-	if (!more)
-		before = limit;
-	limit.rlim_cur = more ? before.rlim_cur : resource == RLIMIT_NOFILE ? 3 : 1;
-	REQUIRE(setrlimit(resource, &limit) == 0);
+	if (more)
+		(void) set_limit(resource, before);
+	else
+		before = set_limit(resource, resource == RLIMIT_NOFILE ? 3 : 1);
 }
 
 /* No more addresses than it has now, and so many more. */
@@ -95,14 +93,11 @@ allow_addresses(uint64_t more)
 {
 	FILE	   *f = fopen("/proc/self/statm", "r");
 	unsigned long pages;
-	struct rlimit limit;
 
 	REQUIRE(f != NULL && fscanf(f, "%lu", &pages) == 1);
 	fclose(f);
 	allow(RLIMIT_AS, false);
-	REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-	limit.rlim_cur = pages * 4096 + more;
-	REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+	(void) set_limit(RLIMIT_AS, pages * 4096 + more);
 }
 
 /* ---- a table ---- */

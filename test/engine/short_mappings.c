@@ -128,9 +128,7 @@ grow(PmhTable *t)
 
 	while (result == PMH_OK && before < MAX_BLOCKS && pmh_blocks(t) == before)
 	{
-		do
-			result = pmh_space_alloc_extent(t, RUN, &run[n]);
-		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+		result = pmh_provide_extent(t, RUN, &run[n]);
 		n += result == PMH_OK;
 	}
 	CHECK(pmh_conclude(t, result) == PMH_OK);
@@ -139,12 +137,10 @@ grow(PmhTable *t)
 }
 
 static void
-double_directory(PmhTable *t)
+deepen_directory(PmhTable *t)
 {
-	uint32_t	depth = pmh_dirword_depth(pm_load(&pmh_live(t)->dirword));
-
-	if (depth < PMH_SMALL_DIR_DEPTH + 3)
-		CHECK(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
+	if (directory_depth(t) < PMH_SMALL_DIR_DEPTH + 3)
+		CHECK(double_directory(t) == PMH_OK);
 }
 
 /* Is the handle at work about to map more, or to free what it has found? */
@@ -187,7 +183,7 @@ pmh_stop_point(const char *name)
 			add_keys(other, 50);
 			break;
 		case 1:
-			double_directory(other);
+			deepen_directory(other);
 			break;
 		case 2:
 			add_values(other);
@@ -224,12 +220,6 @@ do_lookups(PmhTable *t)
 	}
 	REQUIRE(fixture_lookup_repeats(t, fixture_hash(1), &values) == PMH_OK);
 	CHECK(values.n == LIST_VALUES);
-}
-
-static void
-count_found(void *arg, size_t key, uint64_t value)
-{
-	(*(uint64_t *) arg)++;
 }
 
 static void
@@ -517,8 +507,8 @@ make_long_file(bool deep_directory)
 	put_keys(others, 0, HOLE_KEYS / 10);
 	short_one = fixture_open(path, 1);
 	put_keys(others, HOLE_KEYS / 10, HOLE_KEYS);
-	while (deep_directory && pmh_dirword_depth(pm_load(&pmh_live(others)->dirword)) < PMH_SMALL_DIR_DEPTH + 4)
-		REQUIRE(pmh_directory_double(others, pmh_dirword_depth(pm_load(&pmh_live(others)->dirword))) == PMH_OK);
+	while (deep_directory && directory_depth(others) < PMH_SMALL_DIR_DEPTH + 4)
+		REQUIRE(double_directory(others) == PMH_OK);
 	return short_one;
 }
 

@@ -224,23 +224,21 @@ test_growth_after_punch(void)
 static void
 test_full_disk(void)
 {
-	struct rlimit before;
-	struct rlimit limit;
 	uint64_t   *taken = malloc(UNIQUE_KEYS * sizeof(uint64_t));
 
 	REQUIRE(taken != NULL && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
-	REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-	limit = before;
 	for (uint64_t keep = 8; keep < 16; keep++)
 	{
 		PmhTable   *t = create();
 		uint64_t	blocks;
 		uint64_t	free_units;
+		uint64_t	length;
+		rlim_t		before;
 		size_t		n = 0;
 
 		put_keys(t, 0, UNIQUE_KEYS);
-		limit.rlim_cur = fixture_file_size(path);
-		REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+		length = fixture_file_size(path);
+		before = set_limit(RLIMIT_FSIZE, length);
 		while (pmh_space_alloc_units(t, 1, &taken[n]) == PMH_OK)
 			n++;
 		for (uint64_t freed = 0; freed < 2 * PMH_UNITS_PER_BLOCK; freed++)
@@ -248,12 +246,12 @@ test_full_disk(void)
 		sweep_out(t, keep);
 		CHECK(shrink_all(t, PMH_DEFAULT_FILL));
 		pmh_space_figures(t, &blocks, &free_units);
-		CHECK(free_units > blocks * PMH_UNITS_PER_BLOCK / 4 || file_bytes(t) < limit.rlim_cur / 2);
+		CHECK(free_units > blocks * PMH_UNITS_PER_BLOCK / 4 || file_bytes(t) < length / 2);
 		while (n > 0)
 			pmh_space_free_units(t, taken[--n], 1);
 		CHECK_SOUND(t);
 		check_keys(t, UNIQUE_KEYS, keep);
-		REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+		(void) set_limit(RLIMIT_FSIZE, before);
 		pmh_close(t);
 	}
 	free(taken);

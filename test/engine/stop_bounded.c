@@ -512,14 +512,6 @@ wait_is_given_up(PmhTable *t, uint64_t *lock, PmhResult (*call) (PmhTable *t))
 }
 
 static PmhResult
-double_directory(PmhTable *t)
-{
-	uint32_t	depth = pmh_dirword_depth(pm_load(&pmh_live(t)->dirword));
-
-	return pmh_conclude(t, pmh_directory_double(t, depth));
-}
-
-static PmhResult
 punch_all(PmhTable *t)
 {
 	uint64_t	block = 0;

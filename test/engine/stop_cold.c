@@ -11,9 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <fcntl.h>
-
-#include "fixture.h"
+#include "content.h"
 
 #define KEYS		UINT64_C(300000)
 #define LISTED		UINT64_C(2000)	/* of them, with ten values */
@@ -112,12 +110,6 @@ fill(void)
 	}
 	CHECK(pmh_insert_group(t, entries, n, false, &done) == PMH_OK && done == n);
 	free(entries);
-}
-
-static void
-count_found(void *arg, size_t key, uint64_t value)
-{
-	(*(uint64_t *) arg)++;
 }
 
 /* A page for each key, and hardly more. */

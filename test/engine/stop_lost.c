@@ -42,27 +42,11 @@ static PmhValues values;
 
 /* ---- a file ---- */
 
-/* What is in the file now. */
-static char *
-read_image(size_t *size)
-{
-	FILE	   *file = fopen(path, "r");
-	char	   *image;
-
-	*size = fixture_file_size(path);
-	image = malloc(*size);
-	REQUIRE(image != NULL && file != NULL && fread(image, 1, *size, file) == *size);
-	fclose(file);
-	return image;
-}
-
 /* Put that there; the file has the same id as before: it is not lost any more. */
 static void
 write_image(const void *image, size_t size)
 {
-	FILE	   *file = fopen(path, "w");
-
-	REQUIRE(file != NULL && fwrite(image, 1, size, file) == size && fclose(file) == 0);
+	write_bytes(path, image, size);
 	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 }
 
@@ -122,12 +106,6 @@ do_lookup(PmhTable *t, uint64_t *seed)
 		CHECK(values.n == 1 && values.value[0] == k);
 	}
 	return PMH_OK;
-}
-
-static void
-count_found(void *arg, size_t key, uint64_t value)
-{
-	(*(uint64_t *) arg)++;
 }
 
 static PmhResult
@@ -589,7 +567,7 @@ test_losses(unsigned trials, uint64_t random)
 		REQUIRE(pmh_insert(t, fixture_hash(LOOSE_KEY), v << 20 | LOOSE_KEY, false) == PMH_OK);
 	loosen(t);
 	pmh_close(t);
-	image = read_image(&size);
+	image = read_bytes(path, &size);
 	bystander = make_table(bystander_path);
 	for (size_t i = 0; i < OPERATIONS; i++)
 	{
@@ -648,59 +626,51 @@ foreign_page(void)
 	return page;
 }
 
-/* In a child: open a table under this SIGBUS action, then fault elsewhere. */
+typedef struct Foreign
+{
+	struct sigaction action;
+	bool		sent;			/* by raise */
+} Foreign;
+
+static void
+fault_elsewhere(const void *arg)
+{
+	const Foreign *foreign_case = arg;
+	volatile char *page = foreign_page();
+
+	(void) sigaction(SIGBUS, &foreign_case->action, NULL);
+	(void) fixture_open(path, 1);
+	if (sigsetjmp(foreign, 1) != 0)
+		_exit(42);
+	if (foreign_case->sent)
+		(void) raise(SIGBUS);
+	else
+		(void) *page;
+	_exit(1);
+}
+
+/* A child opens a table under this SIGBUS action, then faults elsewhere. */
 static int
 foreign_fault(const struct sigaction *action, bool sent)
 {
-	volatile char *page = foreign_page();
-	pid_t		pid;
-	int			status;
+	Foreign		foreign_case = {*action, sent};
 
-	fflush(stdout);
-	pid = fork();
-	REQUIRE(pid >= 0);
-	if (pid == 0)
-	{
-		(void) sigaction(SIGBUS, action, NULL);
-		(void) fixture_open(path, 1);
-		if (sigsetjmp(foreign, 1) != 0)
-			_exit(42);
-		if (sent)
-			(void) raise(SIGBUS);
-		else
-			(void) *page;
-		_exit(1);
-	}
-	REQUIRE(waitpid(pid, &status, 0) == pid);
-	return status;
+	return in_child(fault_elsewhere, &foreign_case);
 }
 
 /*
  * A child has a table open and meets SIGBUS with this code at one of its pages, as
- * often as an instruction that is repeated does.  How it ends: 0 if it goes on.
+ * often as an instruction that is repeated does.
  */
-static int
-fault_of_kind(int code)
+static void
+fault_of_kind(const void *code)
 {
-	pid_t		pid;
-	int			status;
+	PmhTable   *t = fixture_open(path, 1);
+	siginfo_t	info = {.si_signo = SIGBUS, .si_code = *(const int *) code,
+						.si_addr = t->file.base + PAGE};
 
-	fflush(stdout);
-	pid = fork();
-	REQUIRE(pid >= 0);
-	if (pid == 0)
-	{
-		PmhTable   *t = fixture_open(path, 1);
-		siginfo_t	info = {.si_signo = SIGBUS, .si_code = code,
-							.si_addr = t->file.base + PAGE};
-
-		for (int i = 0; i < 3; i++)
-			REQUIRE(syscall(SYS_rt_tgsigqueueinfo, getpid(), getpid(), SIGBUS,
-							&info) == 0);
-		_exit(0);
-	}
-	REQUIRE(waitpid(pid, &status, 0) == pid);
-	return status;
+	for (int i = 0; i < 3; i++)
+		REQUIRE(syscall(SYS_rt_tgsigqueueinfo, getpid(), getpid(), SIGBUS, &info) == 0);
 }
 
 /*
@@ -719,7 +689,7 @@ test_other_kinds(void)
 	{
 		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 		t = fixture_open(path, 1);
-		CHECK(fault_of_kind(lost[i]) == 0);
+		CHECK(in_child(fault_of_kind, &lost[i]) == 0);
 		CHECK(do_lookup(t, &seed) == PMH_ERR_LOST);
 		pmh_close(t);
 	}
@@ -729,11 +699,17 @@ test_other_kinds(void)
 
 		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 		t = fixture_open(path, 1);
-		status = fault_of_kind(code);
+		status = in_child(fault_of_kind, &code);
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 		CHECK(do_lookup(t, &seed) == PMH_OK);
 		pmh_close(t);
 	}
+}
+
+static void
+make_file(const void *arg)
+{
+	pmh_close(make_table(path));
 }
 
 /* Runs first: the handler must not be installed yet. */
@@ -742,18 +718,9 @@ test_foreign_faults(void)
 {
 	struct sigaction action;
 	int			status;
-	pid_t		pid;
 
 	/* Made in a child, lest this process has mapped a file already. */
-	fflush(stdout);
-	pid = fork();
-	REQUIRE(pid >= 0);
-	if (pid == 0)
-	{
-		pmh_close(make_table(path));
-		_exit(0);
-	}
-	REQUIRE(waitpid(pid, &status, 0) == pid && status == 0);
+	REQUIRE(in_child(make_file, NULL) == 0);
 
 	memset(&action, 0, sizeof(action));
 	action.sa_handler = SIG_DFL;

@@ -86,11 +86,11 @@ static void (*act) (const char *name);	/* NULL, or called at each point */
 static void
 allow_descriptors(bool may)
 {
-	struct rlimit limit;
+	static rlim_t before;
 
-	REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-	limit.rlim_cur = may ? limit.rlim_max : 0;
-	REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	if (before == 0)
+		before = set_limit(RLIMIT_NOFILE, 0);
+	(void) set_limit(RLIMIT_NOFILE, may ? before : 0);
 }
 
 void
@@ -127,8 +127,8 @@ make_table(const char *path)
 	table = fixture_create(path);
 	table_path = path;
 	put_keys(table, 0, KEYS);
-	for (uint32_t depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword)); depth < OLD_DEPTH; depth++)
-		REQUIRE(pmh_conclude(table, pmh_directory_double(table, depth)) == PMH_OK);
+	while (directory_depth(table) < OLD_DEPTH)
+		REQUIRE(double_directory(table) == PMH_OK);
 	idle = fixture_open(path, 1);
 	look_up_one(idle);
 	CHECK(idle->seen_offset == pmh_dirword_offset(pm_load(&pmh_live(table)->dirword)));
@@ -411,39 +411,38 @@ give_back_below(const char *dir, bool overlay)
 	close_table();
 }
 
-/* What a child has mounted is gone with it; what it has made in dir is not. */
-static void
-empty(const char *dir)
+typedef struct Mounting
 {
-	char		command[4200];
+	void		(*test) (const char *dir, bool overlay);
+	bool		overlay;
+	char		dir[4096];
+} Mounting;
 
-	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-	CHECK(system(command) == 0);
+static void
+run_mounting(const void *arg)
+{
+	const Mounting *m = arg;
+
+	m->test(m->dir, m->overlay);
 }
 
+/* What a child has mounted is gone with it; what it has made in dir is not. */
 static void
-in_child(void (*test) (const char *dir, bool overlay), bool overlay)
+mounting(void (*test) (const char *dir, bool overlay), bool overlay)
 {
-	char		dir[4096];
+	Mounting	m = {test, overlay, ""};
+	char		command[4200];
 	int			status;
-	pid_t		child;
 
-	snprintf(dir, sizeof(dir), "%s.d", fixture_path("stop_punch"));
-	REQUIRE(mkdir(dir, 0700) == 0);
-	fflush(stdout);
-	child = fork();
-	REQUIRE(child >= 0);
-	if (child == 0)
-	{
-		test(dir, overlay);
-		_exit(unit_failed == 0 ? 0 : 1);
-	}
-	REQUIRE(waitpid(child, &status, 0) == child);
+	snprintf(m.dir, sizeof(m.dir), "%s.d", fixture_path("stop_punch"));
+	REQUIRE(mkdir(m.dir, 0700) == 0);
+	status = in_child(run_mounting, &m);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_ALLOWED)
 		printf("# not tried: this may not be mounted here\n");
 	else
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	empty(dir);
+	snprintf(command, sizeof(command), "rm -rf '%s'", m.dir);
+	CHECK(system(command) == 0);
 }
 
 /* ---- space that cannot be given back ---- */
@@ -480,9 +479,9 @@ main(void)
 	TEST(found_by_next_start(in_memory));
 	TEST(others_go_on(path));
 	TEST(space_is_gone(path));
-	TEST(in_child(look_up_where_all_is_full, false));
-	TEST(in_child(look_up_where_all_is_full, true));
-	TEST(in_child(give_back_below, true));
+	TEST(mounting(look_up_where_all_is_full, false));
+	TEST(mounting(look_up_where_all_is_full, true));
+	TEST(mounting(give_back_below, true));
 	TEST(ends_all_the_same(path, ENOSPC, true));
 	TEST(ends_all_the_same(path, EDQUOT, true));
 	TEST(ends_all_the_same(path, 0, false));
