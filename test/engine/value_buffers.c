@@ -7,7 +7,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "rewritten.h"
 #include "sweeps.h"
 #include "table_alone.h"
 

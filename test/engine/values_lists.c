@@ -9,9 +9,60 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "rewritten.h"
 #include "sweeps.h"
 #include "table_alone.h"
+
+/* ---- buffers of a list by their slots ---- */
+
+/*
+ * The way to the last buffer in a slot below 'below' of a key's list, which nobody else
+ * changes.  payload[0] == 0: there is none.  If 'rewrite', what is in the buffer is put into
+ * another one.
+ */
+static inline PmhListPath
+slot_below(PmhTable *t, uint64_t hash, uint64_t below, bool rewrite)
+{
+	PmhListPath path = {0};
+	PmhPlace	place;
+	PmhResult	result;
+
+	do
+	{
+		uint64_t	number = below;
+
+		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
+		memset(&path, 0, sizeof(path));
+		result = PMH_OK;
+		if (pmh_segment_find_list(t, &place, hash, &path))
+		{
+			result = pmh_list_find_below(t, hash, &path, &number);
+			if (result == PMH_OK && rewrite && path.payload[0] != 0)
+				result = pmh_list_rewrite(t, &path, hash, pmh_pointer_class(path.payload[0]), NULL);
+		}
+		pmh_segment_unlock(&place);
+	} while (result == PMH_NEED && pmh_provide(t) == PMH_OK);
+	REQUIRE(result == PMH_OK);
+	path.place = NULL;
+	return path;
+}
+
+/* Bytes of all buffers of a list, and of its index or indexes. */
+static inline uint64_t
+list_bytes(PmhTable *t, uint64_t head)
+{
+	uint64_t	bytes = pmh_class_bytes(pmh_pointer_class(head));
+
+	for (uint32_t i = 0; pmh_pointer_level(head) > 0 && i < pmh_index_slots(head); i++)
+	{
+		uint64_t	word = *pmh_index_slot(t, head, i);
+
+		if (word != 0)
+			bytes += list_bytes(t, word & PMH_SLOT_POINTER);
+	}
+	return bytes;
+}
+
+/* ---- against a model ---- */
 
 /* The model: which of the values 0 .. range - 1 key k has. */
 typedef struct Model
@@ -440,11 +491,11 @@ test_cursor_and_rewrite(void)
 	} while (cursor.at.line < 30 || below < 2 ||
 			 pmh_buffer_count(t, buffer) < pmh_class_capacity(pmh_pointer_class(buffer)));
 
-	other = rewrite_slot(t, hash, below);
+	other = slot_below(t, hash, below, true).payload[0];
 	CHECK(other != buffer);
 	for (size_t i = 0; i < ngiven; i += 3)
 		REQUIRE(pmh_delete(t, hash, given[i]) == PMH_OK);
-	REQUIRE(rewrite_slot(t, hash, below) == buffer);
+	REQUIRE(slot_below(t, hash, below, true).payload[0] == buffer);
 
 	while ((result = pmh_cursor_next(t, &cursor, 50)) == PMH_OK)
 	{
@@ -482,9 +533,9 @@ test_sweep_and_rewrite(void)
 	REQUIRE(pmh_segment_find_list(t, &place, hash, &at));
 	pmh_segment_unlock(&place);
 
-	CHECK(rewrite_slot(t, hash, 1) != at.head);
+	CHECK(slot_below(t, hash, 1, true).payload[0] != at.head);
 	take_values(t, hash, 0, 7, 1);
-	REQUIRE(rewrite_slot(t, hash, 1) == at.head);
+	REQUIRE(slot_below(t, hash, 1, true).payload[0] == at.head);
 
 	dead = calloc(n, 1);
 	REQUIRE(dead != NULL);
@@ -547,10 +598,10 @@ test_removal_and_rewrite(void)
 		REQUIRE(pmh_removal_step(t, &removal, 1) == PMH_OK);
 		below = slot_below(t, hash, below, false).number;
 	} while (twin_below(t, hash, below) == 0);
-	payload = buffer_below(t, hash, below);
+	payload = slot_below(t, hash, below, false).payload[0];
 	REQUIRE(payload != 0 && removal.removed > 0 && removal.removed < n);
-	CHECK(rewrite_slot(t, hash, below) != payload);
-	REQUIRE(rewrite_slot(t, hash, twin_below(t, hash, below) + 1) == payload);
+	CHECK(slot_below(t, hash, below, true).payload[0] != payload);
+	REQUIRE(slot_below(t, hash, twin_below(t, hash, below) + 1, true).payload[0] == payload);
 	while ((result = pmh_removal_step(t, &removal, 1)) == PMH_OK)
 		;
 	CHECK(result == PMH_DONE && removal.removed == n);
