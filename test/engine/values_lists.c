@@ -312,27 +312,6 @@ repeated_pair(PmhTable *t, uint64_t n, size_t times)
 	check_table(t, 0);
 }
 
-/* Plain entries, short lists and long ones in one call. */
-static void
-lists_of_all_lengths(PmhTable *t)
-{
-	PmhEntry	entry[30 * 31 / 2];
-	size_t		removed;
-	size_t		n = 0;
-
-	for (uint64_t key = 0; key < 30; key++)
-	{
-		for (uint64_t i = 0; i <= key; i++)
-		{
-			entry[n++] = (PmhEntry) {fixture_hash(key), i};
-			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
-		}
-	}
-	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK);
-	CHECK(removed == n);
-	check_table(t, 0);
-}
-
 /* Make a list from an array: is it right, and what does it cost? */
 static void
 from_array(PmhTable *t, size_t n)
@@ -736,7 +715,6 @@ against_models(void)
 	grown_cost(t, FIXTURE_SCALE(100000));
 	for (size_t times = 1; times <= 2; times++)
 		repeated_pair(t, FIXTURE_SCALE(15000), times);
-	lists_of_all_lengths(t);
 	for (size_t n = 1; n < 100; n++)
 		from_array(t, n);
 	for (size_t n = 100; n < 6000; n += 101)
