@@ -201,6 +201,28 @@ test_elements(void)
 }
 
 /*
+ * Elements of a segment that differ in the strategy, as a change of it leaves them that a crash
+ * ends: all are made to say what the lowest says, which is stored last.
+ */
+static void
+test_strategy(void)
+{
+	uint64_t	several = 0;
+	uint64_t	elem;
+	PmhTable   *t;
+
+	while (pmh_elem_depth(directory()[several]) == pmh_dirword_depth(live()->dirword))
+		several++;
+	elem = directory()[several];
+	write_file(offset_of_element(several + 1),
+			   pmh_elem_seal(elem ^ UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT));
+	t = fixture_open(path, 2);
+	CHECK(directory_of(t)[several] == elem && directory_of(t)[several + 1] == elem);
+	CHECK(all_right(t));
+	CLOSE_SOUND(t);
+}
+
+/*
  * A local depth that is too small by two, in an element whose parity is right: the
  * segment's neighbours, which it seems to have the elements of, must not get lost.  (By one
  * is what a crash in a merge may leave.)
@@ -408,6 +430,7 @@ main(void)
 	path = fixture_path("flipped_bits");
 	make_file();
 	TEST(test_elements());
+	TEST(test_strategy());
 	TEST(test_depths());
 	TEST(test_live_words());
 	TEST(test_kinds());
