@@ -371,72 +371,54 @@ fill_up(const char *path)
 	CHECK(end > 0);
 }
 
-/* Another file takes all that is free of a tmpfs when the file has shrunk. */
-static void
-look_up_where_all_is_full(const char *dir, bool overlay)
+typedef struct Mounting
 {
+	bool		memory;			/* a tmpfs in dir, which else is on disk; ... */
+	bool		overlay;		/* ... and on that an overlayfs */
+	char		dir[4096];
+} Mounting;
+
+/*
+ * In memory another file takes all that is free when the file has shrunk: look-ups need
+ * none.  On a disk space goes back through an overlayfs as well.
+ */
+static void
+shrink_where_mounted(const void *arg)
+{
+	const Mounting *m = arg;
 	char		path[4200];
 	char		filler[4200];
-
-	if (!be_alone() || mount("tmpfs", dir, "tmpfs", 0, FULL_SIZE) != 0 ||
-		(overlay && !mount_overlay(dir)))
-		_exit(NOT_ALLOWED);
-	snprintf(path, sizeof(path), "%s/%stable", dir, overlay ? "merged/" : "");
-	snprintf(filler, sizeof(filler), "%s/filler", dir);
-	make_table(path);
-	shrink_table();
-	fill_up(filler);
-	look_up_one(idle);
-	CHECK(pmh_insert(idle, fixture_hash(KEYS), KEYS, false) == PMH_OK);
-	CHECK(!pm_is_lost(&idle->file));
-	close_table();
-}
-
-/* Where an overlayfs is on a disk, space goes back as it does there. */
-static void
-give_back_below(const char *dir, bool overlay)
-{
-	char		path[4200];
 	uint64_t	before;
 
-	if (!be_alone() || (overlay && !mount_overlay(dir)))
+	if (!be_alone() || (m->memory && mount("tmpfs", m->dir, "tmpfs", 0, FULL_SIZE) != 0) ||
+		(m->overlay && !mount_overlay(m->dir)))
 		_exit(NOT_ALLOWED);
-	snprintf(path, sizeof(path), "%s/%stable", dir, overlay ? "merged/" : "");
+	snprintf(path, sizeof(path), "%s/%stable", m->dir, m->overlay ? "merged/" : "");
+	snprintf(filler, sizeof(filler), "%s/filler", m->dir);
 	make_table(path);
 	before = allocated(path);
 	shrink_table();
+	if (m->memory)
+		fill_up(filler);
 	look_up_one(idle);
-	if (gives_back(dir))
+	if (m->memory)
+		CHECK(pmh_insert(idle, fixture_hash(KEYS), KEYS, false) == PMH_OK && !pm_is_lost(&idle->file));
+	else if (gives_back(m->dir))
 		CHECK(allocated(path) < before);
 	close_table();
 }
 
-typedef struct Mounting
-{
-	void		(*test) (const char *dir, bool overlay);
-	bool		overlay;
-	char		dir[4096];
-} Mounting;
-
-static void
-run_mounting(const void *arg)
-{
-	const Mounting *m = arg;
-
-	m->test(m->dir, m->overlay);
-}
-
 /* What a child has mounted is gone with it; what it has made in dir is not. */
 static void
-mounting(void (*test) (const char *dir, bool overlay), bool overlay)
+mounted(bool memory, bool overlay)
 {
-	Mounting	m = {test, overlay, ""};
+	Mounting	m = {memory, overlay, ""};
 	char		command[4200];
 	int			status;
 
 	snprintf(m.dir, sizeof(m.dir), "%s.d", fixture_path("stop_punch"));
 	REQUIRE(mkdir(m.dir, 0700) == 0);
-	status = in_child(run_mounting, &m);
+	status = in_child(shrink_where_mounted, &m);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_ALLOWED)
 		printf("# not tried: this may not be mounted here\n");
 	else
@@ -479,9 +461,9 @@ main(void)
 	TEST(found_by_next_start(in_memory));
 	TEST(others_go_on(path));
 	TEST(space_is_gone(path));
-	TEST(mounting(look_up_where_all_is_full, false));
-	TEST(mounting(look_up_where_all_is_full, true));
-	TEST(mounting(give_back_below, true));
+	TEST(mounted(true, false));
+	TEST(mounted(true, true));
+	TEST(mounted(false, true));
 	TEST(ends_all_the_same(path, ENOSPC, true));
 	TEST(ends_all_the_same(path, EDQUOT, true));
 	TEST(ends_all_the_same(path, 0, false));
