@@ -118,6 +118,18 @@ test_note(void)
 	CHECK(!pmh_write_note("/nonexistent/dir/file", 0, words, 1) && errno == ENOENT);
 }
 
+/* A file with these bytes is refused as such a one, whether it is opened or examined. */
+static void
+check_refused(PmhResult as, uint64_t offset, const void *bytes, size_t len)
+{
+	PmhError	error;
+	PmhHead		head;
+
+	make_file(10);
+	patch(offset, bytes, len);
+	CHECK(try_open(1, &error) == as && pmh_examine(path, &head, &error) == as);
+}
+
 static void
 test_header(void)
 {
@@ -127,27 +139,16 @@ test_header(void)
 	uint64_t	zero = 0;
 
 	CHECK(pmh_crc32c("123456789", 9) == UINT32_C(0xe3069283));
+	check_refused(PMH_ERR_VERSION, offsetof(PmhFormat, version), &version, sizeof(version));
+	check_refused(PMH_ERR_CORRUPT, offsetof(PmhFormat, identity), "x", 1);
+	/* As a crash in the middle of pmh_create leaves it. */
+	check_refused(PMH_ERR_FORMAT, 0, &zero, sizeof(zero));
+
+	/* Cut off: an error, not SIGBUS. */
 	make_file(10);
 	REQUIRE(truncate(path, 100) == 0);
 	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
 	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_FORMAT);
-
-	make_file(10);
-	patch(offsetof(PmhFormat, version), &version, sizeof(version));
-	CHECK(try_open(1, &error) == PMH_ERR_VERSION);
-	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_VERSION);
-
-	make_file(10);
-	patch(offsetof(PmhFormat, identity), "x", 1);
-	CHECK(try_open(1, &error) == PMH_ERR_CORRUPT);
-	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_CORRUPT);
-
-	/* As a crash in the middle of pmh_create leaves it. */
-	make_file(10);
-	patch(0, &zero, sizeof(zero));
-	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
-
-	/* Cut off: an error, not SIGBUS. */
 	make_file(20000);
 	REQUIRE(truncate(path, (off_t) fixture_file_size(path) / 2) == 0);
 	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_CORRUPT);

@@ -182,22 +182,24 @@ offset_of_element(uint64_t i)
 	return pmh_dirword_offset(live()->dirword) + i * sizeof(uint64_t);
 }
 
+/* The first element of a segment that has several, or of one that has one. */
+static uint64_t
+element_of(bool several)
+{
+	uint64_t	i = 0;
+
+	while ((pmh_elem_depth(directory()[i]) == pmh_dirword_depth(live()->dirword)) == several)
+		REQUIRE(++i < UINT64_C(1) << pmh_dirword_depth(live()->dirword));
+	return i;
+}
+
 /* The first and the last element of a segment that has several, and one that has one. */
 static void
 test_elements(void)
 {
-	uint32_t	depth = pmh_dirword_depth(live()->dirword);
-	uint64_t	several = 0;
-	uint64_t	single = 0;
-
-	while (several < UINT64_C(1) << depth && pmh_elem_depth(directory()[several]) == depth)
-		several++;
-	while (single < UINT64_C(1) << depth && pmh_elem_depth(directory()[single]) != depth)
-		single++;
-	REQUIRE(several < UINT64_C(1) << depth && single < UINT64_C(1) << depth);
-	flip_each("first element", offset_of_element(several), 2, ALL_BITS);
-	flip_each("second element", offset_of_element(several + 1), 2, ALL_BITS);
-	flip_each("only element", offset_of_element(single), 2, ALL_BITS);
+	flip_each("first element", offset_of_element(element_of(true)), 2, ALL_BITS);
+	flip_each("second element", offset_of_element(element_of(true) + 1), 2, ALL_BITS);
+	flip_each("only element", offset_of_element(element_of(false)), 2, ALL_BITS);
 }
 
 /*
@@ -207,13 +209,10 @@ test_elements(void)
 static void
 test_strategy(void)
 {
-	uint64_t	several = 0;
-	uint64_t	elem;
+	uint64_t	several = element_of(true);
+	uint64_t	elem = directory()[several];
 	PmhTable   *t;
 
-	while (pmh_elem_depth(directory()[several]) == pmh_dirword_depth(live()->dirword))
-		several++;
-	elem = directory()[several];
 	write_file(offset_of_element(several + 1),
 			   pmh_elem_seal(elem ^ UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT));
 	t = fixture_open(path, 2);
@@ -316,15 +315,11 @@ insert_and_delete(PmhTable *t)
 	return result;
 }
 
-/* The first element of a segment with several. */
+/* Where a walk comes by. */
 static uint64_t *
 element_of_several(PmhTable *t)
 {
-	uint64_t   *dir = directory_of(t);
-
-	while (pmh_elem_depth(*dir) == pmh_dirword_depth(live()->dirword))
-		dir++;
-	return dir;
+	return &directory_of(t)[element_of(true)];
 }
 
 static uint64_t *
@@ -406,20 +401,15 @@ go_on_shrinking(PmhTable *t)
 static void
 test_claimed_twice(void)
 {
-	uint32_t	depth = pmh_dirword_depth(live()->dirword);
 	uint64_t	main_bits = (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
-	uint64_t	values;
-	uint64_t	i = 0;
+	uint64_t	i = element_of(false);
+	uint64_t	block[2] = {pmh_elem_main_block(directory()[i ^ 1])};
 
-	(void) offset_of_kind(&values);
-	while (pmh_elem_depth(directory()[i]) != depth)
-		i++;
+	(void) offset_of_kind(&block[1]);
 	for (unsigned k = 0; k < 2; k++)
 	{
-		uint64_t	block = k == 0 ? pmh_elem_main_block(directory()[i ^ 1]) : values;
-
 		write_file(offset_of_element(i),
-				   pmh_elem_seal((directory()[i] & ~main_bits) | block));
+				   pmh_elem_seal((directory()[i] & ~main_bits) | block[k]));
 		CHECK(is_refused(2));
 	}
 }
