@@ -771,8 +771,6 @@ main(void)
 	TEST(waits_are_given_up());
 	TEST(stripe_of_others());
 	TEST(list_is_loaded_once());
-	TEST(load_is_given_up(1));
-	TEST(load_is_given_up(4));
 	TEST(sorting_is_given_up(1, false, 1));
 	TEST(sorting_is_given_up(1, true, 4));
 	TEST(sorting_is_given_up(20, true, 3));

@@ -4,8 +4,8 @@
  *	  Value lists of one handle: through all classes and into long chains
  *	  against a model, in buffers that fit when made from an array, read by
  *	  cursors in batches of any size, and deleted one by one and in groups.  One that
- *	  begins in the stash.  Those that are read, swept or shortened while a removal rewrites
- *	  their buffers; and those whose values come and go, which do not become larger.
+ *	  begins in the stash.  One that is read while removals rewrite
+ *	  its buffers; and those whose values come and go, which do not become larger.
  *
  *-------------------------------------------------------------------------
  */
@@ -430,8 +430,6 @@ list_in_stash(void)
 	CLOSE_SOUND(t);
 }
 
-/* ---- what is under way when a removal rewrites a list, by one handle, step by step ---- */
-
 /*
  * A cursor stands in a buffer.  That is rewritten into another one and back again,
  * while values in front are taken out: what the cursor has not read yet is in front of
@@ -488,105 +486,6 @@ test_cursor_and_rewrite(void)
 	CHECK_SOUND(t);
 	free(seen);
 	pmh_close(t);
-}
-
-/* The same under a step of a sweep: what it judges dead goes nevertheless. */
-static void
-test_sweep_and_rewrite(void)
-{
-	PmhTable   *t = create();
-	uint64_t	hash = fixture_hash(1);
-	uint64_t	n = 500;
-	PmhListPath at;
-	PmhPlace	place;
-	PmhSweep	sweep;
-	PmhValues	values = {0};
-	uint8_t    *dead;
-	size_t		removed;
-
-	put_values(t, hash, 0, n);
-	REQUIRE(pmh_sweep_begin(t, &sweep) == PMH_OK);
-	REQUIRE(pmh_sweep_next(t, &sweep) == PMH_OK);
-	REQUIRE(sweep.n == n);
-	REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
-	REQUIRE(pmh_segment_find_list(t, &place, hash, &at));
-	pmh_segment_unlock(&place);
-
-	CHECK(slot_below(t, hash, 1, true).payload[0] != at.head);
-	take_values(t, hash, 0, 7, 1);
-	REQUIRE(slot_below(t, hash, 1, true).payload[0] == at.head);
-
-	dead = calloc(n, 1);
-	REQUIRE(dead != NULL);
-	for (size_t i = 0; i < n; i++)
-		dead[i] = sweep.entries[i].value % 2 == 0;
-	REQUIRE(sweep_remove(t, &sweep, dead, &removed) == PMH_OK);
-	CHECK(removed == n / 2 - 4);
-	pmh_sweep_end(&sweep);
-	free(dead);
-	REQUIRE(pmh_lookup(t, hash, &values) == PMH_OK);
-	CHECK(values.n == n / 2 - 3);
-	for (size_t i = 0; i < values.n; i++)
-		CHECK(values.value[i] % 2 == 1);
-	pmh_values_free(&values);
-	CLOSE_SOUND(t);
-}
-
-/* The slot of a buffer further on as large as the one below 'below', and full, or 0. */
-static uint64_t
-twin_below(PmhTable *t, uint64_t hash, uint64_t below)
-{
-	PmhListPath path = slot_below(t, hash, below, false);
-	uint32_t	class = pmh_pointer_class(path.payload[0]);
-
-	while (path.number > 0)
-	{
-		path = slot_below(t, hash, path.number, false);
-		if (pmh_pointer_class(path.payload[0]) == class)
-			return path.number;
-	}
-	return 0;
-}
-
-/*
- * A removal in steps is about to read a buffer when that is rewritten, and a later one into
- * its place.  All that was handed in goes.
- */
-static void
-test_removal_and_rewrite(void)
-{
-	PmhTable   *t = create();
-	uint64_t	hash = fixture_hash(1);
-	PmhEntry   *entry = malloc(LONG_VALUES * sizeof(*entry));
-	PmhRemoval	removal;
-	uint64_t	below = UINT64_MAX;
-	uint64_t	payload;
-	size_t		n = 0;
-	PmhResult	result;
-
-	REQUIRE(entry != NULL);
-	for (uint64_t i = 0; i < LONG_VALUES; i++)
-	{
-		REQUIRE(pmh_insert(t, hash, i, false) == PMH_OK);
-		if (i % 3 == 0)
-			entry[n++] = (PmhEntry) {hash, i};
-	}
-	REQUIRE(pmh_removal_begin(t, entry, n, true, &removal) == PMH_OK);
-	do
-	{
-		REQUIRE(pmh_removal_step(t, &removal, 1) == PMH_OK);
-		below = slot_below(t, hash, below, false).number;
-	} while (twin_below(t, hash, below) == 0);
-	payload = slot_below(t, hash, below, false).payload[0];
-	REQUIRE(payload != 0 && removal.removed > 0 && removal.removed < n);
-	CHECK(slot_below(t, hash, below, true).payload[0] != payload);
-	REQUIRE(slot_below(t, hash, twin_below(t, hash, below) + 1, true).payload[0] == payload);
-	while ((result = pmh_removal_step(t, &removal, 1)) == PMH_OK)
-		;
-	CHECK(result == PMH_DONE && removal.removed == n);
-	pmh_removal_end(&removal);
-	free(entry);
-	CLOSE_SOUND(t);
 }
 
 /*
@@ -735,8 +634,6 @@ main(void)
 		force_pmem = round == 1;
 		TEST(against_models());
 		TEST(test_cursor_and_rewrite());
-		TEST(test_sweep_and_rewrite());
-		TEST(test_removal_and_rewrite());
 	}
 	force_pmem = false;
 	TEST(list_in_stash());

@@ -127,19 +127,10 @@ write_file(const char *bytes, size_t size)
 	(void) close(fd);
 }
 
-static PmhEnv
-case_env(const Case *c, uint64_t instance)
-{
-	PmhEnv		env = fixture_env(instance);
-
-	env.force_pmem = c->force_pmem;
-	return env;
-}
-
 static PmhResult
 open_file(const Case *c, uint64_t instance, PmhTable **t, Seen *seen)
 {
-	PmhEnv		env = case_env(c, instance);
+	PmhEnv		env = fixture_env_on(c->force_pmem, instance);
 	PmhError	error;
 	PmhResult	result;
 
