@@ -383,58 +383,6 @@ announced_meanwhile(void)
 	CLOSE_SOUND(t);
 }
 
-/* Would another value of this key go to its alternative bucket? */
-static bool
-goes_elsewhere(PmhTable *t, uint64_t hash)
-{
-	PmhPlace	place;
-	uint32_t	home;
-	uint32_t	state;
-	uint32_t	alt_state;
-	int			pointer;
-
-	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
-	home = pmh_home_bucket(hash, place.hashing);
-	if (pmh_bucket_find(pmh_bucket(t, &place, home), hash, &state, &pointer) == 0)
-		return false;
-	alt_state = pmh_bucket_state(pmh_bucket(t, &place, pmh_alt_bucket(hash, place.hashing, home)));
-	return pmh_elem_strategy(place.elem) != PMH_SINGLE &&
-		(state & pmh_filter_bit(hash)) != 0 &&
-		pmh_state_full(state) &&
-		pmh_state_count(alt_state) + 1 < pmh_state_count(state);
-}
-
-/*
- * The home bucket has been read.  The value found there is taken out, and then
- * another one is put into the alternative bucket: there never were two.
- */
-static void
-value_goes_elsewhere(void)
-{
-	PmhTable   *t = make_table(false);
-	unsigned	trials = 0;
-
-	for (uint64_t key = 0; trials < TRIALS && key < 20000; key++)
-	{
-		put(t, fixture_hash(key), 3);
-		for (uint64_t k = key < 400 ? 0 : key - 400; k < key && trials < TRIALS; k++)
-		{
-			uint64_t	hash = fixture_hash(k);
-			pid_t		reader;
-
-			if (!goes_elsewhere(t, hash))
-				continue;
-			reader = start_reader("probe_before_elsewhere", 1, hash, 1, 1, 3, 4);
-			REQUIRE(pmh_delete(t, hash, 3) == PMH_OK);
-			put(t, hash, 4);
-			CHECK(goes_on_well(reader));
-			trials++;
-		}
-	}
-	CHECK(trials == TRIALS);
-	CLOSE_SOUND(t);
-}
-
 /* ---- several buckets, one state ---- */
 
 /*
@@ -716,7 +664,6 @@ main(void)
 	TEST(with_some_keys(cell_given_away, false));
 	TEST(value_taken_out_twice());
 	TEST(announced_meanwhile());
-	TEST(value_goes_elsewhere());
 	unlink(path);
 	return unit_done("stop_readers");
 }
