@@ -383,7 +383,16 @@ fixture_no_lock_held(void)
 	return fixture_locks_held() == 0;
 }
 
-/* For qsort: pairs by hash, then by value. */
+/* For qsort and bsearch: numbers; and pairs by hash, then by value. */
+static inline int
+fixture_compare_numbers(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return (x > y) - (x < y);
+}
+
 static inline int
 fixture_compare_entries(const void *a, const void *b)
 {

@@ -15,15 +15,6 @@ static uint64_t number[MOST];
 static uint64_t wanted[MOST];
 static uint64_t seed;
 
-static int
-compare(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return (x > y) - (x < y);
-}
-
 /* ---- what is sorted ---- */
 
 static uint64_t
@@ -115,7 +106,7 @@ test_sort(Maker make, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		wanted[i] = number[i] = make(i);
-	qsort(wanted, n, sizeof(uint64_t), compare);
+	qsort(wanted, n, sizeof(uint64_t), fixture_compare_numbers);
 	(void) pmh_sort_numbers(number, n, NULL);
 	if (n > 0)
 		CHECK(memcmp(number, wanted, n * sizeof(uint64_t)) == 0);
@@ -173,7 +164,7 @@ test_values(Maker make, size_t n)
 
 	for (size_t i = 0; i < n; i++)
 		wanted[i] = number[i] = make(i);
-	qsort(wanted, n, sizeof(uint64_t), compare);
+	qsort(wanted, n, sizeof(uint64_t), fixture_compare_numbers);
 	for (size_t i = 0; i < n; i++)
 	{
 		if (i == 0 || wanted[i] != wanted[i - 1])

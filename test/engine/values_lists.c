@@ -73,15 +73,6 @@ typedef struct Model
 	uint64_t	n;
 } Model;
 
-static int
-compare_values(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return (x > y) - (x < y);
-}
-
 /* Values are spread over all 47 bits, the least and the greatest included. */
 static uint64_t
 value_of(const Model *m, uint64_t i)
@@ -344,7 +335,7 @@ from_array(PmhTable *t, size_t n)
 	pmh_values_finish(&values);
 	for (size_t i = 0; i < n; i++)
 		same = same && bsearch(&entry[i].value, values.value, values.n, sizeof(uint64_t),
-							   compare_values) != NULL;
+							   fixture_compare_numbers) != NULL;
 	CHECK(same);
 	bytes = list_bytes(t, payload);
 	if (n <= 7)
