@@ -398,7 +398,13 @@ hot_cursor(Self *self, unsigned key)
 	while ((result = pmh_cursor_next(self->t, &self->cursor, want)) == PMH_OK)
 	{
 		for (size_t i = 0; i < self->cursor.batch.n; i++)
-			found_value(&found, key, self->cursor.batch.value[i]);
+		{
+			uint64_t	value = self->cursor.batch.value[i];
+
+			/* From a list it may come twice, if it was taken out and put in again (table.h). */
+			if (key < SMALL_KEYS || value >= hot_key[key].hot || (found.mask >> value & 1) == 0)
+				found_value(&found, key, value);
+		}
 	}
 	REQUIRE(result == PMH_DONE);
 	record_read(self, begin, CURSOR, key, &found);
