@@ -194,7 +194,7 @@ fi
 # ---- the engine alone: beside all that follows, as most of that waits much of its time ----
 targets=
 wanted engine && targets=check
-wanted sanitizers && targets="$targets check-asan check-tsan"
+wanted sanitizers && targets="$targets check-asan check-tsan check-long"
 # all again with larger pages takes three minutes; what they are about is in check
 targets="$targets ${PMHASH_LARGE_PAGES:+check-pages}"
 if [ -n "${targets// /}" ]; then

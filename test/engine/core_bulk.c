@@ -6,14 +6,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-#include <unistd.h>
-
-#include "error.h"
 #include "fixture.h"
-#include "segment.h"
-#include "table.h"
-#include "unit.h"
 
 /* The i-th of n entries of a kind of data; 0 <= i < n. */
 typedef PmhEntry (*Generate) (uint64_t i, uint64_t n);
@@ -23,7 +16,6 @@ unique_keys(uint64_t i, uint64_t n)
 {
 	PmhEntry	e = {fixture_hash(i), i};
 
-	(void) n;
 	return e;
 }
 
@@ -33,7 +25,6 @@ some_duplicates(uint64_t i, uint64_t n)
 {
 	PmhEntry	e = {fixture_hash(i / (1 + i / 1000 % 40)), i};
 
-	(void) n;
 	return e;
 }
 
@@ -43,7 +34,6 @@ many_duplicates(uint64_t i, uint64_t n)
 {
 	PmhEntry	e = {fixture_hash(i % 100), i};
 
-	(void) n;
 	return e;
 }
 
@@ -53,7 +43,6 @@ skewed(uint64_t i, uint64_t n)
 {
 	PmhEntry	e = {fixture_hash(i) >> 6 | UINT64_C(5) << 58, i};
 
-	(void) n;
 	return e;
 }
 

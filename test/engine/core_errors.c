@@ -2,7 +2,8 @@
  *
  * core_errors.c
  *	  What can go wrong with a file: absent, there already, short, foreign,
- *	  damaged, no space left.  Each is an error; nothing crashes.
+ *	  damaged, no space left.  Each is an error; nothing crashes.  And what is none: a
+ *	  file that is examined while it changes.
  *	  (Space that ends while a file grows: core_faults.c.  Damage of what recovery begins with: flipped_bits.c; anywhere: test/fuzz.)
  *
  *-------------------------------------------------------------------------
@@ -10,15 +11,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "unit.h"
+#include "content.h"
 
 static const char *path;
 
@@ -123,6 +118,18 @@ test_note(void)
 	CHECK(!pmh_write_note("/nonexistent/dir/file", 0, words, 1) && errno == ENOENT);
 }
 
+/* A file with these bytes is refused as such a one, whether it is opened or examined. */
+static void
+check_refused(PmhResult as, uint64_t offset, const void *bytes, size_t len)
+{
+	PmhError	error;
+	PmhHead		head;
+
+	make_file(10);
+	patch(offset, bytes, len);
+	CHECK(try_open(1, &error) == as && pmh_examine(path, &head, &error) == as);
+}
+
 static void
 test_header(void)
 {
@@ -132,27 +139,16 @@ test_header(void)
 	uint64_t	zero = 0;
 
 	CHECK(pmh_crc32c("123456789", 9) == UINT32_C(0xe3069283));
+	check_refused(PMH_ERR_VERSION, offsetof(PmhFormat, version), &version, sizeof(version));
+	check_refused(PMH_ERR_CORRUPT, offsetof(PmhFormat, identity), "x", 1);
+	/* As a crash in the middle of pmh_create leaves it. */
+	check_refused(PMH_ERR_FORMAT, 0, &zero, sizeof(zero));
+
+	/* Cut off: an error, not SIGBUS. */
 	make_file(10);
 	REQUIRE(truncate(path, 100) == 0);
 	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
 	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_FORMAT);
-
-	make_file(10);
-	patch(offsetof(PmhFormat, version), &version, sizeof(version));
-	CHECK(try_open(1, &error) == PMH_ERR_VERSION);
-	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_VERSION);
-
-	make_file(10);
-	patch(offsetof(PmhFormat, identity), "x", 1);
-	CHECK(try_open(1, &error) == PMH_ERR_CORRUPT);
-	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_CORRUPT);
-
-	/* As a crash in the middle of pmh_create leaves it. */
-	make_file(10);
-	patch(0, &zero, sizeof(zero));
-	CHECK(try_open(1, &error) == PMH_ERR_FORMAT);
-
-	/* Cut off: an error, not SIGBUS. */
 	make_file(20000);
 	REQUIRE(truncate(path, (off_t) fixture_file_size(path) / 2) == 0);
 	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_CORRUPT);
@@ -166,19 +162,131 @@ test_no_space(void)
 	PmhEnv		env = fixture_env(1);
 	PmhTable   *t;
 	PmhError	error;
-	struct rlimit before;
-	struct rlimit limit;
+	rlim_t		before;
 
 	unlink(path);
 	REQUIRE(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
-	REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-	limit = before;
-	limit.rlim_cur = 4096;
-	REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	before = set_limit(RLIMIT_FSIZE, 4096);
 	CHECK(pmh_create(path, NULL, &env, &t, &error) == PMH_ERR_NO_SPACE);
 	CHECK(error.sys_errno == EFBIG);
 	CHECK(access(path, F_OK) != 0);
-	REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+	(void) set_limit(RLIMIT_FSIZE, before);
+}
+
+/*
+ * ---- a file that is examined while it changes ----
+ *
+ * Its directory moves to a part that has just been added to it: it is a sound file at any
+ * moment, whichever words of the header a read comes to first.  pread is wrapped when this
+ * program is linked (see the Makefile): it reads one piece of what it is to read, the file
+ * becomes the other one, and it reads the rest.
+ */
+
+#define MOST_READS		10		/* of one examination */
+
+static char small[PMH_HEADER_SIZE];	/* the header before growth and doubling ... */
+static char large[PMH_HEADER_SIZE];	/* ... and after it */
+
+static int	reads;				/* so far */
+static int	changing;			/* the read that meets the change; 0: none does */
+static bool upwards;			/* it reads the lower words first */
+static const char *becomes;
+static int	writable = -1;
+
+extern ssize_t __real_pread(int fd, void *to, size_t n, off_t at);
+extern ssize_t __wrap_pread(int fd, void *to, size_t n, off_t at);
+
+static void
+store_header(const char *header)
+{
+	REQUIRE(pwrite(writable, header, PMH_HEADER_SIZE, 0) == PMH_HEADER_SIZE);
+}
+
+ssize_t
+__wrap_pread(int fd, void *to, size_t n, off_t at)
+{
+	/* Between the word of the directory and that of the length, if both are read. */
+	off_t		middle = PMH_LIVE_OFFSET + offsetof(PmhLive, dirword) + sizeof(uint64_t);
+	size_t		lower = middle > at && (size_t) (middle - at) < n ? (size_t) (middle - at) : 0;
+	size_t		first = upwards ? 0 : lower;
+	size_t		second = upwards ? lower : 0;
+
+	if (++reads != changing)
+		return __real_pread(fd, to, n, at);
+	REQUIRE(offsetof(PmhLive, blocks) > offsetof(PmhLive, dirword));
+	if (lower == 0)
+	{
+		if (!upwards)
+			store_header(becomes);
+		REQUIRE(__real_pread(fd, to, n, at) == (ssize_t) n);
+		store_header(becomes);
+		return (ssize_t) n;
+	}
+	REQUIRE(__real_pread(fd, (char *) to + first, upwards ? lower : n - lower,
+						 at + (off_t) first) > 0);
+	store_header(becomes);
+	REQUIRE(__real_pread(fd, (char *) to + second, upwards ? n - lower : lower,
+						 at + (off_t) second) > 0);
+	return (ssize_t) n;
+}
+
+/* A table whose directory moves to where its file did not reach before. */
+static void
+make_files(void)
+{
+	PmhTable   *t = fixture_create(path);
+	uint64_t	length;
+	uint32_t	depth = 0;
+
+	do
+	{
+		length = pmh_blocks(t) << PMH_BLOCK_SHIFT;
+		memcpy(small, pmh_at(t, 0), sizeof(small));
+		REQUIRE(pmh_conclude(t, pmh_directory_double(t, depth++)) == PMH_OK);
+	} while (pmh_dirword_offset(pm_load(&pmh_live(t)->dirword)) < length);
+	memcpy(large, pmh_at(t, 0), sizeof(large));
+	pmh_close(t);
+}
+
+static PmhResult
+examine(void)
+{
+	PmhHead		head;
+	PmhError	error;
+
+	reads = 0;
+	return pmh_examine(path, &head, &error);
+}
+
+static void
+test_change(const char *from, const char *to)
+{
+	becomes = to;
+	for (int order = 0; order < 2; order++)
+	{
+		upwards = order == 1;
+		for (changing = 1; changing < MOST_READS; changing++)
+		{
+			store_header(from);
+			CHECK(examine() == PMH_OK);
+		}
+		CHECK(reads < MOST_READS);
+	}
+	changing = 0;
+	CHECK(examine() == PMH_OK);
+}
+
+/* (So it is seen if a header that belongs to no moment were believed.) */
+static void
+test_mixture(void)
+{
+	const PmhLive *grown = (const PmhLive *) (const void *) (large + PMH_LIVE_OFFSET);
+	_Alignas(PmhLive) char mixed[PMH_HEADER_SIZE];
+
+	memcpy(mixed, small, sizeof(mixed));
+	((PmhLive *) (void *) (mixed + PMH_LIVE_OFFSET))->dirword = grown->dirword;
+	store_header(mixed);
+	CHECK(examine() == PMH_ERR_CORRUPT);
 }
 
 int
@@ -189,6 +297,12 @@ main(void)
 	TEST(test_note());
 	TEST(test_header());
 	TEST(test_no_space());
+	make_files();
+	writable = open(path, O_RDWR);
+	REQUIRE(writable >= 0);
+	TEST(test_change(small, large));
+	TEST(test_mixture());
+	close(writable);
 	unlink(path);
 	return unit_done("core_errors");
 }

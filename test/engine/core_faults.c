@@ -10,16 +10,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "fixture.h"
-#include "unit.h"
 
 /* ---- calls that fail ---- */
 
@@ -70,9 +64,9 @@ WRAP(void *, mremap, (void *a, size_t n, size_t m, int f, void *to), (a, n, m, f
 
 #define KEYS		5000		/* at first; every 50th has a list */
 #define LIST		30
-#define MORE		20000		/* keys that are added */
+#define MORE		12000		/* keys that are added */
 #define HOT			UINT64_C(0x5555555555555555)
-#define HOT_VALUES	40000
+#define HOT_VALUES	20000
 
 static const char *path;
 static PmhTable *table;

@@ -17,9 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* All of the engine: check_alone.h includes segment.h, and that the rest. */
 #include "../lib/check_alone.h"
-#include "lock.h"
-#include "table.h"
+#include "unit.h"
 
 #define FIXTURE_STRIPES	1024
 
@@ -320,7 +320,6 @@ fixture_count_by_cursor(PmhTable *t, uint64_t hash, size_t want, uint64_t *n)
 static inline void
 fixture_report(void *arg, uint64_t offset, const char *finding)
 {
-	(void) arg;
 	fprintf(stderr, "offset %llu: %s\n", (unsigned long long) offset, finding);
 }
 
@@ -384,7 +383,16 @@ fixture_no_lock_held(void)
 	return fixture_locks_held() == 0;
 }
 
-/* For qsort: pairs by hash, then by value. */
+/* For qsort and bsearch: numbers; and pairs by hash, then by value. */
+static inline int
+fixture_compare_numbers(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return (x > y) - (x < y);
+}
+
 static inline int
 fixture_compare_entries(const void *a, const void *b)
 {
@@ -394,6 +402,25 @@ fixture_compare_entries(const void *a, const void *b)
 	if (x->hash != y->hash)
 		return x->hash < y->hash ? -1 : 1;
 	return (x->value > y->value) - (x->value < y->value);
+}
+
+/* Let all value blocks be of an earlier life, as after a crash.  Nobody may be at work. */
+static inline void
+fixture_forget_space(PmhTable *t)
+{
+	uint64_t	old = 0;
+
+	REQUIRE(pmh_map_all(t) == PMH_OK);
+	for (uint64_t block = 1; block < pmh_blocks(t); block++)
+	{
+		uint8_t    *kind = pmh_space_kind(t, block);
+
+		if ((pm_load(kind) & PMH_KIND_MASK) != PMH_KIND_VALUES)
+			continue;
+		pm_store8(kind, PMH_KIND_VALUES | PMH_ROOM_OLD);
+		old++;
+	}
+	pm_store64(&pmh_run(t)->old_blocks, old);
 }
 
 #endif							/* PMH_FIXTURE_H */

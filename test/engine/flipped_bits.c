@@ -6,20 +6,9 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "segment.h"
-#include "space.h"
+#include "content.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define KEYS		((uint64_t) 12000)
 #define LIST_KEYS	((uint64_t) 40)
@@ -28,7 +17,7 @@
 
 static const char *path;
 static char *bytes;				/* a sound file */
-static uint64_t size;
+static size_t size;
 
 static PmhLive *
 live(void)
@@ -48,10 +37,8 @@ make_file(void)
 {
 	PmhTable   *t = fixture_create(path);
 	uint64_t	seed = 5;
-	int			fd;
 
-	for (uint64_t k = 0; k < KEYS; k++)
-		REQUIRE(pmh_insert(t, fixture_hash(k), k, false) == PMH_OK);
+	put_keys(t, 0, KEYS);
 	/* A deep corner, so that other segments have several elements. */
 	for (uint64_t k = 0; k < 3000; k++)
 		REQUIRE(pmh_insert(t, fixture_random(&seed) >> 4, k, false) == PMH_OK);
@@ -61,11 +48,7 @@ make_file(void)
 			REQUIRE(pmh_insert(t, fixture_hash(k), v << 32 | k, false) == PMH_OK);
 	}
 	pmh_close(t);
-	size = fixture_file_size(path);
-	bytes = malloc(size);
-	fd = open(path, O_RDONLY);
-	REQUIRE(bytes != NULL && fd >= 0 && pread(fd, bytes, size, 0) == (ssize_t) size);
-	close(fd);
+	bytes = read_bytes(path, &size);
 }
 
 /* Where the kind of the first value block is. */
@@ -87,11 +70,12 @@ offset_of_kind(uint64_t *block)
 static void
 write_file(uint64_t offset, uint64_t word)
 {
-	int			fd = open(path, O_RDWR | O_TRUNC);
+	uint64_t	was;
 
-	REQUIRE(fd >= 0 && pwrite(fd, bytes, size, 0) == (ssize_t) size);
-	REQUIRE(pwrite(fd, &word, sizeof(word), (off_t) offset) == sizeof(word));
-	close(fd);
+	memcpy(&was, bytes + offset, sizeof(was));
+	memcpy(bytes + offset, &word, sizeof(word));
+	write_bytes(path, bytes, size);
+	memcpy(bytes + offset, &was, sizeof(was));
 }
 
 /* The sound file, open. */
@@ -128,12 +112,11 @@ unspread(uint64_t offset)
 {
 	uint64_t	dir = pmh_dirword_offset(live()->dirword);
 	uint64_t	end = dir + pmh_directory_size(pmh_dirword_depth(live()->dirword));
-	char	   *now = malloc(size);
-	int			fd = open(path, O_RDONLY);
+	size_t		length;
+	char	   *now = read_bytes(path, &length);
 	bool		same;
 
-	REQUIRE(now != NULL && fd >= 0 && pread(fd, now, size, 0) == (ssize_t) size);
-	close(fd);
+	REQUIRE(length == size);
 	memcpy(now + offset, bytes + offset, sizeof(uint64_t));
 	same = memcmp(now + PMH_LIVE_OFFSET, bytes + PMH_LIVE_OFFSET, sizeof(PmhLive)) == 0 &&
 		memcmp(now + dir, bytes + dir, end - dir) == 0;
@@ -161,22 +144,37 @@ is_refused(uint64_t instance)
 	return false;
 }
 
-/* Flip each bit of a word, and open the file: it must be refused, and be left alone. */
+/*
+ * Flip each bit of a word, and open the file: it must be refused, and be left alone.  Bits
+ * that are not in 'noticed' mean nothing.
+ */
 static void
-flip_each(const char *what, uint64_t offset, uint64_t instance)
+flip_each(const char *what, uint64_t offset, uint64_t instance, uint64_t noticed)
 {
 	uint64_t	word;
 
 	memcpy(&word, bytes + offset, sizeof(word));
 	for (unsigned bit = 0; bit < 64; bit++)
 	{
+		PmhTable   *t;
+
 		write_file(offset, word ^ UINT64_C(1) << bit);
-		if (!CHECK(is_refused(instance)))
-			fprintf(stderr, "%s, bit %u, instance %d\n", what, bit, (int) instance);
-		if (!CHECK(unspread(offset)))
-			fprintf(stderr, "%s, bit %u: more is damaged now\n", what, bit);
+		if ((noticed >> bit & 1) != 0)
+		{
+			if (!CHECK(is_refused(instance)))
+				fprintf(stderr, "%s, bit %u, instance %d\n", what, bit, (int) instance);
+			if (!CHECK(unspread(offset)))
+				fprintf(stderr, "%s, bit %u: more is damaged now\n", what, bit);
+			continue;
+		}
+		(void) pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
+		t = fixture_open(path, instance);
+		CHECK(all_right(t));
+		CLOSE_SOUND(t);
 	}
 }
+
+#define ALL_BITS	UINT64_MAX
 
 static uint64_t
 offset_of_element(uint64_t i)
@@ -184,22 +182,43 @@ offset_of_element(uint64_t i)
 	return pmh_dirword_offset(live()->dirword) + i * sizeof(uint64_t);
 }
 
+/* The first element of a segment that has several, or of one that has one. */
+static uint64_t
+element_of(bool several)
+{
+	uint64_t	i = 0;
+
+	while ((pmh_elem_depth(directory()[i]) == pmh_dirword_depth(live()->dirword)) == several)
+		REQUIRE(++i < UINT64_C(1) << pmh_dirword_depth(live()->dirword));
+	return i;
+}
+
 /* The first and the last element of a segment that has several, and one that has one. */
 static void
 test_elements(void)
 {
-	uint32_t	depth = pmh_dirword_depth(live()->dirword);
-	uint64_t	several = 0;
-	uint64_t	single = 0;
+	flip_each("first element", offset_of_element(element_of(true)), 2, ALL_BITS);
+	flip_each("second element", offset_of_element(element_of(true) + 1), 2, ALL_BITS);
+	flip_each("only element", offset_of_element(element_of(false)), 2, ALL_BITS);
+}
 
-	while (several < UINT64_C(1) << depth && pmh_elem_depth(directory()[several]) == depth)
-		several++;
-	while (single < UINT64_C(1) << depth && pmh_elem_depth(directory()[single]) != depth)
-		single++;
-	REQUIRE(several < UINT64_C(1) << depth && single < UINT64_C(1) << depth);
-	flip_each("first element", offset_of_element(several), 2);
-	flip_each("second element", offset_of_element(several + 1), 2);
-	flip_each("only element", offset_of_element(single), 2);
+/*
+ * Elements of a segment that differ in the strategy, as a change of it leaves them that a crash
+ * ends: all are made to say what the lowest says, which is stored last.
+ */
+static void
+test_strategy(void)
+{
+	uint64_t	several = element_of(true);
+	uint64_t	elem = directory()[several];
+	PmhTable   *t;
+
+	write_file(offset_of_element(several + 1),
+			   pmh_elem_seal(elem ^ UINT64_C(3) << PMH_ELEM_STRATEGY_SHIFT));
+	t = fixture_open(path, 2);
+	CHECK(directory_of(t)[several] == elem && directory_of(t)[several + 1] == elem);
+	CHECK(all_right(t));
+	CLOSE_SOUND(t);
 }
 
 /*
@@ -232,7 +251,9 @@ static void
 test_live_words(void)
 {
 	for (uint64_t instance = 1; instance <= 2; instance++)
-		flip_each("blocks", PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), instance);
+		flip_each("blocks", PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), instance, ALL_BITS);
+	flip_each("directory word", PMH_LIVE_OFFSET + offsetof(PmhLive, dirword), 2,
+			  (UINT64_C(1) << PMH_DIRWORD_BITS) - 1);
 }
 
 /*
@@ -243,130 +264,85 @@ static void
 test_kinds(void)
 {
 	uint64_t	block;
-	uint64_t	offset = offset_of_kind(&block);
-	uint64_t	word_at = offset & ~UINT64_C(7);
-	uint64_t	word;
 
-	memcpy(&word, bytes + word_at, sizeof(word));
-	for (unsigned bit = 0; bit < 64; bit++)
-	{
-		PmhTable   *t;
-
-		write_file(word_at, word ^ UINT64_C(1) << bit);
-		if ((1 << bit % 8 & PMH_KIND_MASK) != 0)
-		{
-			if (!CHECK(is_refused(2) && unspread(word_at)))
-				fprintf(stderr, "bit %u of kinds\n", bit);
-			continue;
-		}
-		t = fixture_open(path, 2);
-		CHECK(all_right(t));
-		CLOSE_SOUND(t);
-	}
+	flip_each("kinds", offset_of_kind(&block) & ~UINT64_C(7), 2,
+			  PMH_KIND_MASK * UINT64_C(0x0101010101010101));
 }
 
-/* A bit of dirword is noticed, or means nothing. */
+/* ---- beside processes that have the file open ---- */
+
+typedef uint64_t *(*Where) (PmhTable *t);
+typedef PmhResult (*Use) (PmhTable *t);
+
+/* With a bit of a word flipped, whichever, it is damage, and the word stays as it is. */
 static void
-test_dirword(void)
+flip_in_use(const char *what, void (*prepare) (PmhTable *t), Where where, Use use)
 {
 	for (unsigned bit = 0; bit < 64; bit++)
 	{
-		PmhEnv		env = fixture_env(2);
-		PmhTable   *t;
-		PmhError	error;
+		PmhTable   *t = open_sound();
+		uint64_t   *word = where(t);
+		uint64_t	was = *word;
 		PmhResult	result;
 
-		(void) pmh_locks_init(env.locks, FIXTURE_STRIPES);
-		write_file(PMH_LIVE_OFFSET, live()->dirword ^ UINT64_C(1) << bit);
-		result = pmh_open(path, &env, &t, &error);
-		if (!CHECK(result == (bit < PMH_DIRWORD_BITS ? PMH_ERR_CORRUPT : PMH_OK)))
-			fprintf(stderr, "bit %u of the directory word: %d\n", bit, (int) result);
-		if (result != PMH_OK)
-			continue;
-		CHECK(all_right(t));
-		pmh_close(t);
+		if (prepare != NULL)
+			prepare(t);
+		*word = was ^ UINT64_C(1) << bit;
+		result = use(t);
+		if (!CHECK(result == PMH_ERR_CORRUPT && *word == (was ^ UINT64_C(1) << bit)))
+			fprintf(stderr, "%s, bit %u: %d\n", what, bit, (int) result);
+		*word = was;
+		CHECK(prepare != NULL || all_right(t));
+		CLOSE_SOUND(t);
 	}
 }
 
-/* What a process that has the file open finds under a segment's lock is not stored to. */
-static void
-test_writers(void)
+#define WRITTEN_HASH	fixture_hash(LIST_KEYS + 1)
+
+static uint64_t *
+element_of_hash(PmhTable *t)
 {
-	uint64_t	hash = fixture_hash(LIST_KEYS + 1);
+	return &directory_of(t)[WRITTEN_HASH >> (64 - pmh_dirword_depth(live()->dirword))];
+}
 
-	for (unsigned bit = 0; bit < 64; bit++)
-	{
-		PmhTable   *t;
-		uint64_t   *dir;
-		uint64_t	elem;
-		uint64_t	i;
+/* What is found under a segment's lock is not stored to. */
+static PmhResult
+insert_and_delete(PmhTable *t)
+{
+	PmhResult	result = pmh_insert(t, WRITTEN_HASH, 5, false);
 
-		t = open_sound();
-		i = hash >> (64 - pmh_dirword_depth(live()->dirword));
-		dir = directory_of(t);
-		elem = dir[i];
-		dir[i] ^= UINT64_C(1) << bit;
-		CHECK(pmh_insert(t, hash, 5, false) == PMH_ERR_CORRUPT);
-		CHECK(pmh_delete(t, hash, LIST_KEYS + 1) == PMH_ERR_CORRUPT);
-		dir[i] = elem;
-		CHECK(all_right(t));
-		CLOSE_SOUND(t);
-	}
+	CHECK(pmh_delete(t, WRITTEN_HASH, LIST_KEYS + 1) == result);
+	return result;
+}
+
+/* Where a walk comes by. */
+static uint64_t *
+element_of_several(PmhTable *t)
+{
+	return &directory_of(t)[element_of(true)];
+}
+
+static uint64_t *
+length(PmhTable *t)
+{
+	return &pmh_live(t)->blocks;
 }
 
 /*
  * The length is not made anew, checksum and all, from a damaged one: what the file is to
  * grow by would be taken from blocks in use.  Nor are blocks punched by it.
  */
-static void
-test_length_in_use(void)
+static PmhResult
+grow_and_punch(PmhTable *t)
 {
-	for (unsigned bit = 0; bit < 64; bit++)
-	{
-		PmhTable   *t = open_sound();
-		uint64_t   *word = &pmh_live(t)->blocks;
-		uint64_t	was = *word;
-		uint64_t	damaged = was ^ UINT64_C(1) << bit;
-		uint64_t	block = 0;
-		uint64_t	spare = 0;
-		PmhResult	result = PMH_OK;
+	uint64_t	block = 0;
+	uint64_t	spare = 0;
+	PmhResult	result = PMH_OK;
 
-		*word = damaged;
-		for (uint64_t i = 0; i < 4 * KEYS && result == PMH_OK; i++)
-			result = pmh_insert(t, fixture_hash(KEYS + i), i, false);
-		if (!CHECK(result == PMH_ERR_CORRUPT && *word == damaged))
-			fprintf(stderr, "bit %u of the length in use: %d\n", bit, (int) result);
-		if (!CHECK(pmh_space_punch(t, &block, &spare) == PMH_ERR_CORRUPT && *word == damaged))
-			fprintf(stderr, "bit %u of the length: blocks are punched\n", bit);
-		*word = was;
-		CHECK(all_right(t));
-		CLOSE_SOUND(t);
-	}
-}
-
-/* A walk over all segments does not follow it either: it would pass a segment by. */
-static void
-test_walks(void)
-{
-	PmhTable   *t;
-	uint64_t   *dir;
-	uint32_t	depth = pmh_dirword_depth(live()->dirword);
-	uint64_t	i = 0;
-
-	t = open_sound();
-	dir = directory_of(t);
-	while (pmh_elem_depth(dir[i]) == depth)
-		i++;
-	CHECK(sweep_through_reading(t) == PMH_OK);
-	for (unsigned bit = 0; bit < 64; bit++)
-	{
-		dir[i] ^= UINT64_C(1) << bit;
-		if (!CHECK(sweep_through_reading(t) == PMH_ERR_CORRUPT))
-			fprintf(stderr, "a walk passes bit %u by\n", bit);
-		dir[i] ^= UINT64_C(1) << bit;
-	}
-	CHECK(all_right(t));
-	pmh_close(t);
+	for (uint64_t i = 0; i < 4 * KEYS && result == PMH_OK; i++)
+		result = pmh_insert(t, fixture_hash(KEYS + i), i, false);
+	CHECK(pmh_space_punch(t, &block, &spare) == PMH_ERR_CORRUPT);
+	return result;
 }
 
 /* Let a segment be the left one of a pair, in hash order the first one that is. */
@@ -387,35 +363,35 @@ left_of_pair(const uint64_t *dir, uint32_t depth, uint64_t *right)
 	return 0;
 }
 
-/* A segment is not merged with what a flipped bit has made of its buddy's element. */
-static void
-test_merge(void)
+static uint64_t *
+element_of_buddy(PmhTable *t)
 {
-	uint32_t	depth = pmh_dirword_depth(live()->dirword);
+	uint64_t   *dir = directory_of(t);
 	uint64_t	right;
 
-	(void) left_of_pair(directory(), depth, &right);
-	for (unsigned bit = 0; bit < 64; bit++)
-	{
-		PmhTable   *t;
-		uint64_t   *dir;
-		uint64_t	damaged = directory()[right] ^ UINT64_C(1) << bit;
-		PmhShrink	shrink;
-		PmhResult	result;
+	(void) left_of_pair(dir, pmh_dirword_depth(live()->dirword), &right);
+	return &dir[right];
+}
 
-		t = open_sound();
-		for (uint64_t k = LIST_KEYS; k < KEYS; k++)
-			REQUIRE(pmh_delete(t, fixture_hash(k), k) == PMH_OK);
-		REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &shrink) == PMH_OK);
-		dir = directory_of(t);
-		dir[right] = damaged;
-		do
-			result = pmh_shrink_step(t, &shrink);
-		while (result == PMH_OK);
-		if (!CHECK(result == PMH_ERR_CORRUPT && dir[right] == damaged))
-			fprintf(stderr, "a shrink passes bit %u by\n", bit);
-		pmh_close(t);
-	}
+static PmhShrink begun;
+
+static void
+begin_shrink(PmhTable *t)
+{
+	take_keys(t, LIST_KEYS, KEYS, 0);
+	REQUIRE(pmh_shrink_begin(t, PMH_DEFAULT_FILL, &begun) == PMH_OK);
+}
+
+/* A segment is not merged with what a flipped bit has made of its buddy's element. */
+static PmhResult
+go_on_shrinking(PmhTable *t)
+{
+	PmhResult	result;
+
+	do
+		result = pmh_shrink_step(t, &begun);
+	while (result == PMH_OK);
+	return result;
 }
 
 /*
@@ -425,20 +401,15 @@ test_merge(void)
 static void
 test_claimed_twice(void)
 {
-	uint32_t	depth = pmh_dirword_depth(live()->dirword);
 	uint64_t	main_bits = (UINT64_C(1) << PMH_ELEM_MAIN_BITS) - 1;
-	uint64_t	values;
-	uint64_t	i = 0;
+	uint64_t	i = element_of(false);
+	uint64_t	block[2] = {pmh_elem_main_block(directory()[i ^ 1])};
 
-	(void) offset_of_kind(&values);
-	while (pmh_elem_depth(directory()[i]) != depth)
-		i++;
+	(void) offset_of_kind(&block[1]);
 	for (unsigned k = 0; k < 2; k++)
 	{
-		uint64_t	block = k == 0 ? pmh_elem_main_block(directory()[i ^ 1]) : values;
-
 		write_file(offset_of_element(i),
-				   pmh_elem_seal((directory()[i] & ~main_bits) | block));
+				   pmh_elem_seal((directory()[i] & ~main_bits) | block[k]));
 		CHECK(is_refused(2));
 	}
 }
@@ -449,14 +420,14 @@ main(void)
 	path = fixture_path("flipped_bits");
 	make_file();
 	TEST(test_elements());
+	TEST(test_strategy());
 	TEST(test_depths());
 	TEST(test_live_words());
 	TEST(test_kinds());
-	TEST(test_dirword());
-	TEST(test_writers());
-	TEST(test_length_in_use());
-	TEST(test_walks());
-	TEST(test_merge());
+	TEST(flip_in_use("writers", NULL, element_of_hash, insert_and_delete));
+	TEST(flip_in_use("length", NULL, length, grow_and_punch));
+	TEST(flip_in_use("walk", NULL, element_of_several, sweep_through_reading));
+	TEST(flip_in_use("merge", begin_shrink, element_of_buddy, go_on_shrinking));
 	TEST(test_claimed_twice());
 	unlink(path);
 	free(bytes);

@@ -12,12 +12,8 @@
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
-#include "handle.h"
-#include "layout.h"
-#include "space.h"
-#include "unit.h"
+#include "fixture.h"
 
 /* The first extent of the file at fd that ends past 'at'; false if there is none. */
 static inline bool

@@ -11,18 +11,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 
-#include "handle.h"
 #include "holes.h"
-#include "layout.h"
-#include "pm.h"
-#include "space.h"
 #include "table_alone.h"
 
 #define PAGE			((uint64_t) PMH_PAGE_SIZE)
@@ -197,7 +189,7 @@ test_load(void)
 		check_lengths(t);
 		check_from_outside(t);
 		t = check_recovered(t);
-		check_unique(t, keys, 1);
+		check_keys(t, keys, 1);
 		pmh_close(t);
 	}
 	CHECK(within > 0);
@@ -232,9 +224,9 @@ test_growth(void)
 		REQUIRE(grow_once(t, &key) == PMH_OK);
 		CHECK_SOUND(other);
 	}
-	insert_unique(t, key, UNIQUE_KEYS);
+	put_keys(t, key, UNIQUE_KEYS);
 	check_lengths(t);
-	check_unique(other, UNIQUE_KEYS, 1);
+	check_keys(other, UNIQUE_KEYS, 1);
 	pmh_close(other);
 	pmh_close(check_recovered(t));
 }
@@ -261,10 +253,10 @@ test_full_disk(void)
 			t = check_recovered(t);
 	}
 	disk = 0;
-	insert_unique(t, key, key + 5000);
+	put_keys(t, key, key + 5000);
 	check_lengths(t);
 	CHECK_SOUND(t);
-	check_unique(t, key + 5000, 1);
+	check_keys(t, key + 5000, 1);
 	pmh_close(t);
 	CHECK(within > 0);
 }
@@ -291,7 +283,7 @@ test_no_reserve(void)
 	disk = 0;
 	CHECK(kept == 0);
 	CHECK_SOUND(t);
-	check_unique(t, key, 1);
+	check_keys(t, key, 1);
 	pmh_close(t);
 }
 
@@ -304,14 +296,14 @@ test_shrink(void)
 	unsigned	shrunk = 0;
 
 	holes = 0;
-	check_unique(other, UNIQUE_KEYS, 1);
+	check_keys(other, UNIQUE_KEYS, 1);
 	for (uint64_t keep = 2; keep <= 64; keep *= 2)
 	{
 		sweep_out(t, keep);
 		shrunk += shrink_all(t, PMH_DEFAULT_FILL);
 		check_lengths(t);
 		check_from_outside(t);
-		check_unique(other, UNIQUE_KEYS, keep);
+		check_keys(other, UNIQUE_KEYS, keep);
 	}
 	CHECK(shrunk > 2);
 	CHECK(holes > 0 || !knows_extents);
@@ -322,12 +314,12 @@ test_shrink(void)
 	}
 	check_lengths(other);
 	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS, 1);
+	check_keys(t, UNIQUE_KEYS, 1);
 	pmh_close(other);
 	sweep_out(t, 64);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
 	t = check_recovered(t);
-	check_unique(t, UNIQUE_KEYS, 64);
+	check_keys(t, UNIQUE_KEYS, 64);
 	pmh_close(t);
 }
 

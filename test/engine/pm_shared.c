@@ -4,14 +4,15 @@
  *	  pm.h for ThreadSanitizer: handles of one process on one file share one
  *	  mapping, so that threads race (or do not) at the same addresses.
  *
- * The file is mapped once for the longest that a test makes.
+ * There is one file at a time.  It is mapped once for the longest that a test makes, and
+ * no call fails but for want of the file or of space.
  *
  *-------------------------------------------------------------------------
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,126 +23,65 @@
 #include "pm.h"
 
 #define LONGEST		((size_t) 1 << 30)
-#define FILES		16
 
-typedef struct Shared
-{
-	dev_t		dev;
-	ino_t		ino;
-	unsigned	handles;		/* 0: free */
-	char	   *base;
-} Shared;
-
-static Shared shared[FILES];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static char *shared;			/* the mapping ... */
+static unsigned handles;		/* ... of so many */
 
 static PmhResult
 fail(PmhError *error, int err)
 {
-	PmhResult	result = PMH_ERR_IO;
-
-	if (err == ENOSPC || err == EFBIG)
-		result = PMH_ERR_NO_SPACE;
-	else if (err == ENOENT)
-		result = PMH_ERR_NO_FILE;
-	else if (err == EEXIST)
-		result = PMH_ERR_EXISTS;
-	return pmh_fill_error(error, result, err, 0, "%s.", strerror(err));
-}
-
-/* The entry of the file of f, a new one if need be; NULL if there are too many. */
-static Shared *
-find_shared(const PmFile *f)
-{
-	Shared	   *unused = NULL;
-	struct stat st;
-
-	if (fstat(f->fd, &st) != 0)
-		return NULL;
-	for (int i = 0; i < FILES; i++)
-	{
-		if (shared[i].handles == 0)
-			unused = &shared[i];
-		else if (shared[i].dev == st.st_dev && shared[i].ino == st.st_ino)
-			return &shared[i];
-	}
-	if (unused != NULL)
-	{
-		void	   *base = mmap(NULL, LONGEST, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
-
-		if (base == MAP_FAILED)
-			return NULL;
-		unused->dev = st.st_dev;
-		unused->ino = st.st_ino;
-		unused->base = base;
-	}
-	return unused;
+	return pmh_fill_error(error, err == ENOENT ? PMH_ERR_NO_FILE : PMH_ERR_NO_SPACE, err, 0, "%s.",
+						  strerror(err));
 }
 
 static PmhResult
-attach(PmFile *f, bool force_pmem, PmhError *error)
+open_and_map(PmFile *f, const char *path, int flags, size_t size, bool force_pmem, PmhError *error)
 {
 	PmhResult	result = PMH_OK;
 	struct stat st;
-	Shared	   *s;
 
+	memset(f, 0, sizeof(*f));
 	f->persist = force_pmem;
-	pthread_mutex_lock(&mutex);
-	s = find_shared(f);
-	if (s == NULL || fstat(f->fd, &st) != 0)
-		result = fail(error, ENOMEM);
-	else
-	{
-		f->base = s->base;
-		f->addresses = LONGEST;
-		f->bound = (size_t) st.st_size;
-		s->handles++;
-	}
-	pthread_mutex_unlock(&mutex);
+	f->addresses = LONGEST;
+	f->fd = open(path, O_RDWR | O_CLOEXEC | flags, 0600);
+	if (f->fd < 0)
+		return fail(error, errno);
+	if (size > 0)
+		result = pm_extend(f, 0, size, error);
 	if (result != PMH_OK)
-		close(f->fd);
+		return result;
+	if (fstat(f->fd, &st) != 0)
+		return fail(error, errno);
+	f->bound = (size_t) st.st_size;
+	pthread_mutex_lock(&mutex);
+	if (handles++ == 0)
+		shared = mmap(NULL, LONGEST, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
+	if (shared == MAP_FAILED)
+		abort();
+	f->base = shared;
+	pthread_mutex_unlock(&mutex);
 	return result;
 }
 
 PmhResult
-pm_create(PmFile *f, const char *path, size_t size, bool force_pmem,
-		  PmhError *error)
+pm_create(PmFile *f, const char *path, size_t size, bool force_pmem, PmhError *error)
 {
-	PmhResult	result;
-
-	memset(f, 0, sizeof(*f));
-	f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (f->fd < 0)
-		return fail(error, errno);
-	result = pm_extend(f, 0, size, error);
-	if (result == PMH_OK)
-		result = attach(f, force_pmem, error);
-	else
-		close(f->fd);
-	if (result != PMH_OK)
-		unlink(path);
-	return result;
+	return open_and_map(f, path, O_CREAT | O_EXCL, size, force_pmem, error);
 }
 
 PmhResult
 pm_open(PmFile *f, const char *path, bool force_pmem, PmhError *error)
 {
-	memset(f, 0, sizeof(*f));
-	f->fd = open(path, O_RDWR | O_CLOEXEC);
-	if (f->fd < 0)
-		return fail(error, errno);
-	return attach(f, force_pmem, error);
+	return open_and_map(f, path, 0, 0, force_pmem, error);
 }
 
 void
 pm_close(PmFile *f)
 {
-	Shared	   *s;
-
 	pthread_mutex_lock(&mutex);
-	s = find_shared(f);
-	if (s != NULL && --s->handles == 0)
-		munmap(s->base, LONGEST);
+	if (--handles == 0)
+		munmap(shared, LONGEST);
 	pthread_mutex_unlock(&mutex);
 	close(f->fd);
 }
@@ -149,17 +89,12 @@ pm_close(PmFile *f)
 void
 pm_read_ahead(const PmFile *f, const void *address, size_t size)
 {
-	(void) f;
-	(void) address;
-	(void) size;
 }
 
 /* So that the pages are asked for, in vain. */
 bool
 pm_is_resident(const PmFile *f, const void *address)
 {
-	(void) f;
-	(void) address;
 	return false;
 }
 
@@ -193,13 +128,11 @@ pm_raise_bound(PmFile *f, size_t size, PmhError *error)
 void
 pm_hold(PmFile *f)
 {
-	(void) f;
 }
 
 void
 pm_let_go(PmFile *f)
 {
-	(void) f;
 }
 
 /* Readers of space that is used again race with this: word by word. */
@@ -209,7 +142,6 @@ pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
 	uint64_t   *to = dst;
 	const uint64_t *from = src;
 
-	(void) f;
 	for (size_t i = 0; i < len / sizeof(uint64_t); i++)
 		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
 }
@@ -217,6 +149,5 @@ pm_copy(const PmFile *f, void *dst, const void *src, size_t len)
 void
 pm_copy_to_space(const PmFile *f, void *dst, const void *src, size_t len, bool fresh)
 {
-	(void) fresh;
 	pm_copy(f, dst, src, len);
 }

@@ -4,6 +4,8 @@
  *	  Several handles of one process on one file, each with as much of it mapped and
  *	  looked at as it has needed so far, while others let it grow in the middle of every
  *	  operation.  Now and then all begin anew, with a file that has a tail to be cut off.
+ *	  And readers beside others that punch the file, or move its directory, between a look at
+ *	  it and what follows: nothing is missed, and nothing sound is called damaged.
  *
  * The engine is compiled with PMH_SHORT_MAPPINGS here (map.c, file_size.c): a mapping is
  * no longer than the file, and the bound of a handle is raised no further than was asked
@@ -17,24 +19,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "old_space.h"
-#include "pm.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
+#include "content.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define HANDLES		4
 #define STEPS		15			/* of a history */
@@ -60,6 +48,17 @@ static uint64_t next_key;		/* not used so far */
 static uint64_t next_value;		/* of the first key */
 static uint64_t intrusions;
 static uint64_t moves;			/* of a mapping, in the middle of an operation */
+
+/* At a named point others act, once, through a second handle: see holes. */
+#define GONE_VALUES		UINT64_C(200000)
+#define HOLE_KEYS			UINT64_C(60000)
+#define STAYING			50		/* one key in so many stays */
+
+static PmhTable *others;
+static uint64_t keys_there = HOLE_KEYS;
+static const char *act_at;		/* NULL: nowhere */
+static void (*act) (void);
+static unsigned acted;
 
 /* ---- the model ---- */
 
@@ -129,9 +128,7 @@ grow(PmhTable *t)
 
 	while (result == PMH_OK && before < MAX_BLOCKS && pmh_blocks(t) == before)
 	{
-		do
-			result = pmh_space_alloc_extent(t, RUN, &run[n]);
-		while (result == PMH_NEED && (result = pmh_provide(t)) == PMH_OK);
+		result = pmh_provide_extent(t, RUN, &run[n]);
 		n += result == PMH_OK;
 	}
 	CHECK(pmh_conclude(t, result) == PMH_OK);
@@ -140,12 +137,10 @@ grow(PmhTable *t)
 }
 
 static void
-double_directory(PmhTable *t)
+deepen_directory(PmhTable *t)
 {
-	uint32_t	depth = pmh_dirword_depth(pm_load(&pmh_live(t)->dirword));
-
-	if (depth < PMH_SMALL_DIR_DEPTH + 3)
-		CHECK(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
+	if (directory_depth(t) < PMH_SMALL_DIR_DEPTH + 3)
+		CHECK(double_directory(t) == PMH_OK);
 }
 
 /* Is the handle at work about to map more, or to free what it has found? */
@@ -169,6 +164,12 @@ pmh_stop_point(const char *name)
 	PmhTable   *other;
 	uint64_t	every = is_decisive(name) ? EVERY_DECISIVE : EVERY;
 
+	if (act_at != NULL && strcmp(act_at, name) == 0)
+	{
+		act_at = NULL;
+		act();
+		acted++;
+	}
 	if (inside == NULL || fixture_random(&seed) % every != 0 || !fixture_no_lock_held())
 		return;
 	do
@@ -182,7 +183,7 @@ pmh_stop_point(const char *name)
 			add_keys(other, 50);
 			break;
 		case 1:
-			double_directory(other);
+			deepen_directory(other);
 			break;
 		case 2:
 			add_values(other);
@@ -219,14 +220,6 @@ do_lookups(PmhTable *t)
 	}
 	REQUIRE(fixture_lookup_repeats(t, fixture_hash(1), &values) == PMH_OK);
 	CHECK(values.n == LIST_VALUES);
-}
-
-static void
-count_found(void *arg, size_t key, uint64_t value)
-{
-	(void) key;
-	(void) value;
-	(*(uint64_t *) arg)++;
 }
 
 static void
@@ -475,6 +468,166 @@ test_blocks_not_mapped(void)
 	end_file();
 }
 
+/*
+ * ---- holes ----
+ *
+ * stop_between, which finds what others do to lists at random, seldom comes by these points.
+ */
+
+static uint64_t
+blocks(void)
+{
+	return pmh_blocks_with_space(others);
+}
+
+static void
+shrink(uint64_t before)
+{
+	REQUIRE(fixture_shrink(others, PMH_DEFAULT_FILL) == PMH_OK);
+	REQUIRE(blocks() < before / 3);
+}
+
+/* Most of it goes, as VACUUM does it. */
+static void
+file_is_punched(void)
+{
+	uint64_t	before = blocks();
+
+	take_keys(others, 0, keys_there, STAYING);
+	shrink(before);
+}
+
+/* Keys, in a file of which 'short_one' maps the first part only. */
+static PmhTable *
+make_long_file(bool deep_directory)
+{
+	PmhTable   *short_one;
+
+	others = fixture_create(path);
+	put_keys(others, 0, HOLE_KEYS / 10);
+	short_one = fixture_open(path, 1);
+	put_keys(others, HOLE_KEYS / 10, HOLE_KEYS);
+	while (deep_directory && directory_depth(others) < PMH_SMALL_DIR_DEPTH + 4)
+		REQUIRE(double_directory(others) == PMH_OK);
+	return short_one;
+}
+
+typedef PmhResult (*Reader) (PmhTable *t);
+
+static PmhResult
+look_all_up(PmhTable *t)
+{
+	PmhValues	values = {0};
+	PmhResult	result = PMH_OK;
+
+	for (uint64_t key = 0; key < HOLE_KEYS && result == PMH_OK; key += STAYING)
+	{
+		result = pmh_lookup(t, fixture_hash(key), &values);
+		CHECK(result != PMH_OK || (values.n == 1 && values.value[0] == key));
+	}
+	pmh_values_free(&values);
+	return result;
+}
+
+static PmhResult
+insert_new(PmhTable *t)
+{
+	PmhResult	result = PMH_OK;
+
+	for (uint64_t key = HOLE_KEYS; key < HOLE_KEYS + 2000 && result == PMH_OK; key++)
+		result = pmh_insert(t, fixture_hash(key), key, false);
+	return result;
+}
+
+/* The directory is doubled; other words are stored in its old place, which name no part of the file. */
+static void
+directory_is_reused(void)
+{
+	uint64_t	dirword = pm_load(&pmh_live(others)->dirword);
+	uint64_t   *word = pmh_at(others, pmh_dirword_offset(dirword));
+	uint32_t	depth = pmh_dirword_depth(dirword);
+
+	REQUIRE(pmh_directory_double(others, depth) == PMH_OK);
+	for (uint64_t i = 0; i < pmh_directory_elements(depth); i++)
+		pm_store64(&word[i], pmh_make_elem(PMH_MAX_BLOCKS - 1, 0, PMH_UNITS_PER_BLOCK, 0, PMH_SINGLE));
+}
+
+static void
+operation_and_others(Reader operation, const char *point, bool deep_directory, void (*what) (void))
+{
+	PmhTable   *t = make_long_file(deep_directory);
+	PmhResult	result;
+
+	act = what;
+	acted = 0;
+	act_at = point;
+	result = operation(t);
+	if (!CHECK(result == PMH_OK))
+		fprintf(stderr, "  punched at %s: %s\n", point, pmh_error(t)->detail);
+	CHECK(acted == 1);
+	act_at = NULL;
+	CHECK(look_all_up(t) == PMH_OK);
+	pmh_close(t);
+	CLOSE_SOUND(others);
+}
+
+/* The list of a key lies in the part that a cursor does not map. */
+static uint64_t gone_hash;
+
+static void
+list_goes(void)
+{
+	take_values(others, gone_hash, 10, GONE_VALUES, 1);
+}
+
+static void
+list_is_punched(void)
+{
+	uint64_t	before = blocks();
+
+	list_goes();
+	shrink(before);
+}
+
+static void
+list_and_keys_are_punched(void)
+{
+	list_goes();
+	file_is_punched();
+}
+
+static void
+cursor_and_holes(const char *point, void (*punch) (void), uint64_t keys)
+{
+	uint64_t	found = 0;
+	PmhTable   *t;
+	PmhCursor	cursor = {0};
+	PmhResult	result;
+
+	others = fixture_create(path);
+	keys_there = keys;
+	put_keys(others, 0, keys);
+	t = fixture_open(path, 1);
+	gone_hash = fixture_hash(HOLE_KEYS);
+	put_values(others, gone_hash, 0, GONE_VALUES);
+	act = punch;
+	acted = 0;
+	act_at = point;
+	pmh_cursor_open(t, &cursor, gone_hash);
+	while ((result = pmh_cursor_next(t, &cursor, 100)) == PMH_OK)
+	{
+		for (size_t i = 0; i < cursor.batch.n; i++)
+			found += cursor.batch.value[i] < 10;
+	}
+	if (!CHECK(result == PMH_DONE))
+		fprintf(stderr, "  list punched at %s: %s\n", point, pmh_error(t)->detail);
+	CHECK(acted == 1 && found == 10);
+	act_at = NULL;
+	pmh_cursor_free(&cursor);
+	pmh_close(t);
+	CLOSE_SOUND(others);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -483,6 +636,17 @@ main(int argc, char **argv)
 	path = fixture_path("short_mappings");
 	seed = argc > 1 ? (uint64_t) time(NULL) : 1;
 	TEST(test_blocks_not_mapped());
+	TEST(operation_and_others(look_all_up, "provide_before_map", false, file_is_punched));
+	TEST(operation_and_others(look_all_up, "outside_before_span", false, file_is_punched));
+	TEST(operation_and_others(insert_new, "provide_before_map", false, file_is_punched));
+	TEST(operation_and_others(insert_new, "outside_before_span", false, file_is_punched));
+	TEST(operation_and_others(sweep_through_reading, "provide_before_map", false, file_is_punched));
+	TEST(operation_and_others(sweep_through_reading, "outside_before_span", false, file_is_punched));
+	TEST(operation_and_others(fixture_check, "check_before_blocks", true, file_is_punched));
+	TEST(operation_and_others(fixture_check, "check_before_elements", false, file_is_punched));
+	TEST(operation_and_others(look_all_up, "locate_before_element", true, directory_is_reused));
+	TEST(cursor_and_holes("provide_before_map", list_and_keys_are_punched, HOLE_KEYS / 2));
+	TEST(cursor_and_holes("probe_between_checks", list_is_punched, 0));
 	for (long i = 0; i < histories; i++)
 	{
 		uint64_t	first = seed;

@@ -8,17 +8,9 @@
  */
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "space.h"
 #include "sweeps.h"
-#include "table.h"
 #include "table_alone.h"
-#include "unit.h"
 
 /* What small tables leave is much compared with their size. */
 #define FULL_SIZE		(FIXTURE_SCALE(10) == 10)
@@ -41,7 +33,7 @@ test_unique(void)
 	uint64_t	allocated;
 	uint64_t	length;
 
-	insert_unique(t, 0, UNIQUE_KEYS);
+	put_keys(t, 0, UNIQUE_KEYS);
 	CHECK(!shrink_all(t, PMH_DEFAULT_FILL));
 	before = file_bytes(t);
 	allocated = allocated_bytes();
@@ -49,7 +41,7 @@ test_unique(void)
 	sweep_out(t, 10);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
 	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS, 10);
+	check_keys(t, UNIQUE_KEYS, 10);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
 	CHECK(stats.entries == UNIQUE_KEYS / 10);
 	CHECK(stats.load_factor > 0.5);
@@ -65,7 +57,7 @@ test_unique(void)
 			REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
 	}
 	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS, 1);
+	check_keys(t, UNIQUE_KEYS, 1);
 	CHECK(fixture_file_size(path) == length);
 
 	/* Drain it slowly, with a shrink now and then. */
@@ -74,15 +66,15 @@ test_unique(void)
 		sweep_out(t, keep);
 		(void) shrink_all(t, PMH_DEFAULT_FILL);
 		CHECK_SOUND(t);
-		check_unique(t, UNIQUE_KEYS, keep);
+		check_keys(t, UNIQUE_KEYS, keep);
 	}
 	sweep_out(t, 0);
 	(void) shrink_all(t, PMH_DEFAULT_FILL);
 	CHECK_SOUND(t);
 	CHECK(file_bytes(t) <= 1024 * 1024);
-	insert_unique(t, 0, UNIQUE_KEYS / 10);
+	put_keys(t, 0, UNIQUE_KEYS / 10);
 	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS / 10, 1);
+	check_keys(t, UNIQUE_KEYS / 10, 1);
 	pmh_close(t);
 }
 
@@ -94,10 +86,10 @@ test_fill(void)
 
 	load_unique(t, UNIQUE_KEYS, 30);
 	CHECK(!shrink_all(t, 30));
-	check_unique(t, UNIQUE_KEYS, 1);
+	check_keys(t, UNIQUE_KEYS, 1);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
 	CHECK_SOUND(t);
-	check_unique(t, UNIQUE_KEYS, 1);
+	check_keys(t, UNIQUE_KEYS, 1);
 	pmh_close(t);
 }
 
@@ -181,7 +173,7 @@ test_given_up(void)
 	PmhTable   *t = create();
 
 	insert_lists(t);
-	insert_unique(t, LIST_KEYS, LIST_KEYS + UNIQUE_KEYS / 4);
+	put_keys(t, LIST_KEYS, LIST_KEYS + UNIQUE_KEYS / 4);
 	sweep_out(t, 20);
 	for (unsigned steps = 1; shrink_some_steps(t, steps); steps += 1 + steps / 2)
 	{
@@ -210,8 +202,8 @@ test_growth_after_punch(void)
 	uint64_t	with_space;
 	PmhResult	result;
 
-	insert_unique(t, 0, UNIQUE_KEYS);
-	check_unique(other, UNIQUE_KEYS, 1);
+	put_keys(t, 0, UNIQUE_KEYS);
+	check_keys(other, UNIQUE_KEYS, 1);
 	sweep_out(t, 64);
 	CHECK(shrink_all(t, PMH_DEFAULT_FILL));
 	do
@@ -232,23 +224,21 @@ test_growth_after_punch(void)
 static void
 test_full_disk(void)
 {
-	struct rlimit before;
-	struct rlimit limit;
 	uint64_t   *taken = malloc(UNIQUE_KEYS * sizeof(uint64_t));
 
 	REQUIRE(taken != NULL && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
-	REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-	limit = before;
 	for (uint64_t keep = 8; keep < 16; keep++)
 	{
 		PmhTable   *t = create();
 		uint64_t	blocks;
 		uint64_t	free_units;
+		uint64_t	length;
+		rlim_t		before;
 		size_t		n = 0;
 
-		insert_unique(t, 0, UNIQUE_KEYS);
-		limit.rlim_cur = fixture_file_size(path);
-		REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+		put_keys(t, 0, UNIQUE_KEYS);
+		length = fixture_file_size(path);
+		before = set_limit(RLIMIT_FSIZE, length);
 		while (pmh_space_alloc_units(t, 1, &taken[n]) == PMH_OK)
 			n++;
 		for (uint64_t freed = 0; freed < 2 * PMH_UNITS_PER_BLOCK; freed++)
@@ -256,12 +246,12 @@ test_full_disk(void)
 		sweep_out(t, keep);
 		CHECK(shrink_all(t, PMH_DEFAULT_FILL));
 		pmh_space_figures(t, &blocks, &free_units);
-		CHECK(free_units > blocks * PMH_UNITS_PER_BLOCK / 4 || file_bytes(t) < limit.rlim_cur / 2);
+		CHECK(free_units > blocks * PMH_UNITS_PER_BLOCK / 4 || file_bytes(t) < length / 2);
 		while (n > 0)
 			pmh_space_free_units(t, taken[--n], 1);
 		CHECK_SOUND(t);
-		check_unique(t, UNIQUE_KEYS, keep);
-		REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+		check_keys(t, UNIQUE_KEYS, keep);
+		(void) set_limit(RLIMIT_FSIZE, before);
 		pmh_close(t);
 	}
 	free(taken);

@@ -6,13 +6,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "fixture.h"
-#include "list.h"
 #include "sort.h"
-#include "unit.h"
 
 #define MOST	70000
 
@@ -29,28 +24,17 @@ random_number(void)
 	return state;
 }
 
-static int
-compare(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return (x > y) - (x < y);
-}
-
 /* ---- what is sorted ---- */
 
 static uint64_t
 any(uint64_t i)
 {
-	(void) i;
 	return random_number();
 }
 
 static uint64_t
 few_values(uint64_t i)
 {
-	(void) i;
 	return random_number() % 3;
 }
 
@@ -64,7 +48,6 @@ tid(uint64_t i)
 static uint64_t
 all_equal(uint64_t i)
 {
-	(void) i;
 	return 77;
 }
 
@@ -132,7 +115,7 @@ test_sort(Maker make, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		wanted[i] = number[i] = make(i);
-	qsort(wanted, n, sizeof(uint64_t), compare);
+	qsort(wanted, n, sizeof(uint64_t), fixture_compare_numbers);
 	(void) pmh_sort_numbers(number, n, NULL);
 	if (n > 0)
 		CHECK(memcmp(number, wanted, n * sizeof(uint64_t)) == 0);
@@ -190,7 +173,7 @@ test_values(Maker make, size_t n)
 
 	for (size_t i = 0; i < n; i++)
 		wanted[i] = number[i] = make(i);
-	qsort(wanted, n, sizeof(uint64_t), compare);
+	qsort(wanted, n, sizeof(uint64_t), fixture_compare_numbers);
 	for (size_t i = 0; i < n; i++)
 	{
 		if (i == 0 || wanted[i] != wanted[i - 1])

@@ -17,23 +17,12 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
 #include <ucontext.h>
 
-#include "error.h"
 #include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "lock.h"
-#include "old_space.h"
-#include "pm.h"
-#include "space.h"
-#include "stop_point.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
-#define FILES			8
+#define FILES			3
 #define OPERATIONS		50		/* on each */
 #define KEYS			40
 #define MOST_VALUES		3000	/* of a key */

@@ -24,25 +24,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-
-#include "bucket.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "moved.h"
-#include "pm.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
+#include "content.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
-#define EPISODES		50
+#define EPISODES		25
 #define OPERATIONS		24		/* of an episode */
 #define LIST_KEYS		14
 #define PLAIN_KEYS		1200
@@ -415,7 +400,6 @@ look_up_long(Found *found)
 	PmhValues	values = {0};
 	uint64_t	hash = fixture_hash(LONG_KEY);
 
-	(void) found;
 	if (!ok(self, choose(2) == 0 ? pmh_lookup(self, hash, &values) :
 			fixture_lookup_repeats(self, hash, &values), PMH_OK))
 		return;
@@ -490,7 +474,6 @@ count_all(Found *found)
 	PmhStats	stats;
 	uint64_t	entries;
 
-	(void) found;
 	(void) ok(self, pmh_stats(self, &stats), PMH_OK);
 	(void) ok(self, pmh_estimate(self, &entries), PMH_OK);
 }
@@ -498,7 +481,6 @@ count_all(Found *found)
 static void
 check_all(Found *found)
 {
-	(void) found;
 	(void) ok(self, pmh_check(self, fixture_report, NULL), PMH_OK);
 }
 

@@ -12,21 +12,9 @@
  */
 #include <malloc.h>
 #include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "lock.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
+#include "content.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define BUFFERS			100		/* at least, of the long list */
 #define LIST_VALUES		(BUFFERS * UINT64_C(2600))
@@ -34,6 +22,7 @@
 #define MOST_BUFFERS	33		/* that a call reads and finds nothing new in ... */
 #define MOST_READ		(MOST_BUFFERS * 3 * PMH_MAX_LINES)	/* ... and points in lines */
 #define BATCH			64
+#define GONE			3000
 #define MOST_BYTES		(4 * PMH_STEP_MAX * 40)	/* for LIST_VALUES of them */
 
 static const char *path;
@@ -101,15 +90,53 @@ check_bytes(void)
 
 static uint8_t given[LIST_VALUES];
 
-/* Note what a batch has. */
-static void
-note_batch(const PmhCursor *cursor)
+/* The values that a reader has got; returns the least. */
+static uint64_t
+note_given(const uint64_t *value, size_t n)
 {
-	for (size_t i = 0; i < cursor->batch.n; i++)
+	uint64_t	least = UINT64_MAX;
+
+	for (size_t i = 0; i < n; i++)
 	{
-		REQUIRE(cursor->batch.value[i] < LIST_VALUES);
-		given[cursor->batch.value[i]]++;
+		REQUIRE(value[i] < LIST_VALUES);
+		given[value[i]]++;
+		least = value[i] < least ? value[i] : least;
 	}
+	return least;
+}
+
+/* A reader begins to read the list, ... */
+static void
+begin_reading(void)
+{
+	memset(given, 0, sizeof(given));
+	begin_counting();
+}
+
+/* ... and has got each value once, with little memory. */
+static void
+each_is_given_once(void)
+{
+	uint64_t	wrong = 0;
+
+	for (uint64_t v = 0; v < LIST_VALUES; v++)
+		wrong += given[v] != 1;
+	CHECK(wrong == 0);
+	check_bytes();
+}
+
+/* Values before this one, more than a buffer holds, go; they count as given. */
+static void
+take_before(PmhTable *t, uint64_t end)
+{
+	take_values(t, fixture_hash(0), end - GONE, end, 1);
+	memset(given + end - GONE, 1, GONE);
+}
+
+static uint64_t
+larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
 }
 
 /* All that is in the buffer where a cursor stands goes; they count as given. */
@@ -136,7 +163,6 @@ leave_out_most(const void *argument, uint64_t *value, size_t n)
 {
 	size_t		left = 0;
 
-	(void) argument;
 	for (size_t i = 0; i < n; i++)
 	{
 		if (value[i] % LIST_VALUES == LIST_VALUES / 2)
@@ -153,16 +179,14 @@ buffer_goes(void)
 	PmhCursor	cursor = {0};
 	size_t		n = 0;
 	uint64_t	most = 0;
-	uint64_t	wrong = 0;
 	PmhResult	result;
 
-	memset(given, 0, sizeof(given));
-	begin_counting();
+	begin_reading();
 	pmh_cursor_open(t, &cursor, fixture_hash(0));
 	for (; n < GIVEN; n += cursor.batch.n)
 	{
 		REQUIRE(pmh_cursor_next(t, &cursor, 1000) == PMH_OK);
-		note_batch(&cursor);
+		(void) note_given(cursor.batch.value, cursor.batch.n);
 		count_bytes();
 	}
 	empty_buffer(t, &cursor);
@@ -170,16 +194,12 @@ buffer_goes(void)
 	{
 		points_read = 0;
 		result = pmh_cursor_next(t, &cursor, BATCH);
-		if (points_read > most)
-			most = points_read;
+		most = larger(most, points_read);
 		if (result == PMH_OK)
-			note_batch(&cursor);
+			(void) note_given(cursor.batch.value, cursor.batch.n);
 	} while (result == PMH_OK);
 	CHECK(result == PMH_DONE && most <= MOST_READ);
-	check_bytes();
-	for (uint64_t v = 0; v < LIST_VALUES; v++)
-		wrong += given[v] != 1;
-	CHECK(wrong == 0);
+	each_is_given_once();
 	pmh_cursor_free(&cursor);
 	pmh_close(t);
 }
@@ -200,8 +220,7 @@ most_is_left_out(void)
 	{
 		points_read = 0;
 		result = pmh_cursor_next(t, &cursor, BATCH);
-		if (points_read > most)
-			most = points_read;
+		most = larger(most, points_read);
 		n += result == PMH_OK ? cursor.batch.n : 0;
 	} while (result == PMH_OK);
 	CHECK(result == PMH_DONE && n == 1 && most <= MOST_READ);
@@ -226,50 +245,24 @@ segments_are_empty(void)
 	uint64_t	most = 0;
 	PmhResult	result;
 
-	for (uint64_t i = 0; i < EMPTY_SEGMENTS * 2048; i++)
-		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
-	for (uint64_t i = 0; i < EMPTY_SEGMENTS * 2048; i++)
-		REQUIRE(pmh_delete(t, fixture_hash(i), i) == PMH_OK);
+	put_keys(t, 0, EMPTY_SEGMENTS * 2048);
+	take_keys(t, 0, EMPTY_SEGMENTS * 2048, 0);
 	REQUIRE(pmh_stats(t, &stats) == PMH_OK && stats.segments >= EMPTY_SEGMENTS);
 	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	do
 	{
+		result = pmh_sweep_next(t, &sweep);
 		CHECK(sweep.n == 0);
-		if (sweep.segments_done - before > most)
-			most = sweep.segments_done - before;
+		most = larger(most, sweep.segments_done - before);
 		before = sweep.segments_done;
-	}
+	} while (result == PMH_OK);
 	CHECK(result == PMH_DONE && sweep.segments_done == stats.segments);
-	if (sweep.segments_done - before > most)
-		most = sweep.segments_done - before;
 	CHECK(most <= MOST_STEPS);
 	pmh_sweep_end(&sweep);
 	pmh_close(t);
 }
 
-/* All that is in the buffer before the one a sweep has just given goes: its next one. */
-static void
-empty_next_buffer(PmhTable *t, const PmhSweep *sweep)
-{
-	static PmhEntry entry[PMH_STEP_MAX];
-	uint64_t	end = UINT64_MAX;
-	size_t		n = 0;
-	size_t		removed;
-
-	for (size_t i = 0; i < sweep->n; i++)
-	{
-		if (sweep->entries[i].value < end)
-			end = sweep->entries[i].value;
-	}
-	for (uint64_t v = end - 3000; v < end; v++)
-	{
-		given[v] = 1;
-		entry[n++] = (PmhEntry) {fixture_hash(0), v};
-	}
-	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK && removed == n);
-}
-
-/* The same for a sweep and its next buffer. */
+/* The same for a sweep, when the buffer goes that comes after the one it has just given. */
 static void
 next_buffer_goes(void)
 {
@@ -277,32 +270,30 @@ next_buffer_goes(void)
 	PmhSweep	sweep;
 	size_t		n = 0;
 	uint64_t	most = 0;
-	uint64_t	wrong = 0;
 	PmhResult	result;
 
-	memset(given, 0, sizeof(given));
-	begin_counting();
+	begin_reading();
 	REQUIRE(pmh_sweep_begin_reading(t, &sweep) == PMH_OK);
 	do
 	{
 		bool		lose = n < GIVEN;
+		uint64_t	least = UINT64_MAX;
 
 		readings = 0;
 		result = pmh_sweep_next(t, &sweep);
 		count_bytes();
-		if (readings > most)
-			most = readings;
-		for (size_t i = 0; result == PMH_OK && i < sweep.n; i++)
-			given[sweep.entries[i].value]++;
-		n += result == PMH_OK ? sweep.n : 0;
+		most = larger(most, readings);
+		for (size_t i = 0; result == PMH_OK && i < sweep.n; i++, n++)
+		{
+			uint64_t	value = note_given(&sweep.entries[i].value, 1);
+
+			least = value < least ? value : least;
+		}
 		if (lose && n >= GIVEN)
-			empty_next_buffer(t, &sweep);
+			take_before(t, least);
 	} while (result == PMH_OK);
 	CHECK(result == PMH_DONE && n >= GIVEN && most <= MOST_STEPS);
-	check_bytes();
-	for (uint64_t v = 0; v < LIST_VALUES; v++)
-		wrong += given[v] != 1;
-	CHECK(wrong == 0);
+	each_is_given_once();
 	pmh_sweep_end(&sweep);
 	pmh_close(t);
 }
@@ -327,8 +318,6 @@ readings_are_spoilt(void)
 
 /* ---- a look-up that gives piece by piece, whose next buffer goes ---- */
 
-#define GONE	3000			/* values, more than a buffer holds */
-
 typedef struct Reading
 {
 	PmhTable   *other;			/* handle, by which they go */
@@ -338,23 +327,12 @@ typedef struct Reading
 static void
 give_piece(void *arg, const uint64_t *value, size_t n)
 {
-	static PmhEntry entry[GONE];
 	Reading    *reading = arg;
-	uint64_t	end = UINT64_MAX;
-	size_t		removed;
+	uint64_t	least = note_given(value, n);
 
 	count_bytes();
-	for (size_t i = 0; i < n; i++)
-	{
-		given[value[i]]++;
-		end = value[i] < end ? value[i] : end;
-	}
-	if (++reading->pieces != BUFFERS / 2)
-		return;
-	for (uint64_t i = 0; i < GONE; i++)
-		entry[i] = (PmhEntry) {fixture_hash(0), end - GONE + i};
-	REQUIRE(pmh_delete_group(reading->other, entry, GONE, &removed) == PMH_OK &&
-			removed == GONE);
+	if (++reading->pieces == BUFFERS / 2)
+		take_before(reading->other, least);
 }
 
 /* It goes on. */
@@ -363,19 +341,10 @@ pieces_go_on(void)
 {
 	PmhTable   *t = make_list();
 	Reading		reading = {.other = fixture_open(path, 1)};
-	uint64_t	once = 0;
-	uint64_t	more = 0;
 
-	memset(given, 0, sizeof(given));
-	begin_counting();
+	begin_reading();
 	CHECK(pmh_lookup_repeats(t, fixture_hash(0), give_piece, &reading) == PMH_OK);
-	check_bytes();
-	for (uint64_t v = 0; v < LIST_VALUES; v++)
-	{
-		once += given[v] == 1;
-		more += given[v] > 1;
-	}
-	CHECK(once == LIST_VALUES - GONE && more == 0);
+	each_is_given_once();
 	pmh_close(reading.other);
 	pmh_close(t);
 }
@@ -483,8 +452,7 @@ many_segments_are_given_up(void)
 {
 	PmhTable   *t = fixture_create(path);
 
-	for (uint64_t i = 0; i < SEGMENTS * 2048; i++)
-		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
+	put_keys(t, 0, SEGMENTS * 2048);
 	gives_up(t, read_statistics, SEGMENTS);
 	gives_up(t, estimate, SEGMENTS / 2);
 	gives_up(t, fixture_begin_shrink, SEGMENTS / 2);
@@ -500,7 +468,6 @@ static unsigned waits;
 static void
 let_go(int number)
 {
-	(void) number;
 	pmh_unlock(held);
 }
 
@@ -542,14 +509,6 @@ wait_is_given_up(PmhTable *t, uint64_t *lock, PmhResult (*call) (PmhTable *t))
 	pmh_unlock(lock);
 	CHECK(fixture_no_lock_held() && call(t) == PMH_OK);
 	CHECK_SOUND(t);
-}
-
-static PmhResult
-double_directory(PmhTable *t)
-{
-	uint32_t	depth = pmh_dirword_depth(pm_load(&pmh_live(t)->dirword));
-
-	return pmh_conclude(t, pmh_directory_double(t, depth));
 }
 
 static PmhResult
@@ -613,7 +572,6 @@ stripe_of_others(void)
 {
 	static bool used[FIXTURE_STRIPES];
 	PmhTable   *t = fixture_create(path);
-	PmhValues	values = {0};
 	unsigned	waited = 0;
 
 	for (uint64_t key = 0; key < NEW_KEYS; key++)
@@ -629,12 +587,11 @@ stripe_of_others(void)
 		if (result == PMH_OK)
 			continue;
 		CHECK(result == PMH_CANCELLED);
-		CHECK(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK && values.n == 0);
+		check_number(t, fixture_hash(key), 0);
 		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
 		waited++;
 	}
 	CHECK(waited > 10);
-	pmh_values_free(&values);
 	CLOSE_SOUND(t);
 }
 
@@ -780,8 +737,7 @@ sampled_once(void)
 	PmhStats	stats;
 	uint64_t	estimated;
 
-	for (uint64_t i = 0; i < VALUES; i++)
-		REQUIRE(pmh_insert(t, fixture_hash(1), i, false) == PMH_OK);
+	put_values(t, fixture_hash(1), 0, VALUES);
 	for (uint32_t depth = 0; depth < DEPTH; depth++)
 		REQUIRE(pmh_conclude(t, pmh_directory_double(t, depth)) == PMH_OK);
 	readings = 0;
@@ -815,8 +771,6 @@ main(void)
 	TEST(waits_are_given_up());
 	TEST(stripe_of_others());
 	TEST(list_is_loaded_once());
-	TEST(load_is_given_up(1));
-	TEST(load_is_given_up(4));
 	TEST(sorting_is_given_up(1, false, 1));
 	TEST(sorting_is_given_up(1, true, 4));
 	TEST(sorting_is_given_up(20, true, 3));

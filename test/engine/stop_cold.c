@@ -11,14 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <fcntl.h>
-#include <string.h>
-
-#include "fixture.h"
-#include "handle.h"
-#include "stop_point.h"
-#include "table.h"
-#include "unit.h"
+#include "content.h"
 
 #define KEYS		UINT64_C(300000)
 #define LISTED		UINT64_C(2000)	/* of them, with ten values */
@@ -117,14 +110,6 @@ fill(void)
 	}
 	CHECK(pmh_insert_group(t, entries, n, false, &done) == PMH_OK && done == n);
 	free(entries);
-}
-
-static void
-count_found(void *arg, size_t key, uint64_t value)
-{
-	(void) key;
-	(void) value;
-	(*(uint64_t *) arg)++;
 }
 
 /* A page for each key, and hardly more. */

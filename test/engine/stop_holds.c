@@ -13,19 +13,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-
-#include "bucket.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
+#include "content.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define SHORT_LIST		UINT64_C(60000)
 #define LONG_LIST		UINT64_C(300000)
@@ -44,7 +33,6 @@ static uint64_t all;			/* loads while it was held */
 void
 pmh_stop_point(const char *name)
 {
-	(void) name;
 }
 
 static PmhTable *growing;		/* its file grows when this is next loaded: */
@@ -232,8 +220,7 @@ file_grows_beside_figures(const char *path)
 	PmhTable   *other = fixture_open(path, 1);
 
 	figures(t, other);
-	for (uint64_t i = 0; i < SHORT_LIST; i++)
-		REQUIRE(pmh_insert(t, fixture_hash(i), i, false) == PMH_OK);
+	put_keys(t, 0, SHORT_LIST);
 	figures(t, other);
 	pmh_close(other);
 	CLOSE_SOUND(t);

@@ -18,19 +18,11 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "lock.h"
-#include "stop_point.h"
+#include "content.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define KEYS		3000
 #define LONG_KEY	UINT64_C(7)		/* has a list of several buffers */
@@ -38,7 +30,7 @@
 #define PAGE		((uint64_t) 4096)
 #define CUTS		3			/* of each operation at each stop point */
 #define ALWAYS_USED	8			/* pages in front that every walk comes by */
-#define TRIALS		200			/* of each operation at loads; or: stop_lost TRIALS SEED */
+#define TRIALS		80			/* of each operation at loads; or: stop_lost TRIALS SEED */
 #define POINTS		512
 #define LOOSE_KEY	UINT64_C(11)	/* its list is to be rewritten */
 #define LOOSE_VALUES	UINT64_C(30000)
@@ -50,27 +42,11 @@ static PmhValues values;
 
 /* ---- a file ---- */
 
-/* What is in the file now. */
-static char *
-read_image(size_t *size)
-{
-	FILE	   *file = fopen(path, "r");
-	char	   *image;
-
-	*size = fixture_file_size(path);
-	image = malloc(*size);
-	REQUIRE(image != NULL && file != NULL && fread(image, 1, *size, file) == *size);
-	fclose(file);
-	return image;
-}
-
 /* Put that there; the file has the same id as before: it is not lost any more. */
 static void
 write_image(const void *image, size_t size)
 {
-	FILE	   *file = fopen(path, "w");
-
-	REQUIRE(file != NULL && fwrite(image, 1, size, file) == size && fclose(file) == 0);
+	write_bytes(path, image, size);
 	pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 }
 
@@ -132,14 +108,6 @@ do_lookup(PmhTable *t, uint64_t *seed)
 	return PMH_OK;
 }
 
-static void
-count_found(void *arg, size_t key, uint64_t value)
-{
-	(void) key;
-	(void) value;
-	(*(uint64_t *) arg)++;
-}
-
 static PmhResult
 do_lookup_group(PmhTable *t, uint64_t *seed)
 {
@@ -169,7 +137,6 @@ do_cursor(PmhTable *t, uint64_t *seed)
 	uint64_t	n;
 	PmhResult	result = fixture_count_by_cursor(t, fixture_hash(LONG_KEY), 500, &n);
 
-	(void) seed;
 	CHECK(result != PMH_OK || n == LONG_VALUES);
 	return result;
 }
@@ -180,7 +147,6 @@ do_whole_key(PmhTable *t, uint64_t *seed)
 	PmhCursor	cursor = {0};
 	PmhResult	result;
 
-	(void) seed;
 	pmh_cursor_open(t, &cursor, fixture_hash(LONG_KEY));
 	result = pmh_cursor_next(t, &cursor, SIZE_MAX);
 	CHECK(result != PMH_OK || cursor.batch.n == LONG_VALUES);
@@ -282,7 +248,6 @@ do_stats(PmhTable *t, uint64_t *seed)
 {
 	PmhStats	stats;
 
-	(void) seed;
 	return pmh_stats(t, &stats);
 }
 
@@ -291,22 +256,17 @@ do_estimate(PmhTable *t, uint64_t *seed)
 {
 	uint64_t	entries;
 
-	(void) seed;
 	return pmh_estimate(t, &entries);
 }
 
 static void
 ignore(void *arg, uint64_t offset, const char *finding)
 {
-	(void) arg;
-	(void) offset;
-	(void) finding;
 }
 
 static PmhResult
 do_check(PmhTable *t, uint64_t *seed)
 {
-	(void) seed;
 	return pmh_check(t, ignore, NULL);
 }
 
@@ -334,7 +294,6 @@ do_bulk(PmhTable *t, uint64_t *seed)
 static PmhResult
 do_shrink(PmhTable *t, uint64_t *seed)
 {
-	(void) seed;
 	return fixture_shrink(t, 90);
 }
 
@@ -344,7 +303,6 @@ do_compact(PmhTable *t, uint64_t *seed)
 {
 	PmhResult	result = PMH_OK;
 
-	(void) seed;
 	for (uint64_t i = 0; i < 6 * 40 && result == PMH_OK; i++)
 	{
 		uint64_t	home = i / 40;
@@ -362,7 +320,6 @@ do_drain(PmhTable *t, uint64_t *seed)
 	static PmhEntry entry[LONG_VALUES];
 	size_t		removed;
 
-	(void) seed;
 	for (uint64_t v = 0; v < LONG_VALUES; v++)
 		entry[v] = (PmhEntry) {fixture_hash(LONG_KEY), v << 20 | LONG_KEY};
 	return pmh_delete_group(t, entry, LONG_VALUES - 5, &removed);
@@ -565,7 +522,8 @@ cut_at_points(const void *image, size_t size, Operation op, uint64_t *random,
 		if (point->is_load)
 			continue;
 		cut.time = 1 + fixture_random(random) % point->times;
-		cut.page = fixture_random(random) % (i % CUTS == 0 ? size / PAGE : ALWAYS_USED);
+		/* The first page has the header: with it goes all that is looked for again. */
+		cut.page = i % CUTS == 2 ? 0 : fixture_random(random) % (i % CUTS == 0 ? size / PAGE : ALWAYS_USED);
 		cut.changed = i % CUTS == 1;
 		*noticed += lose_and_see(image, size, op, cut);
 		(*cuts)++;
@@ -610,7 +568,7 @@ test_losses(unsigned trials, uint64_t random)
 		REQUIRE(pmh_insert(t, fixture_hash(LOOSE_KEY), v << 20 | LOOSE_KEY, false) == PMH_OK);
 	loosen(t);
 	pmh_close(t);
-	image = read_image(&size);
+	image = read_bytes(path, &size);
 	bystander = make_table(bystander_path);
 	for (size_t i = 0; i < OPERATIONS; i++)
 	{
@@ -651,9 +609,6 @@ static sigjmp_buf foreign;
 static void
 on_foreign_fault(int number, siginfo_t *info, void *context)
 {
-	(void) number;
-	(void) info;
-	(void) context;
 	siglongjmp(foreign, 1);
 }
 
@@ -672,59 +627,51 @@ foreign_page(void)
 	return page;
 }
 
-/* In a child: open a table under this SIGBUS action, then fault elsewhere. */
+typedef struct Foreign
+{
+	struct sigaction action;
+	bool		sent;			/* by raise */
+} Foreign;
+
+static void
+fault_elsewhere(const void *arg)
+{
+	const Foreign *foreign_case = arg;
+	volatile char *page = foreign_page();
+
+	(void) sigaction(SIGBUS, &foreign_case->action, NULL);
+	(void) fixture_open(path, 1);
+	if (sigsetjmp(foreign, 1) != 0)
+		_exit(42);
+	if (foreign_case->sent)
+		(void) raise(SIGBUS);
+	else
+		(void) *page;
+	_exit(1);
+}
+
+/* A child opens a table under this SIGBUS action, then faults elsewhere. */
 static int
 foreign_fault(const struct sigaction *action, bool sent)
 {
-	volatile char *page = foreign_page();
-	pid_t		pid;
-	int			status;
+	Foreign		foreign_case = {*action, sent};
 
-	fflush(stdout);
-	pid = fork();
-	REQUIRE(pid >= 0);
-	if (pid == 0)
-	{
-		(void) sigaction(SIGBUS, action, NULL);
-		(void) fixture_open(path, 1);
-		if (sigsetjmp(foreign, 1) != 0)
-			_exit(42);
-		if (sent)
-			(void) raise(SIGBUS);
-		else
-			(void) *page;
-		_exit(1);
-	}
-	REQUIRE(waitpid(pid, &status, 0) == pid);
-	return status;
+	return in_child(fault_elsewhere, &foreign_case);
 }
 
 /*
  * A child has a table open and meets SIGBUS with this code at one of its pages, as
- * often as an instruction that is repeated does.  How it ends: 0 if it goes on.
+ * often as an instruction that is repeated does.
  */
-static int
-fault_of_kind(int code)
+static void
+fault_of_kind(const void *code)
 {
-	pid_t		pid;
-	int			status;
+	PmhTable   *t = fixture_open(path, 1);
+	siginfo_t	info = {.si_signo = SIGBUS, .si_code = *(const int *) code,
+						.si_addr = t->file.base + PAGE};
 
-	fflush(stdout);
-	pid = fork();
-	REQUIRE(pid >= 0);
-	if (pid == 0)
-	{
-		PmhTable   *t = fixture_open(path, 1);
-		siginfo_t	info = {.si_signo = SIGBUS, .si_code = code,
-							.si_addr = t->file.base + PAGE};
-
-		for (int i = 0; i < 3; i++)
-			REQUIRE(syscall(SYS_rt_tgsigqueueinfo, getpid(), getpid(), SIGBUS,
-							&info) == 0);
-		_exit(0);
-	}
-	REQUIRE(waitpid(pid, &status, 0) == pid);
-	return status;
+	for (int i = 0; i < 3; i++)
+		REQUIRE(syscall(SYS_rt_tgsigqueueinfo, getpid(), getpid(), SIGBUS, &info) == 0);
 }
 
 /*
@@ -743,7 +690,7 @@ test_other_kinds(void)
 	{
 		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 		t = fixture_open(path, 1);
-		CHECK(fault_of_kind(lost[i]) == 0);
+		CHECK(in_child(fault_of_kind, &lost[i]) == 0);
 		CHECK(do_lookup(t, &seed) == PMH_ERR_LOST);
 		pmh_close(t);
 	}
@@ -753,11 +700,17 @@ test_other_kinds(void)
 
 		pmh_locks_init(fixture_locks(), FIXTURE_STRIPES);
 		t = fixture_open(path, 1);
-		status = fault_of_kind(code);
+		status = in_child(fault_of_kind, &code);
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 		CHECK(do_lookup(t, &seed) == PMH_OK);
 		pmh_close(t);
 	}
+}
+
+static void
+make_file(const void *arg)
+{
+	pmh_close(make_table(path));
 }
 
 /* Runs first: the handler must not be installed yet. */
@@ -766,18 +719,9 @@ test_foreign_faults(void)
 {
 	struct sigaction action;
 	int			status;
-	pid_t		pid;
 
 	/* Made in a child, lest this process has mapped a file already. */
-	fflush(stdout);
-	pid = fork();
-	REQUIRE(pid >= 0);
-	if (pid == 0)
-	{
-		pmh_close(make_table(path));
-		_exit(0);
-	}
-	REQUIRE(waitpid(pid, &status, 0) == pid && status == 0);
+	REQUIRE(in_child(make_file, NULL) == 0);
 
 	memset(&action, 0, sizeof(action));
 	action.sa_handler = SIG_DFL;
@@ -805,7 +749,6 @@ no_end(int signal_number)
 {
 	static const char text[] = "stop_lost: an operation does not end\n";
 
-	(void) signal_number;
 	(void) !write(STDERR_FILENO, text, sizeof(text) - 1);
 	_exit(1);
 }

@@ -10,31 +10,17 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
+#include "content.h"
 #include "holes.h"
-#include "layout.h"
-#include "pm.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
-#include "table.h"
-#include "unit.h"
 
 #define KEYS			UINT64_C(20000)
 #define STAYING			20		/* one key in so many */
@@ -45,7 +31,6 @@
 static PmhTable *table;
 static PmhTable *idle;			/* of a process that does nothing meanwhile */
 static const char *table_path;
-static PmhValues values;
 static int	no_hole;			/* errno of fallocate, or 0 */
 static bool no_space;			/* no block gets space */
 static bool no_descriptor;		/* none at the end of the shrink */
@@ -101,11 +86,11 @@ static void (*act) (const char *name);	/* NULL, or called at each point */
 static void
 allow_descriptors(bool may)
 {
-	struct rlimit limit;
+	static rlim_t before;
 
-	REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-	limit.rlim_cur = may ? limit.rlim_max : 0;
-	REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	if (before == 0)
+		before = set_limit(RLIMIT_NOFILE, 0);
+	(void) set_limit(RLIMIT_NOFILE, may ? before : 0);
 }
 
 void
@@ -131,8 +116,7 @@ pmh_stop_point(const char *name)
 static void
 look_up_one(PmhTable *t)
 {
-	CHECK(pmh_lookup(t, fixture_hash(0), &values) == PMH_OK);
-	CHECK(values.n == 1 && values.value[0] == 0);
+	check_keys(t, 1, 1);
 }
 
 /* Most of a table goes.  'idle' has looked a key up before. */
@@ -142,18 +126,13 @@ make_table(const char *path)
 	table = NULL;
 	table = fixture_create(path);
 	table_path = path;
-	for (uint64_t i = 0; i < KEYS; i++)
-		REQUIRE(pmh_insert(table, fixture_hash(i), i, false) == PMH_OK);
-	for (uint32_t depth = pmh_dirword_depth(pm_load(&pmh_live(table)->dirword)); depth < OLD_DEPTH; depth++)
-		REQUIRE(pmh_conclude(table, pmh_directory_double(table, depth)) == PMH_OK);
+	put_keys(table, 0, KEYS);
+	while (directory_depth(table) < OLD_DEPTH)
+		REQUIRE(double_directory(table) == PMH_OK);
 	idle = fixture_open(path, 1);
 	look_up_one(idle);
 	CHECK(idle->seen_offset == pmh_dirword_offset(pm_load(&pmh_live(table)->dirword)));
-	for (uint64_t i = 0; i < KEYS; i++)
-	{
-		if (i % STAYING != 0)
-			REQUIRE(pmh_delete(table, fixture_hash(i), i) == PMH_OK);
-	}
+	take_keys(table, 0, KEYS, STAYING);
 }
 
 static void
@@ -303,8 +282,7 @@ others_go_on(const char *path)
 	taken_back = 0;
 	act = others_at_work;
 	shrink_table();
-	for (uint64_t i = KEYS; i < KEYS + KEYS / 2; i++)
-		REQUIRE(pmh_insert(table, fixture_hash(i), i, false) == PMH_OK);
+	put_keys(table, KEYS, KEYS + KEYS / 2);
 	act = NULL;
 	CHECK(next_key > 10 * KEYS && taken_back > 1 && pmh_blocks(table) == length);
 	close_table();
@@ -393,79 +371,60 @@ fill_up(const char *path)
 	CHECK(end > 0);
 }
 
-/* Another file takes all that is free of a tmpfs when the file has shrunk. */
-static void
-look_up_where_all_is_full(const char *dir, bool overlay)
+typedef struct Mounting
 {
+	bool		memory;			/* a tmpfs in dir, which else is on disk; ... */
+	bool		overlay;		/* ... and on that an overlayfs */
+	char		dir[4096];
+} Mounting;
+
+/*
+ * In memory another file takes all that is free when the file has shrunk: look-ups need
+ * none.  On a disk space goes back through an overlayfs as well.
+ */
+static void
+shrink_where_mounted(const void *arg)
+{
+	const Mounting *m = arg;
 	char		path[4200];
 	char		filler[4200];
-
-	if (!be_alone() || mount("tmpfs", dir, "tmpfs", 0, FULL_SIZE) != 0 ||
-		(overlay && !mount_overlay(dir)))
-		_exit(NOT_ALLOWED);
-	snprintf(path, sizeof(path), "%s/%stable", dir, overlay ? "merged/" : "");
-	snprintf(filler, sizeof(filler), "%s/filler", dir);
-	make_table(path);
-	shrink_table();
-	fill_up(filler);
-	look_up_one(idle);
-	CHECK(pmh_insert(idle, fixture_hash(KEYS), KEYS, false) == PMH_OK);
-	CHECK(!pm_is_lost(&idle->file));
-	close_table();
-}
-
-/* Where an overlayfs is on a disk, space goes back as it does there. */
-static void
-give_back_below(const char *dir, bool overlay)
-{
-	char		path[4200];
 	uint64_t	before;
 
-	if (!be_alone() || (overlay && !mount_overlay(dir)))
+	if (!be_alone() || (m->memory && mount("tmpfs", m->dir, "tmpfs", 0, FULL_SIZE) != 0) ||
+		(m->overlay && !mount_overlay(m->dir)))
 		_exit(NOT_ALLOWED);
-	snprintf(path, sizeof(path), "%s/%stable", dir, overlay ? "merged/" : "");
+	snprintf(path, sizeof(path), "%s/%stable", m->dir, m->overlay ? "merged/" : "");
+	snprintf(filler, sizeof(filler), "%s/filler", m->dir);
 	make_table(path);
 	before = allocated(path);
 	shrink_table();
+	if (m->memory)
+		fill_up(filler);
 	look_up_one(idle);
-	if (gives_back(dir))
+	if (m->memory)
+		CHECK(pmh_insert(idle, fixture_hash(KEYS), KEYS, false) == PMH_OK && !pm_is_lost(&idle->file));
+	else if (gives_back(m->dir))
 		CHECK(allocated(path) < before);
 	close_table();
 }
 
 /* What a child has mounted is gone with it; what it has made in dir is not. */
 static void
-empty(const char *dir)
+mounted(bool memory, bool overlay)
 {
+	Mounting	m = {memory, overlay, ""};
 	char		command[4200];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-	CHECK(system(command) == 0);
-}
-
-static void
-in_child(void (*test) (const char *dir, bool overlay), bool overlay)
-{
-	char		dir[4096];
 	int			status;
-	pid_t		child;
 
-	snprintf(dir, sizeof(dir), "%s.d", fixture_path("stop_punch"));
-	REQUIRE(mkdir(dir, 0700) == 0);
-	fflush(stdout);
-	child = fork();
-	REQUIRE(child >= 0);
-	if (child == 0)
-	{
-		test(dir, overlay);
-		_exit(unit_failed == 0 ? 0 : 1);
-	}
-	REQUIRE(waitpid(child, &status, 0) == child);
+	snprintf(m.dir, sizeof(m.dir), "%s.d", fixture_path("stop_punch"));
+	REQUIRE(mkdir(m.dir, 0700) == 0);
+	status = in_child(shrink_where_mounted, &m);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_ALLOWED)
 		printf("# not tried: this may not be mounted here\n");
 	else
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	empty(dir);
+	snprintf(command, sizeof(command), "rm -rf '%s'", m.dir);
+	CHECK(system(command) == 0);
 }
 
 /* ---- space that cannot be given back ---- */
@@ -502,12 +461,11 @@ main(void)
 	TEST(found_by_next_start(in_memory));
 	TEST(others_go_on(path));
 	TEST(space_is_gone(path));
-	TEST(in_child(look_up_where_all_is_full, false));
-	TEST(in_child(look_up_where_all_is_full, true));
-	TEST(in_child(give_back_below, true));
+	TEST(mounted(true, false));
+	TEST(mounted(true, true));
+	TEST(mounted(false, true));
 	TEST(ends_all_the_same(path, ENOSPC, true));
 	TEST(ends_all_the_same(path, EDQUOT, true));
 	TEST(ends_all_the_same(path, 0, false));
-	pmh_values_free(&values);
 	return unit_done("stop_punch");
 }

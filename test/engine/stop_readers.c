@@ -11,22 +11,10 @@
  *-------------------------------------------------------------------------
  */
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 
-#include "bucket.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "moved.h"
-#include "pm.h"
-#include "segment.h"
-#include "space.h"
-#include "stop_point.h"
+#include "content.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define TRIALS		15
 #define PATIENCE	60			/* seconds a reader gets */
@@ -70,19 +58,30 @@ make_table(bool force_pmem)
 	return t;
 }
 
+/* What another process does with a pair: a reader tells whether it has found what it may. */
+typedef PmhResult (*Change) (PmhTable *t, uint64_t hash, uint64_t value);
+
 static void
 put(PmhTable *t, uint64_t hash, uint64_t value)
 {
 	REQUIRE(pmh_insert(t, hash, value, false) == PMH_OK);
 }
 
-/*
- * Start a reader of hash that stops at a point.  It exits with 0 if it finds
- * 'least' to 'most' values, none below 'first' and none beyond 'last'.
- */
+static PmhResult
+insert_pair(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	return pmh_insert(t, hash, value, false);
+}
+
+static PmhResult
+check_all(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	return fixture_check(t);
+}
+
+/* Start it, and stop the n-th time at a point. */
 static pid_t
-start_reader(const char *point, uint64_t hash, size_t least, size_t most,
-			 uint64_t first, uint64_t last)
+start_change(Change change, const char *point, uint64_t n, uint64_t hash, uint64_t value)
 {
 	int			status;
 	pid_t		pid = fork();
@@ -90,37 +89,74 @@ start_reader(const char *point, uint64_t hash, size_t least, size_t most,
 	REQUIRE(pid >= 0);
 	if (pid == 0)
 	{
-		PmhEnv		env = fixture_env(1);
-		PmhError	error;
-		PmhTable   *t;
+		PmhTable   *t = fixture_open(path, 1);
 		PmhValues	values = {0};
-		bool		right;
 
 		(void) alarm(PATIENCE);
-		if (pmh_open(path, &env, &t, &error) != PMH_OK)
-			_exit(2);
-		/* The first look-up finds the directory out; the next ones know it. */
-		if (pmh_lookup(t, hash, &values) != PMH_OK)
-			_exit(2);
+		/* The first look-up finds the directory out; what comes next knows it. */
+		REQUIRE(pmh_lookup(t, hash, &values) == PMH_OK);
 		stop_at = point;
-		right = pmh_lookup(t, hash, &values) == PMH_OK && values.n >= least &&
-			values.n <= most && values.value[0] >= first && values.value[values.n - 1] <= last;
-		_exit(right ? 0 : 1);
+		stop_countdown = n;
+		_exit(change(t, hash, value) == PMH_OK ? 0 : 1);
 	}
 	REQUIRE(waitpid(pid, &status, WUNTRACED) == pid);
 	REQUIRE(WIFSTOPPED(status));
 	return pid;
 }
 
-/* Let it go on; did it end well? */
+/* A reader finds 'least' to 'most' values, none below 'first' and none beyond 'last'. */
+typedef struct Expected
+{
+	size_t		least;
+	size_t		most;
+	uint64_t	first;
+	uint64_t	last;
+} Expected;
+
+static Expected expected;
+
+static PmhResult
+look_up(PmhTable *t, uint64_t hash, uint64_t value)
+{
+	PmhValues	values = {0};
+	PmhResult	result = pmh_lookup(t, hash, &values);
+
+	return result != PMH_OK || (values.n >= expected.least && values.n <= expected.most &&
+								values.value[0] >= expected.first &&
+								values.value[values.n - 1] <= expected.last) ? result : PMH_ERR_CORRUPT;
+}
+
+static pid_t
+start_reader(const char *point, uint64_t n, uint64_t hash, size_t least, size_t most,
+			 uint64_t first, uint64_t last)
+{
+	expected = (Expected) {least, most, first, last};
+	return start_change(look_up, point, n, hash, 0);
+}
+
+
+
+/* Goes on; true if it stops once more, false if it has ended (*well). */
 static bool
-goes_on_well(pid_t pid)
+stops_again(pid_t pid, bool *well)
 {
 	int			status;
 
 	REQUIRE(kill(pid, SIGCONT) == 0);
-	REQUIRE(waitpid(pid, &status, 0) == pid);
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	REQUIRE(waitpid(pid, &status, WUNTRACED) == pid);
+	if (WIFSTOPPED(status))
+		return true;
+	*well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	return false;
+}
+
+/* Let it go on; did it end well? */
+static bool
+goes_on_well(pid_t pid)
+{
+	bool		well;
+
+	return !stops_again(pid, &well) && well;
 }
 
 /* Keys that no test asks for. */
@@ -132,83 +168,74 @@ other_hash(void)
 	return fixture_hash(next++);
 }
 
+/* The same with some keys of a table. */
+static void
+with_some_keys(void (*story) (PmhTable *t, uint64_t hash), bool force_pmem)
+{
+	PmhTable   *t = make_table(force_pmem);
+
+	for (uint64_t trial = 0; trial < TRIALS; trial++)
+		story(t, fixture_hash(trial));
+	CLOSE_SOUND(t);
+}
+
 /* The segment is replaced, and its block becomes another segment's. */
 static void
-segment_given_away(void)
+segment_given_away(PmhTable *t, uint64_t hash)
 {
-	PmhTable   *t = make_table(false);
+	PmhPlace	place;
+	PmhPlace	now;
+	pid_t		reader;
 
-	for (unsigned i = 0; i < 4000; i++)
-		put(t, fixture_hash(i), i);
-	for (unsigned trial = 0; trial < TRIALS; trial++)
+	put(t, hash, 5);
+	for (unsigned i = 0; i < 300; i++)
+		put(t, other_hash(), i);
+	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
+	reader = start_reader("probe_before_reading", 1, hash, 1, 1, 5, 5);
+	do
 	{
-		uint64_t	hash = fixture_hash(trial * 100);
-		uint64_t	block;
-		PmhPlace	place;
-		PmhPlace	now;
-		pid_t		reader;
-
-		REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
-		block = place.main >> PMH_BLOCK_SHIFT;
-		reader = start_reader("probe_before_reading", hash, 1, 1, trial * 100, trial * 100);
-		do
-		{
-			put(t, other_hash(), 7);
-			REQUIRE(pmh_locate(t, hash, &now) == PMH_OK);
-		} while (now.main == place.main || pm_load(pmh_space_map(t, block)) == 0);
-		CHECK(goes_on_well(reader));
-	}
-	CLOSE_SOUND(t);
+		put(t, other_hash(), 7);
+		REQUIRE(pmh_locate(t, hash, &now) == PMH_OK);
+	} while (now.main == place.main ||
+			 pm_load(pmh_space_map(t, place.main >> PMH_BLOCK_SHIFT)) == 0);
+	CHECK(goes_on_well(reader));
 }
 
 /* The list grows by copy, and its buffer becomes another list's. */
 static void
-buffer_given_away(void)
+buffer_given_away(PmhTable *t, uint64_t hash)
 {
-	PmhTable   *t = make_table(false);
 	uint64_t	last = 1000;
+	pid_t		reader;
 
-	for (unsigned trial = 0; trial < TRIALS; trial++)
-	{
-		uint64_t	hash = fixture_hash(trial);
-		pid_t		reader;
+	put_values(t, hash, 0, 9);
+	reader = start_reader("list_before_reading", 1, hash, 9, 14, 0, last);
+	put_values(t, hash, 9, 14);
+	for (unsigned list = 0; list < 4; list++)
+		put_values(t, other_hash(), last + 1, last + 9);
+	CHECK(goes_on_well(reader));
+}
 
-		for (uint64_t v = 0; v < 9; v++)
-			put(t, hash, v);
-		reader = start_reader("list_before_reading", hash, 9, 14, 0, last);
-		for (uint64_t v = 9; v < 14; v++)
-			put(t, hash, v);
-		for (unsigned list = 0; list < 4; list++)
-		{
-			uint64_t	other = other_hash();
+/* So many keys get the home and alternative of this one. */
+static void
+put_beside(PmhTable *t, uint64_t hash, unsigned n)
+{
+	uint64_t	home_mask = UINT64_C(0xffff) << 8;
 
-			for (uint64_t v = 1; v < 9; v++)
-				put(t, other, last + v);
-		}
-		CHECK(goes_on_well(reader));
-	}
-	CLOSE_SOUND(t);
+	while (n-- > 0)
+		put(t, (other_hash() & ~home_mask) | (hash & home_mask), 9);
 }
 
 /* The entry is moved inside of its bucket, and its slot becomes another's. */
 static void
-slot_given_away(void)
+slot_given_away(PmhTable *t, uint64_t hash)
 {
-	PmhTable   *t = make_table(true);
-	uint64_t	home_mask = UINT64_C(0xffff) << 8;
+	pid_t		reader;
 
-	for (unsigned trial = 0; trial < TRIALS; trial++)
-	{
-		uint64_t	hash = fixture_hash(trial);
-		pid_t		reader;
-
-		put(t, hash, 5);
-		reader = start_reader("probe_before_slots", hash, 1, 1, 5, 5);
-		for (unsigned i = 0; i < 8; i++)
-			put(t, (other_hash() & ~home_mask) | (hash & home_mask), 6);
-		CHECK(goes_on_well(reader));
-	}
-	CLOSE_SOUND(t);
+	put(t, hash, 5);
+	reader = start_reader("probe_before_slots", 1, hash, 1, 1, 5, 5);
+	put_beside(t, hash, 8);
+	CHECK(goes_on_well(reader));
 }
 
 /*
@@ -217,70 +244,16 @@ slot_given_away(void)
  * the time.
  */
 static void
-slots_of_two_given_away(void)
+slots_of_two_given_away(PmhTable *t, uint64_t hash)
 {
-	PmhTable   *t = make_table(false);
-	uint64_t	home_mask = UINT64_C(0xffff) << 8;
+	pid_t		reader;
 
-	for (unsigned trial = 0; trial < TRIALS; trial++)
-	{
-		uint64_t	hash = fixture_hash(trial);
-		pid_t		reader;
-
-		put(t, hash, 5);
-		put(t, hash, 6);
-		reader = start_reader("probe_before_slots", hash, 1, 3, 5, 7);
-		put(t, hash, 7);
-		REQUIRE(pmh_delete(t, hash, 5) == PMH_OK);
-		REQUIRE(pmh_delete(t, hash, 6) == PMH_OK);
-		for (unsigned i = 0; i < 2; i++)
-			put(t, (other_hash() & ~home_mask) | (hash & home_mask), 9);
-		CHECK(goes_on_well(reader));
-	}
-	CLOSE_SOUND(t);
-}
-
-typedef PmhResult (*Change) (PmhTable *t, uint64_t hash, uint64_t value);
-
-static PmhResult
-insert_pair(PmhTable *t, uint64_t hash, uint64_t value)
-{
-	return pmh_insert(t, hash, value, false);
-}
-
-static PmhResult
-check_all(PmhTable *t, uint64_t hash, uint64_t value)
-{
-	(void) hash;
-	(void) value;
-	return pmh_check(t, fixture_report, NULL);
-}
-
-/* Start what is to be done with a pair, and stop the n-th time at a point. */
-static pid_t
-start_change(Change change, const char *point, uint64_t n, uint64_t hash,
-			 uint64_t value)
-{
-	int			status;
-	pid_t		pid = fork();
-
-	REQUIRE(pid >= 0);
-	if (pid == 0)
-	{
-		PmhEnv		env = fixture_env(1);
-		PmhError	error;
-		PmhTable   *t;
-
-		(void) alarm(PATIENCE);
-		if (pmh_open(path, &env, &t, &error) != PMH_OK)
-			_exit(2);
-		stop_at = point;
-		stop_countdown = n;
-		_exit(change(t, hash, value) == PMH_OK ? 0 : 1);
-	}
-	REQUIRE(waitpid(pid, &status, WUNTRACED) == pid);
-	REQUIRE(WIFSTOPPED(status));
-	return pid;
+	put_values(t, hash, 5, 7);
+	reader = start_reader("probe_before_slots", 1, hash, 1, 3, 5, 7);
+	put(t, hash, 7);
+	take_values(t, hash, 5, 7, 1);
+	put_beside(t, hash, 2);
+	CHECK(goes_on_well(reader));
 }
 
 /*
@@ -289,34 +262,22 @@ start_change(Change change, const char *point, uint64_t n, uint64_t hash,
  * up: no insert has ever put the one half and the other together.
  */
 static void
-cell_given_away(void)
+cell_given_away(PmhTable *t, uint64_t hash)
 {
-	PmhTable   *t = make_table(false);
 	uint64_t	old_value = UINT64_C(1) << 32 | UINT32_MAX;
 	uint64_t	new_value = UINT64_C(4) << 32;
+	pid_t		deleter;
+	pid_t		reader;
 
-	for (unsigned trial = 0; trial < TRIALS; trial++)
-	{
-		uint64_t	hash = fixture_hash(trial);
-		pid_t		deleter;
-		pid_t		reader;
-
-		/* It is in the third cell then, whose halves are in two words of the line. */
-		for (uint64_t v = 1; v < 9; v++)
-		{
-			if (v == 3)
-				put(t, hash, old_value);
-			put(t, hash, (UINT64_C(3) << 32) + v);
-		}
-		deleter = start_change(pmh_delete, "line_clear_before_state", 1, hash, old_value);
-		stop_countdown = 2;
-		reader = start_reader("value_between_halves", hash, 8, 9, old_value, new_value);
-		stop_countdown = 1;
-		CHECK(goes_on_well(deleter));
-		put(t, hash, new_value);
-		CHECK(goes_on_well(reader));
-	}
-	CLOSE_SOUND(t);
+	/* It is in the third cell then, whose halves are in two words of the line. */
+	put_values(t, hash, (UINT64_C(3) << 32) + 1, (UINT64_C(3) << 32) + 3);
+	put(t, hash, old_value);
+	put_values(t, hash, (UINT64_C(3) << 32) + 3, (UINT64_C(3) << 32) + 9);
+	deleter = start_change(pmh_delete, "line_clear_before_state", 1, hash, old_value);
+	reader = start_reader("value_between_halves", 2, hash, 8, 9, old_value, new_value);
+	CHECK(goes_on_well(deleter));
+	put(t, hash, new_value);
+	CHECK(goes_on_well(reader));
 }
 
 /* Values of a list whose oldest buffer is far from the head, and of that one. */
@@ -333,34 +294,22 @@ value_taken_out_twice(void)
 {
 	PmhTable   *t = make_table(false);
 	uint64_t	hash = fixture_hash(1);
-	PmhEntry   *entry = malloc(FAR_VALUES * sizeof(*entry));
-	PmhValues	values = {0};
-	size_t		removed;
-	size_t		n = 0;
+	bool		well;
 	pid_t		first;
 	pid_t		second;
-	int			status;
 
-	REQUIRE(entry != NULL);
-	for (uint64_t v = 0; v < FAR_VALUES; v++)
-		put(t, hash, v);
+	put_values(t, hash, 0, FAR_VALUES);
 	stop_again = "drain_before_lock";
 	second = start_change(pmh_delete, "list_before_validation", 1, hash, 0);
 	stop_again = NULL;
 	first = start_change(pmh_delete, "line_clear_before_state", 1, hash, 0);
-	REQUIRE(kill(second, SIGCONT) == 0);
-	REQUIRE(waitpid(second, &status, WUNTRACED) == second);
-	REQUIRE(WIFSTOPPED(status));
+	REQUIRE(stops_again(second, &well));
 	CHECK(goes_on_well(first));
-	for (uint64_t v = OLDEST_VALUES; v < FAR_VALUES; v++)
-		entry[n++] = (PmhEntry) {hash, v};
-	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK && removed == n);
+	take_values(t, hash, OLDEST_VALUES, FAR_VALUES, 1);
 	put(t, hash, FAR_VALUES);
 	CHECK(!goes_on_well(second));	/* it has found nothing to take out */
-	REQUIRE(pmh_lookup(t, hash, &values) == PMH_OK);
-	CHECK(values.n == OLDEST_VALUES && values.value[values.n - 1] == FAR_VALUES);
-	pmh_values_free(&values);
-	free(entry);
+	expected = (Expected) {OLDEST_VALUES, OLDEST_VALUES, 1, FAR_VALUES};
+	CHECK(look_up(t, hash, 0) == PMH_OK);
 	CLOSE_SOUND(t);
 }
 
@@ -434,58 +383,6 @@ announced_meanwhile(void)
 	CLOSE_SOUND(t);
 }
 
-/* Would another value of this key go to its alternative bucket? */
-static bool
-goes_elsewhere(PmhTable *t, uint64_t hash)
-{
-	PmhPlace	place;
-	uint32_t	home;
-	uint32_t	state;
-	uint32_t	alt_state;
-	int			pointer;
-
-	REQUIRE(pmh_locate(t, hash, &place) == PMH_OK);
-	home = pmh_home_bucket(hash, place.hashing);
-	if (pmh_bucket_find(pmh_bucket(t, &place, home), hash, &state, &pointer) == 0)
-		return false;
-	alt_state = pmh_bucket_state(pmh_bucket(t, &place, pmh_alt_bucket(hash, place.hashing, home)));
-	return pmh_elem_strategy(place.elem) != PMH_SINGLE &&
-		(state & pmh_filter_bit(hash)) != 0 &&
-		pmh_state_full(state) &&
-		pmh_state_count(alt_state) + 1 < pmh_state_count(state);
-}
-
-/*
- * The home bucket has been read.  The value found there is taken out, and then
- * another one is put into the alternative bucket: there never were two.
- */
-static void
-value_goes_elsewhere(void)
-{
-	PmhTable   *t = make_table(false);
-	unsigned	trials = 0;
-
-	for (uint64_t key = 0; trials < TRIALS && key < 20000; key++)
-	{
-		put(t, fixture_hash(key), 3);
-		for (uint64_t k = key < 400 ? 0 : key - 400; k < key && trials < TRIALS; k++)
-		{
-			uint64_t	hash = fixture_hash(k);
-			pid_t		reader;
-
-			if (!goes_elsewhere(t, hash))
-				continue;
-			reader = start_reader("probe_before_elsewhere", hash, 1, 1, 3, 4);
-			REQUIRE(pmh_delete(t, hash, 3) == PMH_OK);
-			put(t, hash, 4);
-			CHECK(goes_on_well(reader));
-			trials++;
-		}
-	}
-	CHECK(trials == TRIALS);
-	CLOSE_SOUND(t);
-}
-
 /* ---- several buckets, one state ---- */
 
 /*
@@ -517,7 +414,6 @@ none_left_out(PmhTable *t, uint64_t hash, uint64_t value)
 	PmhValues	values = {0};
 	PmhResult	result = pmh_lookup(t, hash, &values);
 
-	(void) value;
 	return result == PMH_OK && values.n > 0 && values.value[values.n - 1] != values.n ?
 		PMH_ERR_CORRUPT : result;
 }
@@ -560,7 +456,6 @@ sweep_small_values(PmhTable *t, uint64_t hash, uint64_t least)
 	uint64_t	n = 0;
 	bool		strange = false;
 
-	(void) hash;
 	sweeper_begin_reading(&s, t);
 	while ((pair = sweeper_next(&s)) != NULL)
 	{
@@ -580,8 +475,7 @@ list_comes_while_copied(Change reading)
 
 	for (uint64_t i = 0; i < PMH_LINE0_SLOTS; i++)
 		put(t, hash_at(10, 30, i), i);
-	for (uint64_t i = 0; i < PMH_INLINE_MAX; i++)
-		put(t, hash, 100 + i);
+	put_values(t, hash, 100, 100 + PMH_INLINE_MAX);
 	writer = start_change(insert_pair, "compact_before_telling", 1, hash, 200);
 	reader = start_change(reading, "segment_between_lines", 1, hash,
 						  PMH_LINE0_SLOTS + PMH_INLINE_MAX);
@@ -601,8 +495,6 @@ sweep_in_order(PmhTable *t, uint64_t hash, uint64_t value)
 	const PmhEntry *pair;
 	bool		found[3] = {false};
 
-	(void) hash;
-	(void) value;
 	sweeper_begin_reading(&s, t);
 	while ((pair = sweeper_next(&s)) != NULL)
 		found[pair->value] = true;
@@ -648,22 +540,18 @@ given_values_become_list(void)
 	Sweeper		s;
 	const PmhEntry *pair;
 
-	put(t, hash, 0);
-	put(t, hash, 1);
+	put_values(t, hash, 0, 2);
 	for (uint64_t i = 2; i <= PMH_SLOTS; i++)
 		put(t, hash_at(10, 30, i), i);
-	for (uint64_t v = 2; v < LONG_LIST; v++)
-		put(t, hash, v);
+	put_values(t, hash, 2, LONG_LIST);
 	REQUIRE(pmh_probe(t, hash, &probe) == PMH_OK && probe.n == 2 &&
 			pmh_pointer_level(probe.list) > 0);
 	sweeper_begin_reading(&s, t);
 	pair = sweeper_next(&s);
-	for (uint64_t v = 2; v < LONG_LIST; v++)
-		REQUIRE(pmh_delete(t, hash, v) == PMH_OK);
+	take_values(t, hash, 2, LONG_LIST, 1);
 	for (uint64_t i = 2; i < PMH_SLOTS; i++)
 		REQUIRE(pmh_delete(t, hash_at(10, 30, i), i) == PMH_OK);
-	for (uint64_t v = 2; v <= PMH_INLINE_MAX; v++)
-		put(t, hash, v);
+	put_values(t, hash, 2, PMH_INLINE_MAX + 1);
 	REQUIRE(pmh_probe(t, hash, &probe) == PMH_OK && probe.n == 0 && probe.list != 0);
 	for (; pair != NULL; pair = sweeper_next(&s))
 	{
@@ -679,20 +567,16 @@ given_values_become_list(void)
 static PmhResult
 move_it(PmhTable *t, uint64_t hash, uint64_t value)
 {
-	(void) hash;
-	(void) value;
 	move_segment(t, 0);
 	return PMH_OK;
 }
 
 static PmhResult
-read_first_values(PmhTable *t, uint64_t hash, uint64_t most)
+look_up_twice_stopped(PmhTable *t, uint64_t hash, uint64_t most)
 {
-	PmhValues	values = {0};
-	PmhResult	result = pmh_lookup(t, hash, &values);
-
-	return result == PMH_OK && values.n == most && values.value[most - 1] == most ?
-		PMH_OK : PMH_ERR_CORRUPT;
+	stop_again = "probe_between_checks";
+	expected = (Expected) {most, most, 1, most};
+	return look_up(t, hash, 0);
 }
 
 static PmhResult
@@ -715,31 +599,10 @@ sweep_first_values(PmhTable *t, uint64_t hash, uint64_t most)
 }
 
 static PmhResult
-look_up_twice_stopped(PmhTable *t, uint64_t hash, uint64_t most)
-{
-	stop_again = "probe_between_checks";
-	return read_first_values(t, hash, most);
-}
-
-static PmhResult
 sweep_twice_stopped(PmhTable *t, uint64_t hash, uint64_t most)
 {
 	stop_again = "current_between_checks";
 	return sweep_first_values(t, hash, most);
-}
-
-/* Goes on; true if it stops once more, false if it has ended (*well). */
-static bool
-stops_again(pid_t pid, bool *well)
-{
-	int			status;
-
-	REQUIRE(kill(pid, SIGCONT) == 0);
-	REQUIRE(waitpid(pid, &status, WUNTRACED) == pid);
-	if (WIFSTOPPED(status))
-		return true;
-	*well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-	return false;
 }
 
 /*
@@ -762,17 +625,13 @@ segment_comes_back(Change reading, const char *point)
 	pid_t		reader;
 	bool		well = false;
 
-	for (uint64_t v = 1; v <= 8; v++)
-		put(t, hash, v);
+	put_values(t, hash, 1, 9);
 	REQUIRE(pmh_locate(t, hash, &before) == PMH_OK);
 	reader = start_change(reading, point, 1, hash, 8);
 	mover = start_change(move_it, "retire_before_versions", 1, hash, 0);
-	for (uint64_t v = 9; v <= 11; v++)
-		put(t, hash, v);
-	for (uint64_t v = 9; v <= 11; v++)
-		REQUIRE(pmh_delete(t, hash, v) == PMH_OK);
-	for (uint64_t v = 1; v <= 8; v++)
-		put(t, other, 5000 + v);
+	put_values(t, hash, 9, 12);
+	take_values(t, hash, 9, 12, 1);
+	put_values(t, other, 5001, 5009);
 	if (stops_again(reader, &well))
 	{
 		CHECK(goes_on_well(mover));
@@ -798,14 +657,13 @@ main(void)
 	TEST(given_values_become_list());
 	TEST(segment_comes_back(look_up_twice_stopped, "probe_before_slots"));
 	TEST(segment_comes_back(sweep_twice_stopped, "sweep_before_list"));
-	TEST(segment_given_away());
-	TEST(buffer_given_away());
-	TEST(slot_given_away());
-	TEST(slots_of_two_given_away());
-	TEST(cell_given_away());
+	TEST(with_some_keys(segment_given_away, false));
+	TEST(with_some_keys(buffer_given_away, false));
+	TEST(with_some_keys(slot_given_away, true));
+	TEST(with_some_keys(slots_of_two_given_away, false));
+	TEST(with_some_keys(cell_given_away, false));
 	TEST(value_taken_out_twice());
 	TEST(announced_meanwhile());
-	TEST(value_goes_elsewhere());
 	unlink(path);
 	return unit_done("stop_readers");
 }

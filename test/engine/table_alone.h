@@ -11,11 +11,8 @@
 #ifndef PMH_TABLE_ALONE_H
 #define PMH_TABLE_ALONE_H
 
-#include "error.h"
-#include "fixture.h"
+#include "content.h"
 #include "sweeps.h"
-#include "table.h"
-#include "unit.h"
 
 #define UNIQUE_KEYS		((uint64_t) FIXTURE_SCALE(200000))
 #define LIST_KEYS		((uint64_t) FIXTURE_SCALE(2000))
@@ -88,13 +85,6 @@ sweep_out(PmhTable *t, uint64_t keep)
 	CHECK(sweeper_end(&s) == PMH_OK);
 }
 
-static inline void
-insert_unique(PmhTable *t, uint64_t from, uint64_t to)
-{
-	for (uint64_t key = from; key < to; key++)
-		REQUIRE(pmh_insert(t, fixture_hash(key), key, false) == PMH_OK);
-}
-
 /* Load the keys below n. */
 static inline void
 load_unique(PmhTable *t, uint64_t n, int fill_percent)
@@ -106,22 +96,6 @@ load_unique(PmhTable *t, uint64_t n, int fill_percent)
 		entries[key] = (PmhEntry) {fixture_hash(key), key};
 	fixture_load(t, entries, n, n, fill_percent);
 	free(entries);
-}
-
-/* Of the keys below n just those divisible by 'keep' are there (0: none). */
-static inline void
-check_unique(PmhTable *t, uint64_t n, uint64_t keep)
-{
-	PmhValues	values = {0};
-
-	for (uint64_t key = 0; key < n; key++)
-	{
-		bool		there = keep != 0 && key % keep == 0;
-
-		REQUIRE(pmh_lookup(t, fixture_hash(key), &values) == PMH_OK);
-		CHECK(values.n == (there ? 1 : 0) && (!there || values.value[0] == key));
-	}
-	pmh_values_free(&values);
 }
 
 /* ---- lists ---- */
@@ -136,10 +110,7 @@ static inline void
 insert_lists(PmhTable *t)
 {
 	for (uint64_t key = 0; key < LIST_KEYS; key++)
-	{
-		for (uint64_t i = 0; i < values_of(key); i++)
-			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
-	}
+		put_values(t, fixture_hash(key), 0, values_of(key));
 }
 
 static inline void

@@ -7,19 +7,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "rewritten.h"
-#include "space.h"
 #include "sweeps.h"
-#include "table.h"
 #include "table_alone.h"
-#include "unit.h"
 
 #define ODD_KEYS		UINT64_C(3000)
 #define ODD_VALUES		UINT64_C(6)		/* a list of them is of the odd class */

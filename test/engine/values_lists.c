@@ -3,25 +3,66 @@
  * values_lists.c
  *	  Value lists of one handle: through all classes and into long chains
  *	  against a model, in buffers that fit when made from an array, read by
- *	  cursors in batches of any size, and deleted one by one and in groups.  And one that
- *	  begins in the stash.
+ *	  cursors in batches of any size, and deleted one by one and in groups.  One that
+ *	  begins in the stash.  One that is read while removals rewrite
+ *	  its buffers; and those whose values come and go, which do not become larger.
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
+#include "sweeps.h"
+#include "table_alone.h"
 
-#include "bucket.h"
-#include "error.h"
-#include "fixture.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "old_space.h"
-#include "rewritten.h"
-#include "segment.h"
-#include "space.h"
-#include "table.h"
-#include "unit.h"
+/* ---- buffers of a list by their slots ---- */
+
+/*
+ * The way to the last buffer in a slot below 'below' of a key's list, which nobody else
+ * changes.  payload[0] == 0: there is none.  If 'rewrite', what is in the buffer is put into
+ * another one.
+ */
+static inline PmhListPath
+slot_below(PmhTable *t, uint64_t hash, uint64_t below, bool rewrite)
+{
+	PmhListPath path = {0};
+	PmhPlace	place;
+	PmhResult	result;
+
+	do
+	{
+		uint64_t	number = below;
+
+		REQUIRE(pmh_segment_lock(t, hash, &place) == PMH_OK);
+		memset(&path, 0, sizeof(path));
+		result = PMH_OK;
+		if (pmh_segment_find_list(t, &place, hash, &path))
+		{
+			result = pmh_list_find_below(t, hash, &path, &number);
+			if (result == PMH_OK && rewrite && path.payload[0] != 0)
+				result = pmh_list_rewrite(t, &path, hash, pmh_pointer_class(path.payload[0]), NULL);
+		}
+		pmh_segment_unlock(&place);
+	} while (result == PMH_NEED && pmh_provide(t) == PMH_OK);
+	REQUIRE(result == PMH_OK);
+	path.place = NULL;
+	return path;
+}
+
+/* Bytes of all buffers of a list, and of its index or indexes. */
+static inline uint64_t
+list_bytes(PmhTable *t, uint64_t head)
+{
+	uint64_t	bytes = pmh_class_bytes(pmh_pointer_class(head));
+
+	for (uint32_t i = 0; pmh_pointer_level(head) > 0 && i < pmh_index_slots(head); i++)
+	{
+		uint64_t	word = *pmh_index_slot(t, head, i);
+
+		if (word != 0)
+			bytes += list_bytes(t, word & PMH_SLOT_POINTER);
+	}
+	return bytes;
+}
+
+/* ---- against a model ---- */
 
 /* The model: which of the values 0 .. range - 1 key k has. */
 typedef struct Model
@@ -31,15 +72,6 @@ typedef struct Model
 	uint8_t    *has;
 	uint64_t	n;
 } Model;
-
-static int
-compare_values(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return (x > y) - (x < y);
-}
 
 /* Values are spread over all 47 bits, the least and the greatest included. */
 static uint64_t
@@ -257,39 +289,17 @@ repeated_pair(PmhTable *t, uint64_t n, size_t times)
 	PmhValues	values = {0};
 	size_t		removed;
 
-	for (uint64_t i = 0; i < n; i++)
-		REQUIRE(pmh_insert(t, hash, i, false) == PMH_OK);
-	REQUIRE(pmh_insert(t, hash, n - 1, false) == PMH_OK);
+	put_values(t, hash, 0, n);
+	put_values(t, hash, n - 1, n);
 	for (size_t i = 0; i < 4; i++)
 		entry[i] = (PmhEntry) {hash, n - 1 + i / times};
 	REQUIRE(pmh_delete_group(t, entry, 4, &removed) == PMH_OK);
 	CHECK(removed == times);
 	REQUIRE(fixture_lookup_repeats(t, hash, &values) == PMH_OK);
 	CHECK(values.n == n + 1 - times);
-	for (uint64_t i = 0; i < n; i++)
-		CHECK(pmh_delete(t, hash, i) == (i < n - 1 || times == 1 ? PMH_OK : PMH_NOT_FOUND));
+	take_values(t, hash, 0, n - 1, 1);
+	CHECK(pmh_delete(t, hash, n - 1) == (times == 1 ? PMH_OK : PMH_NOT_FOUND));
 	pmh_values_free(&values);
-	check_table(t, 0);
-}
-
-/* Plain entries, short lists and long ones in one call. */
-static void
-lists_of_all_lengths(PmhTable *t)
-{
-	PmhEntry	entry[30 * 31 / 2];
-	size_t		removed;
-	size_t		n = 0;
-
-	for (uint64_t key = 0; key < 30; key++)
-	{
-		for (uint64_t i = 0; i <= key; i++)
-		{
-			entry[n++] = (PmhEntry) {fixture_hash(key), i};
-			REQUIRE(pmh_insert(t, fixture_hash(key), i, false) == PMH_OK);
-		}
-	}
-	REQUIRE(pmh_delete_group(t, entry, n, &removed) == PMH_OK);
-	CHECK(removed == n);
 	check_table(t, 0);
 }
 
@@ -325,7 +335,7 @@ from_array(PmhTable *t, size_t n)
 	pmh_values_finish(&values);
 	for (size_t i = 0; i < n; i++)
 		same = same && bsearch(&entry[i].value, values.value, values.n, sizeof(uint64_t),
-							   compare_values) != NULL;
+							   fixture_compare_numbers) != NULL;
 	CHECK(same);
 	bytes = list_bytes(t, payload);
 	if (n <= 7)
@@ -371,9 +381,9 @@ crowd_hash(uint64_t key)
  * at home again.
  */
 static void
-list_in_stash(const char *path)
+list_in_stash(void)
 {
-	PmhTable   *t = fixture_create(path);
+	PmhTable   *t = create();
 	uint64_t	hash = crowd_hash(0);
 	uint64_t	n = 0;
 	uint64_t	key;
@@ -381,13 +391,9 @@ list_in_stash(const char *path)
 	PmhPlace	place;
 	PmhListPath at;
 	PmhProbe	probe;
-	PmhValues	values = {0};
 
 	for (key = 1; key <= PMH_SLOTS + 1; key++)
-	{
-		for (uint64_t value = 0; value < 2; value++)
-			REQUIRE(pmh_insert(t, crowd_hash(key), value, false) == PMH_OK);
-	}
+		put_values(t, crowd_hash(key), 0, 2);
 	for (; n <= PMH_INLINE_MAX; n++)
 	{
 		uint32_t	state;
@@ -411,43 +417,222 @@ list_in_stash(const char *path)
 	REQUIRE(pmh_insert(t, hash, n++, false) == PMH_OK);
 	REQUIRE(pmh_probe(t, hash, &probe) == PMH_OK);
 	CHECK(probe.list != 0 && probe.n == 0);
-	CHECK(pmh_lookup(t, hash, &values) == PMH_OK && values.n == n);
-	pmh_values_free(&values);
+	check_number(t, hash, n);
 	CLOSE_SOUND(t);
-	unlink(path);
+}
+
+/*
+ * A cursor stands in a buffer.  That is rewritten into another one and back again,
+ * while values in front are taken out: what the cursor has not read yet is in front of
+ * the line where it stands.
+ */
+static void
+test_cursor_and_rewrite(void)
+{
+	PmhTable   *t = create();
+	uint64_t	hash = fixture_hash(1);
+	uint8_t    *seen = calloc(LONG_VALUES, 1);
+	uint64_t	given[1000];	/* of the buffer where the cursor stands */
+	size_t		ngiven = 0;
+	PmhCursor	cursor = {0};
+	uint64_t	below = 0;
+	uint64_t	buffer;
+	uint64_t	other;
+	PmhResult	result;
+
+	REQUIRE(seen != NULL);
+	put_values(t, hash, 0, LONG_VALUES);
+	pmh_cursor_open(t, &cursor, hash);
+	do
+	{
+		REQUIRE(pmh_cursor_next(t, &cursor, 50) == PMH_OK);
+		if (cursor.at.below != below)
+			ngiven = 0;
+		below = cursor.at.below;
+		for (size_t i = 0; i < cursor.batch.n; i++)
+		{
+			seen[cursor.batch.value[i]]++;
+			if (ngiven < 1000)
+				given[ngiven++] = cursor.batch.value[i];
+		}
+		buffer = cursor.at.met[0];
+	} while (cursor.at.line < 30 || below < 2 ||
+			 pmh_buffer_count(t, buffer) < pmh_class_capacity(pmh_pointer_class(buffer)));
+
+	other = slot_below(t, hash, below, true).payload[0];
+	CHECK(other != buffer);
+	for (size_t i = 0; i < ngiven; i += 3)
+		REQUIRE(pmh_delete(t, hash, given[i]) == PMH_OK);
+	REQUIRE(slot_below(t, hash, below, true).payload[0] == buffer);
+
+	while ((result = pmh_cursor_next(t, &cursor, 50)) == PMH_OK)
+	{
+		for (size_t i = 0; i < cursor.batch.n; i++)
+			seen[cursor.batch.value[i]]++;
+	}
+	CHECK(result == PMH_DONE);
+	for (uint64_t i = 0; i < LONG_VALUES; i++)
+		CHECK(seen[i] == 1);
+	pmh_cursor_free(&cursor);
+	CHECK_SOUND(t);
+	free(seen);
+	pmh_close(t);
+}
+
+/*
+ * ---- values that come at one end and go at the other, or at the same one ----
+ *
+ * The buffers of such a list are as small as those of a short one, and the slots of its
+ * index are used again.  pmh_estimate counts what is there.
+ */
+
+#define LIVE		UINT64_C(1000)
+#define MOST_LIVE	(4 * LIVE)
+#define PASSED		FIXTURE_SCALE(UINT64_C(50000))
+#define GROUP		50
+#define TURNS		(PASSED / LIVE / 2)
+#define MOST_INDEX_BYTES	256
+
+static const uint64_t queue = UINT64_C(0x123456789abcdef1);
+static uint64_t first;			/* the values first .. next - 1 are there */
+static uint64_t next;
+
+static PmhTable *
+begin(void)
+{
+	first = next = 0;
+	return create();
 }
 
 static void
-run(const char *path, bool force_pmem)
+append(PmhTable *t, uint64_t n)
 {
-	PmhEnv		env = fixture_env_on(force_pmem, 1);
-	PmhTable   *t = fixture_create_in(path, &env);
+	put_values(t, queue, next, next + n);
+	next += n;
+}
 
-	for (uint64_t range = 2; range <= (uint64_t) FIXTURE_SCALE(20000); range = range * 3 + 1)
+/* The values from 'from' on go: one by one, or in one walk. */
+static void
+take_out(PmhTable *t, uint64_t from, uint64_t n, bool walk)
+{
+	for (uint64_t i = 0; i < n; i++)
+	{
+		if (!walk)
+			REQUIRE(pmh_delete(t, queue, from + i) == PMH_OK);
+		else if (i % GROUP == 0)
+			take_values(t, queue, from + i, from + i + GROUP, 1);
+	}
+}
+
+/* No buffer is larger than it should be, and the index is not much longer than it has to be. */
+static void
+check_size(PmhTable *t)
+{
+	uint64_t	entries;
+	uint64_t	below = UINT64_MAX;
+	uint64_t	n = 0;
+	PmhProbe	probe;
+
+	while (below > 0)
+	{
+		PmhListPath at = slot_below(t, queue, below, false);
+
+		if (at.payload[0] == 0)
+			break;
+		CHECK(pmh_pointer_class(at.payload[0]) <= PMH_CHUNK_CLASS);
+		below = at.number;
+		n++;
+	}
+	REQUIRE(pmh_probe(t, queue, &probe) == PMH_OK && probe.list != 0);
+	CHECK(list_bytes(t, probe.list) <= n * pmh_class_bytes(PMH_CHUNK_CLASS) + MOST_INDEX_BYTES);
+	CHECK(pmh_estimate(t, &entries) == PMH_OK);
+	CHECK(entries >= (next - first) / 3 && entries <= 3 * MOST_LIVE);
+}
+
+static void
+end(PmhTable *t)
+{
+	check_size(t);
+	CLOSE_SOUND(t);
+}
+
+/* What comes first goes first. */
+static void
+test_queue(bool walk)
+{
+	PmhTable   *t = begin();
+
+	append(t, LIVE);
+	while (next < PASSED)
+	{
+		append(t, GROUP);
+		take_out(t, first, GROUP, walk);
+		first += GROUP;
+	}
+	end(t);
+}
+
+/*
+ * In turns: values come, the oldest go, and the newest go too, so that the first
+ * buffer is one that was the first when older ones were there.
+ */
+static void
+test_both_ends(bool walk)
+{
+	PmhTable   *t = begin();
+
+	append(t, LIVE);
+	for (uint64_t i = 0; i < TURNS; i++)
+	{
+		append(t, 3 * LIVE);
+		take_out(t, first, LIVE, walk);
+		first += LIVE;
+		check_size(t);
+		take_out(t, next - 2 * LIVE, 2 * LIVE, walk);
+		next -= 2 * LIVE;
+		check_size(t);
+	}
+	end(t);
+}
+
+static void
+against_models(void)
+{
+	PmhTable   *t = create();
+
+	for (uint64_t range = 2; range <= (uint64_t) FIXTURE_SCALE(6000); range = range * 3 + 1)
 		against_model(t, range, range);
 	grown_cost(t, FIXTURE_SCALE(100000));
 	for (size_t times = 1; times <= 2; times++)
 		repeated_pair(t, FIXTURE_SCALE(15000), times);
-	lists_of_all_lengths(t);
 	for (size_t n = 1; n < 100; n++)
 		from_array(t, n);
-	for (size_t n = 100; n < 6000; n += 37)
+	for (size_t n = 100; n < 6000; n += 101)
 		from_array(t, n);
 	from_array(t, 10000);
 	from_array(t, 10001);
 	from_array(t, 123456);
 	check_table(t, 0);
 	pmh_close(t);
-	unlink(path);
 }
 
 int
 main(void)
 {
-	const char *path = fixture_path("values_lists");
-
-	run(path, false);
-	run(path, true);
-	list_in_stash(path);
+	path = fixture_path("values_lists");
+	for (int round = 0; round < 2; round++)
+	{
+		force_pmem = round == 1;
+		TEST(against_models());
+		TEST(test_cursor_and_rewrite());
+	}
+	force_pmem = false;
+	TEST(list_in_stash());
+	for (int walk = 0; walk < 2; walk++)
+	{
+		TEST(test_queue(walk));
+		TEST(test_both_ends(walk));
+	}
+	unlink(path);
 	return unit_done("values_lists");
 }

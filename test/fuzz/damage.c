@@ -6,14 +6,8 @@
  *-------------------------------------------------------------------------
  */
 #include <stdarg.h>
-#include <string.h>
 
-#include "bucket.h"
 #include "fuzz.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "segment.h"
 
 typedef void (*Way) (Damage *d, uint64_t *seed);
 
@@ -123,8 +117,14 @@ make_interesting(Damage *d, uint64_t *seed, uint64_t offset)
 static bool
 some_spot(const Damage *d, uint64_t *seed, Spot spot, uint64_t *offset)
 {
-	const Offsets *o = &d->image->spot[spot];
+	const Offsets *o;
 
+	if (spot >= SPOT_KINDS)
+	{
+		*offset = spot == SPOT_RUN ? PMH_RUN_OFFSET : below(seed, d->size / 8) * 8;
+		return true;
+	}
+	o = &d->image->spot[spot];
 	if (o->n == 0)
 		return false;
 	*offset = o->at[below(seed, o->n)];
@@ -144,12 +144,6 @@ flip_bits(Damage *d, uint64_t *seed)
 		say(d, " bit flipped at %llu;", (unsigned long long) offset);
 		overwrite(d, offset, &byte, 1);
 	}
-}
-
-static void
-set_some_word(Damage *d, uint64_t *seed)
-{
-	make_interesting(d, seed, below(seed, d->size / 8) * 8);
 }
 
 static void
@@ -230,7 +224,6 @@ take_foreign_block(Damage *d, uint64_t *seed)
 static void
 become_foreign(Damage *d, uint64_t *seed)
 {
-	(void) seed;
 	memcpy(d->bytes, d->other->bytes, d->other->size);
 	d->size = d->other->size;
 	d->foreign = true;
@@ -409,41 +402,12 @@ pointer_slot(Damage *d, uint64_t *seed)
 }
 
 static void
-list_header(Damage *d, uint64_t *seed)
-{
-	static const size_t fields[] = {offsetof(PmhBufferHeader, hash),
-	offsetof(PmhBufferHeader, fill_hint)};
-	uint64_t	offset;
-
-	if (some_spot(d, seed, SPOT_HEADER, &offset))
-		make_interesting(d, seed, offset + fields[below(seed, 2)]);
-}
-
-static void
 list_slot(Damage *d, uint64_t *seed)
 {
 	uint64_t	offset;
 
 	if (some_spot(d, seed, SPOT_SLOT, &offset))
 		set_word(d, offset, some_payload(d, seed, word_at(d, offset)));
-}
-
-static void
-value_line(Damage *d, uint64_t *seed)
-{
-	uint64_t	offset;
-
-	if (some_spot(d, seed, SPOT_LINE, &offset))
-		make_interesting(d, seed, offset + below(seed, PMH_VALUE_LINE / 8) * 8);
-}
-
-static void
-bucket_word(Damage *d, uint64_t *seed)
-{
-	uint64_t	offset;
-
-	if (some_spot(d, seed, SPOT_BUCKET, &offset))
-		make_interesting(d, seed, offset + (below(seed, 2) == 0 ? 0 : below(seed, 32) * 8));
 }
 
 /* The bits of a value block. */
@@ -490,12 +454,6 @@ space_map(Damage *d, uint64_t *seed)
 	}
 }
 
-static void
-run_word(Damage *d, uint64_t *seed)
-{
-	make_interesting(d, seed, PMH_RUN_OFFSET + below(seed, sizeof(PmhRun) / 8) * 8);
-}
-
 /* As a word of the run area, for a value that gets far. */
 static void
 run_plausible(Damage *d, uint64_t *seed)
@@ -517,32 +475,35 @@ static const struct
 	Way			way;
 	unsigned	weight;
 	bool		length;			/* changes the length of the file */
+	Spot		spot;			/* without a way: one of so many words from such a spot on becomes ... */
+	uint64_t	words;			/* ... one that the code may not be made for */
 }			ways[] =
 {
-	{flip_bits, 10, false},
-	{set_some_word, 8, false},
-	{set_run, 6, false},
-	{truncate_file, 4, true},
-	{extend_file, 3, true},
-	{swap_blocks, 4, false},
-	{take_foreign_block, 4, false},
-	{become_foreign, 1, true},
-	{random_header, 3, false},
-	{wrong_header, 5, false},
-	{live_word, 5, false},
-	{flip_guarded_bit, 8, false},
-	{directory_word, 4, false},
-	{directory_element, 12, false},
-	{pointer_slot, 8, false},
-	{list_header, 3, false},
-	{list_slot, 7, false},
-	{value_line, 4, false},
-	{bucket_word, 8, false},
-	{value_bits, 6, false},
-	{block_kind, 8, false},
-	{space_map, 5, false},
-	{run_word, 5, false},
-	{run_plausible, 6, false}
+	{flip_bits, 10, false, 0, 0},
+	{NULL, 8, false, SPOT_ANY, 1},
+	{set_run, 6, false, 0, 0},
+	{truncate_file, 4, true, 0, 0},
+	{extend_file, 3, true, 0, 0},
+	{swap_blocks, 4, false, 0, 0},
+	{take_foreign_block, 4, false, 0, 0},
+	{become_foreign, 1, true, 0, 0},
+	{random_header, 3, false, 0, 0},
+	{wrong_header, 5, false, 0, 0},
+	{live_word, 5, false, 0, 0},
+	{flip_guarded_bit, 8, false, 0, 0},
+	{directory_word, 4, false, 0, 0},
+	{directory_element, 12, false, 0, 0},
+	{pointer_slot, 8, false, 0, 0},
+	{NULL, 3, false, SPOT_HEADER, sizeof(PmhBufferHeader) / 8},
+	{list_slot, 7, false, 0, 0},
+	{NULL, 4, false, SPOT_LINE, PMH_VALUE_LINE / 8},
+	{NULL, 4, false, SPOT_BUCKET, 1},	/* the state */
+	{NULL, 4, false, SPOT_BUCKET, PMH_BUCKET_SIZE / 8},
+	{value_bits, 6, false, 0, 0},
+	{block_kind, 8, false, 0, 0},
+	{space_map, 5, false, 0, 0},
+	{NULL, 5, false, SPOT_RUN, sizeof(PmhRun) / 8},
+	{run_plausible, 6, false, 0, 0}
 };
 
 void
@@ -550,6 +511,7 @@ damage_once(Damage *d, uint64_t *seed, bool length_too)
 {
 	unsigned	total = 0;
 	uint64_t	draw;
+	uint64_t	offset;
 
 	if (d->size < PMH_HEADER_SIZE)
 		return;
@@ -562,7 +524,10 @@ damage_once(Damage *d, uint64_t *seed, bool length_too)
 
 		if (draw < weight)
 		{
-			ways[i].way(d, seed);
+			if (ways[i].way != NULL)
+				ways[i].way(d, seed);
+			else if (some_spot(d, seed, ways[i].spot, &offset))
+				make_interesting(d, seed, offset + below(seed, ways[i].words) * 8);
 			return;
 		}
 		draw -= weight;

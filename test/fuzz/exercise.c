@@ -6,13 +6,9 @@
  *-------------------------------------------------------------------------
  */
 #include <stdarg.h>
-#include <string.h>
 
-#include "error.h"
 #include "fuzz.h"
-#include "list.h"
 #include "sweeps.h"
-#include "table.h"
 
 #define NEW_PAIRS			240
 #define NEW_VALUE			(UINT64_C(1) << 40) /* values of images are below */
@@ -171,7 +167,6 @@ group_found(void *arg, size_t key, uint64_t value)
 static void
 count_repeats(void *arg, const uint64_t *value, size_t n)
 {
-	(void) value;
 	*(size_t *) arg += n;
 }
 
@@ -274,8 +269,8 @@ compare_readers(PmhTable *t, PmhEntry *pair, size_t n, Seen *seen)
 static void
 sweep_all(PmhTable *t, const PmhEntry *pair, size_t n, Seen *seen)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *next;
 	PmhEntry   *given = NULL;
 	size_t		ngiven = 0;
 	uint64_t	sum = 0;
@@ -285,21 +280,17 @@ sweep_all(PmhTable *t, const PmhEntry *pair, size_t n, Seen *seen)
 	step("sweep");
 	for (size_t i = 0; i < n; i++)
 		expected += pair_sum(pair[i].hash, pair[i].value);
-	if (!succeeded(t, pmh_sweep_begin(t, &sweep), seen))
-		return;
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((next = sweeper_next(&s)) != NULL)
 	{
-		given = realloc(given, (ngiven + sweep.n + 1) * sizeof(PmhEntry));
+		if ((ngiven & (ngiven + 1)) == 0)
+			given = realloc(given, (2 * ngiven + 2) * sizeof(PmhEntry));
 		if (given == NULL)
 			abort();
-		for (size_t i = 0; i < sweep.n; i++)
-		{
-			sum += pair_sum(sweep.entries[i].hash, sweep.entries[i].value);
-			given[ngiven++] = sweep.entries[i];
-		}
+		sum += pair_sum(next->hash, next->value);
+		given[ngiven++] = *next;
 	}
-	(void) succeeded(t, result, seen);
-	pmh_sweep_end(&sweep);
+	(void) succeeded(t, sweeper_end(&s), seen);
 	if (seen->errors == errors && (ngiven != n || sum != expected))
 	{
 		seen->wrong++;
@@ -426,28 +417,17 @@ delete_some(PmhTable *t, const Image *image, Seen *seen)
 static void
 sweep_out(PmhTable *t, Seen *seen)
 {
-	PmhSweep	sweep;
-	PmhResult	result;
+	Sweeper		s;
+	const PmhEntry *pair;
 
 	step("sweep that removes");
-	if (!succeeded(t, pmh_sweep_begin(t, &sweep), seen))
-		return;
-	while ((result = pmh_sweep_next(t, &sweep)) == PMH_OK)
+	sweeper_begin(&s, t);
+	while ((pair = sweeper_next(&s)) != NULL)
 	{
-		uint8_t    *dead = calloc(sweep.n, 1);
-		size_t		removed;
-
-		if (dead == NULL)
-			abort();
-		for (size_t i = 0; i < sweep.n; i++)
-			dead[i] = goes_by_sweep(&sweep.entries[i]);
-		result = sweep_remove(t, &sweep, dead, &removed);
-		free(dead);
-		if (result != PMH_OK)
-			break;
+		if (goes_by_sweep(pair))
+			sweeper_take_out(&s);
 	}
-	(void) succeeded(t, result, seen);
-	pmh_sweep_end(&sweep);
+	(void) succeeded(t, sweeper_end(&s), seen);
 }
 
 void

@@ -16,15 +16,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#include "error.h"
 #include "fuzz.h"
-#include "table.h"
-#include "unit.h"
 
 #define DEFAULT_CASES		10000
 #define CASES_PER_CHILD		400
@@ -131,19 +127,10 @@ write_file(const char *bytes, size_t size)
 	(void) close(fd);
 }
 
-static PmhEnv
-case_env(const Case *c, uint64_t instance)
-{
-	PmhEnv		env = fixture_env(instance);
-
-	env.force_pmem = c->force_pmem;
-	return env;
-}
-
 static PmhResult
 open_file(const Case *c, uint64_t instance, PmhTable **t, Seen *seen)
 {
-	PmhEnv		env = case_env(c, instance);
+	PmhEnv		env = fixture_env_on(c->force_pmem, instance);
 	PmhError	error;
 	PmhResult	result;
 

@@ -15,7 +15,6 @@
 #define PMH_FUZZ_H
 
 #include "fixture.h"
-#include "table.h"
 
 /* ---- images ---- */
 
@@ -39,7 +38,9 @@ typedef enum Spot
 	SPOT_VALUES,				/* value blocks: their bits */
 	SPOT_KIND,					/* bytes that tell the kind of a block */
 	SPOT_MAP,					/* bytes of the space map */
-	SPOT_KINDS
+	SPOT_KINDS,					/* of these each image has a list; and there are: */
+	SPOT_RUN = SPOT_KINDS,		/* the run area */
+	SPOT_ANY					/* any word */
 } Spot;
 
 typedef struct Offsets

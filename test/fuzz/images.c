@@ -6,19 +6,8 @@
  *-------------------------------------------------------------------------
  */
 #include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
 
-#include "bucket.h"
-#include "error.h"
 #include "fuzz.h"
-#include "handle.h"
-#include "layout.h"
-#include "list.h"
-#include "old_space.h"
-#include "segment.h"
-#include "space.h"
-#include "table.h"
 
 #define CREATED_FOR_OTHERS	(UINT64_C(1) << 40)	/* keys of images that are not ours */
 #define MAX_PAIRS			32768
@@ -83,13 +72,6 @@ take_out(PmhTable *t, Image *image, size_t step)
 }
 
 /* ---- the kinds ---- */
-
-static void
-fill_empty(PmhTable *t, Image *image)
-{
-	(void) t;
-	(void) image;
-}
 
 static void
 fill_small(PmhTable *t, Image *image)
@@ -224,13 +206,6 @@ leave_sweep(PmhTable *t)
 	pmh_sweep_end(&sweep);
 }
 
-/* As after a crash and recovery: what is free in value blocks is not known. */
-static void
-leave_unknown(PmhTable *t)
-{
-	fixture_forget_space(t);
-}
-
 typedef struct Kind
 {
 	const char *name;
@@ -247,11 +222,11 @@ static const Kind kinds[] = {
 	{"bulk", fill_bulk, NULL, false, false},
 	{"deep", fill_deep, NULL, false, false},
 	{"small", fill_small, NULL, false, false},
-	{"empty", fill_empty, NULL, false, false},
+	{"empty", NULL, NULL, false, false},
 	{"half split", fill_deep, leave_split, false, true},
 	{"shadowed", fill_mixed, leave_shadowed, false, false},
 	{"being swept", fill_mixed, leave_sweep, false, false},
-	{"not swept", fill_long_list, leave_unknown, false, false},
+	{"not swept", fill_long_list, fixture_forget_space, false, false},
 	{"foreign", fill_foreign, NULL, false, false}
 };
 
@@ -379,7 +354,7 @@ keep_bytes(PmhTable *t, Image *image)
 static void
 build_image(const char *path, const Kind *kind, Image *image)
 {
-	PmhEnv		env = fixture_env(IMAGE_INSTANCE);
+	PmhEnv		env = fixture_env_on(kind->force_pmem, IMAGE_INSTANCE);
 	PmhError	error;
 	PmhTable   *t;
 
@@ -390,10 +365,10 @@ build_image(const char *path, const Kind *kind, Image *image)
 		give_up("no memory");
 	snprintf((char *) image->identity, sizeof(image->identity), "this is the file \"%s\"",
 			 kind->name);
-	env.force_pmem = kind->force_pmem;
 	if (pmh_create(path, image->identity, &env, &t, &error) != PMH_OK)
 		give_up(error.detail);
-	kind->fill(t, image);
+	if (kind->fill != NULL)
+		kind->fill(t, image);
 	must(t, check_alone(t, fixture_report, NULL));
 	image->use = calloc((pmh_blocks(t) << PMH_BLOCK_SHIFT) / PMH_LINE, 1);
 	if (image->use == NULL)

@@ -9,9 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
