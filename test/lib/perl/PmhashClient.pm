@@ -2,6 +2,7 @@
 # server's protocol.  Half of what "psql -c" costs is that it begins, and tests ask thousands
 # of times.  PmhashTest has psql(), safe_psql() and poll_query_until() of all servers done so.
 # What is for psql itself (its commands and variables, COPY FROM STDIN) goes there as before.
+# (Section "Frontend/Backend Protocol" of PostgreSQL's manual: message formats.)
 
 package PmhashClient;
 
@@ -62,7 +63,8 @@ sub statements
 
 sub send_message
 {
-	my ($socket, $message) = @_;
+	my ($socket, $type, $body) = @_;
+	my $message = $type . pack('N', length($body) + 4) . $body;
 
 	while (length($message) > 0)
 	{
@@ -160,7 +162,7 @@ sub connect_to
 		$$stderr .= "$failed$!\n";
 		return undef;
 	}
-	send_message($socket, pack('N', length($body) + 4) . $body);
+	send_message($socket, '', $body);
 	my ($good) = until_ready($socket, \my $ignored, $stderr, $failed);
 	$$stderr .= "${failed}server closed the connection unexpectedly\n" if !$good && $$stderr eq '';
 	return $good ? $socket : undef;
@@ -177,7 +179,7 @@ sub run_statements
 		my ($text, $line) = @$statement;
 		my ($good, $failed);
 
-		send_message($socket, pack('a N', 'Q', length($text) + 5) . "$text\0");
+		send_message($socket, 'Q', "$text\0");
 		($good, $failed) = until_ready($socket, $stdout, $stderr, "psql:<stdin>:$line: ");
 		if (!$good)
 		{
@@ -188,7 +190,7 @@ sub run_statements
 		return 3 if $failed && $stop;
 	}
 	# (when the other side is closed the process has gone, with all it had)
-	if (send_message($socket, pack('a N', 'X', 4)))
+	if (send_message($socket, 'X', ''))
 	{
 		my $ready = '';
 
@@ -197,6 +199,42 @@ sub run_statements
 	}
 	return 0;
 }
+
+# ---- message by message ----
+
+# Ask these, each a type and a body, in a session; returns rows and errors.
+sub ask
+{
+	my ($socket, @messages) = @_;
+	my ($stdout, $stderr) = ('', '');
+
+	send_message($socket, splice(@messages, 0, 2)) while @messages;
+	until_ready($socket, \$stdout, \$stderr, '');
+	chomp($stdout, $stderr);
+	return $stdout . $stderr;
+}
+
+sub run
+{
+	my ($socket, $sql) = @_;
+	return ask($socket, Q => "$sql\0");
+}
+
+# Bind a portal of that name to a query: its plan is made, and the executor is started.
+sub bind_portal
+{
+	my ($socket, $name, $query) = @_;
+	return ask($socket, P => "\0$query\0" . pack('n', 0), B => "$name\0\0" . pack('nnn', 0, 0, 0), S => '');
+}
+
+# Execute it: all that is left of its rows, or so many.
+sub execute_portal
+{
+	my ($socket, $name, $most) = @_;
+	return ask($socket, E => "$name\0" . pack('N', $most // 0), S => '');
+}
+
+# ---- in psql's place ----
 
 # As PostgreSQL::Test::Cluster has it.
 sub psql

@@ -430,7 +430,6 @@ sub start_everything
 # One cycle; the standby is the primary afterwards.
 sub failover_cycle
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($primary, $standby, $cycle, $kind) = @_;
 	my $name = "cycle $cycle, $kind";
 	my $run = $cycle * 1_000_000;

@@ -250,7 +250,6 @@ sub choose
 # all indexes are right.
 sub fail_each
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $case, $often) = @_;
 	my $log_from = -s $node->logfile;
 	my ($wrong, $count) = run_case($node, $case, $end);

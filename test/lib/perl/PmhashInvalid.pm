@@ -143,7 +143,6 @@ sub rebuild_on
 # without it, rows can be written, VACUUM runs.
 sub stays_invalid
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $reason, $name, $database) = @_;
 	my $db = $database // 'postgres';
 
@@ -181,7 +180,6 @@ sub wait_until_valid
 # pmhash.check finds nothing; this SQL says what else there should be.
 sub right_and_sound
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name, $database, $checks, @indexes) = @_;
 	my $sql = join('', map { my ($table, $key) = split /_/;
 			"SELECT '$_', by_index, by_bitmap FROM every_key('$table', '$key', '$_');\n" } @indexes);
@@ -194,7 +192,6 @@ sub right_and_sound
 # t_k comes back by itself, is used, and has what the table has.
 sub comes_back
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name, $database) = @_;
 	my $db = $database // 'postgres';
 
@@ -208,7 +205,6 @@ my $all_checked = 'SELECT count(*) > 0 FROM pmhash.files() i, LATERAL (SELECT pm
 # A test: pmhash.check finds nothing in any index of a database.
 sub all_checked
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name, $database) = @_;
 	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres', $all_checked);
 
@@ -218,7 +214,6 @@ sub all_checked
 # All indexes do, and the constraint holds.
 sub all_come_back
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name, $database) = @_;
 
 	my $db = $database // 'postgres';
@@ -234,7 +229,6 @@ sub all_come_back
 # t_k is invalid for a reason as long as rebuilds are off, and all come back when they are on.
 sub invalid_then_back
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $reason, $name) = @_;
 
 	stays_invalid($node, $reason, $name);

@@ -586,7 +586,6 @@ sub all_findings
 
 sub soak_cycle
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $cycle, $kind) = @_;
 	my $name = "cycle $cycle, $kind";
 	my $run = $cycle * $run_size;

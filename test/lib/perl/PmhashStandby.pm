@@ -7,7 +7,6 @@ use strict;
 use warnings;
 
 use Exporter 'import';
-use FindBin;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -100,7 +99,6 @@ sub standby_state
 # A test: the index comes to that state (a pattern) on the standby.
 sub wait_for_state
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $index, $wanted, $name) = @_;
 	my $deadline = time + 60;
 	my $state = standby_state($node, $index);
@@ -116,7 +114,6 @@ sub wait_for_state
 # Tests: both indexes of t come to be valid on this server.
 sub both_valid
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name) = @_;
 
 	wait_for_state($node, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
@@ -126,7 +123,6 @@ sub both_valid
 # A test: pmhash.check finds nothing in either.
 sub no_findings
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name) = @_;
 
 	return is($node->safe_psql('postgres', q(SELECT pmhash.check('t_k'), pmhash.check('t_s'))),
@@ -239,7 +235,6 @@ sub file_is_lost
 # A test.
 sub built_again
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $index, $name) = @_;
 
 	rebuild_on($node);
@@ -256,7 +251,6 @@ sub plan_of
 # index scan, bitmap scan, index-only scan and = ANY as by a sequential scan.
 sub compare_in_snapshot
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name) = @_;
 	my $only = 'SELECT t.k FROM (SELECT DISTINCT k FROM t OFFSET 0) d JOIN t ON t.k = d.k';
 	my $any = 'SELECT n FROM t WHERE k = ANY (ARRAY(SELECT DISTINCT k FROM t WHERE k % 7 = 0))';
@@ -274,7 +268,6 @@ SQL
 # Tests: these keys, of rows of t that are gone, lead to no other row, and all is sound.
 sub nothing_under_old_keys
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $name, @keys) = @_;
 	my $keys = join(', ', @keys);
 
@@ -290,7 +283,6 @@ sub nothing_under_old_keys
 # of rows (with the keys 5, 6 and 7) that are dead when the late one builds.  With tests.
 sub early_and_late
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($primary) = @_;
 	my $entries = q(SELECT entries FROM pmhash.stats('t_k'));
 	my $early = new_standby($primary, 'early');
@@ -322,7 +314,6 @@ sub logged_since
 # A test: the standby gets to have all indexes of a database.
 sub built
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($primary, $standby, $name, $database) = @_;
 
 	$database //= 'postgres';
@@ -362,7 +353,6 @@ SQL
 # The same as a test.
 sub same_as_heap
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($standby, $table, $key, $index, $name, $database) = @_;
 
 	return is(compare($standby, $table, $key, $index, $database),
@@ -372,7 +362,6 @@ sub same_as_heap
 # A test: a query has a plan with this index.
 sub uses_index
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($standby, $query, $index) = @_;
 
 	return like($standby->safe_psql('postgres', "EXPLAIN $query"), qr/\b$index\b/,

@@ -84,7 +84,6 @@ sub fail_at
 # A test: a process is held.
 sub is_held
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($point, $name) = @_;
 	my $deadline = time + $patience;
 
@@ -188,7 +187,6 @@ sub finish
 # Run SQL in the background up to a point.
 sub start_and_hold
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($point, $sql, $name) = @_;
 
 	hold($point);

@@ -18,6 +18,7 @@ use PmhashClient;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
+use Test2::API qw(test2_stack);
 use Test::More;
 use Time::HiRes qw(usleep);
 
@@ -57,6 +58,23 @@ our @EXPORT = qw(
 );
 
 PmhashClient::install();
+
+# Of a test that fails in a function of its file it is told where that was called as well.
+sub tell_callers
+{
+	my (undef, $event) = @_;
+	my @lines;
+
+	return if !$event->isa('Test2::Event::Ok') || $event->effective_pass;
+	for (my $i = 0; my (undef, $file, $line) = caller($i); $i++)
+	{
+		push @lines, $line if $file eq $0;
+	}
+	print { Test::More->builder->failure_output } "#   Lines of the calls: @lines\n" if @lines > 1;
+	return;
+}
+
+test2_stack()->top->listen(\&tell_callers);
 
 sub import
 {
@@ -563,7 +581,6 @@ sub start_pgbench
 # bitmap scans, gives what a sequential scan gives.
 sub same_answers
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $table, $key, $index, $name, $database) = @_;
 	my ($status, $stdout, $stderr) = $node->psql(
 		$database // 'postgres',
@@ -575,7 +592,6 @@ sub same_answers
 # A test: a statement fails with a message (which is another one if the server has gone).
 sub fails_like
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $sql, $message, $name, $database) = @_;
 	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres', $sql);
 

@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 
@@ -79,7 +76,6 @@ SQL
 	# Everything is as it should be between two transactions.
 	sub all_is_well
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 		my @wrong;
 
@@ -296,7 +292,6 @@ SQL
 	# Nothing was rebuilt, and rebuilds are off: the same files, all answers.
 	sub kept
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($files, $name) = @_;
 
 		is($node->safe_psql('d', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', "$name: valid");

@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use Fcntl qw(O_CREAT O_RDWR);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashDead;
 use PmhashFaults;
 use PmhashStops;
@@ -59,7 +57,6 @@ SQL
 
 	sub holds_little
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($session, $name) = @_;
 		my ($all, $ours, $mapped) = holdings($session);
 

@@ -7,8 +7,6 @@ use strict;
 use warnings;
 
 use Errno;
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 

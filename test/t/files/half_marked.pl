@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
@@ -49,7 +46,6 @@ CONF
 	# sessions there read all stubs again.)
 	sub file_goes
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 		my $count = 'SELECT count(*) FROM t WHERE k = ' . ++$key;
 		my $file = index_file($primary, 't_k');
@@ -65,7 +61,6 @@ CONF
 	# Rows come, of which the primary may make no entries.
 	sub rows_are_found
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $count) = @_;
 
 		$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'x', i FROM generate_series(1, 100) i");
@@ -91,7 +86,6 @@ CONF
 	# When it is rebuilt it is there again.
 	sub is_rebuilt
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
@@ -212,7 +206,6 @@ SQL
 	# its scan is begun anew for each key
 	sub begun_query
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my $session = $standby->background_psql('postgres', on_error_stop => 0);
 
 		$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET pmhash.enable_pagescan = off');
@@ -228,7 +221,6 @@ SQL
 	# The query goes on, and the file is the one that it was.
 	sub goes_on
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($session, $inode, $name) = @_;
 
 		is($session->query('FETCH ALL FROM c'), join("\n", (1) x 49), "$name: the query has all its rows");

@@ -8,9 +8,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashPauses;
 use PmhashTest;

@@ -5,8 +5,6 @@ use strict;
 use warnings;
 
 use File::Copy qw(copy);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashStops;
@@ -192,7 +190,6 @@ SQL
 	# A test: a query gives 't' within some seconds.
 	sub soon
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($query, $name, $database) = @_;
 		my $deadline = time + $patience;
 
@@ -203,7 +200,6 @@ SQL
 	# A test: a file is lost in a database, and there is another one soon.
 	sub lost_and_rebuilt
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 		my $file = index_file($node, 't_k');
 
@@ -518,7 +514,6 @@ SQL
 
 	sub came_back
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'))

@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -53,7 +50,6 @@ SQL
 	# A test: all indexes are there, after a while.
 	sub come_back
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($on, $name) = @_;
 
 		rebuild_on($on);
@@ -76,7 +72,6 @@ SQL
 	# after that, nor on a standby.
 	sub nothing_left
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $rows, $state) = @_;
 		my $wanted = "$rows|$rows|1";
 
@@ -97,7 +92,6 @@ SQL
 	# One case: what a transaction does, how many rows 777 there are then, and the state.
 	sub taken_back
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $sql, $rows, $state) = @_;
 
 		$node->safe_psql('postgres', table('') . $sql);
@@ -109,7 +103,6 @@ SQL
 	# A server that dies while that is open.
 	sub killed
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $sql, $with) = @_;
 		my $session;
 

@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashTest;
 
@@ -135,7 +132,6 @@ SQL
 
 	sub is_as_gold
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($server, $name) = @_;
 
 		is($server->safe_psql('app', "$by_index SELECT count(*), min(k), max(k) FROM x WHERE k = ANY (ARRAY(SELECT generate_series(1, 2000)))"),

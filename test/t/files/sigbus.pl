@@ -4,9 +4,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 
@@ -55,7 +52,6 @@ SQL
 # A test: a statement of a session fails because of the fault.
 sub loses
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($who, $sql, $name) = @_;
 
 	$session{$who}->query($sql);
@@ -81,7 +77,6 @@ sub cut
 # Nothing was noticed but the error; the index is invalid, then comes back.
 sub everybody_lives
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($name, $reason) = @_;
 
 	is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started,

@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use File::Copy qw(copy);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -36,7 +34,6 @@ SQL
 
 	sub wait_valid
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $database, $name) = @_;
 
 		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"), "$name: $database is valid");
@@ -45,7 +42,6 @@ SQL
 	# A test: what queries on the table of a database find that may use the index.
 	sub finds
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $database, $wanted, $name) = @_;
 
 		return is($node->safe_psql($database, 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
@@ -168,7 +164,6 @@ SQL
 
 	sub finds_in
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($database, $wanted, $name) = @_;
 
 		return is($standby->safe_psql($database, 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
@@ -371,7 +366,6 @@ SQL
 	# A test: both servers have valid indexes.
 	sub all_valid
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		foreach my $node ($primary, $standby)
@@ -421,7 +415,6 @@ SQL
 	# A test: it finds what is there.
 	sub finds_what_is_there
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($key, $name) = @_;
 
 		caught_up($primary, $standby);

@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 
@@ -40,7 +37,6 @@ SQL
 	# Rows that the old session sees go, and the index is rebuilt.
 	sub lose_and_rebuild
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5');
@@ -55,7 +51,6 @@ SQL
 	# that cannot go through the table says that it is to be tried again; then that helps.
 	sub sees_all
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		foreach my $query (sort keys %queries)
@@ -80,7 +75,6 @@ SQL
 	# A test: a session goes by the index, and sees what is there now.
 	sub uses_index
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($session, $name, $rows) = @_;
 
 		like($session->query_safe("EXPLAIN EXECUTE rows"), qr/t_k/, "$name goes by the index");
@@ -199,7 +193,6 @@ SQL
 	# By an index, if there is one that the planner takes, and by a scan of the table.
 	sub sees_all_now
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($session, $table, $name) = @_;
 		my $query = "SELECT count(*) FROM $table WHERE k = 5";
 
@@ -231,7 +224,6 @@ SQL
 	# A command makes an index of the table valid; a snapshot that it waits for is handed on.
 	sub concurrently
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($command, $table, $index) = @_;
 		my $pid = last_line($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM u; SELECT pg_backend_pid()");
 
@@ -341,7 +333,6 @@ SQL
 	# w_g made by CONCURRENTLY, if that does not wait for the process.
 	sub at_the_gate
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $come, $concurrently) = @_;
 		my $snapshot;
 

@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashStandby;
@@ -62,7 +60,6 @@ SQL
 	sub all_valid
 	{
 		my ($name) = @_;
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
 		  or die "$name: an index does not come back";

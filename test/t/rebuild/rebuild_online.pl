@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -57,7 +54,6 @@ SQL
 	# By the index and without it, and pmhash.check.
 	sub all_right
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
@@ -268,7 +264,6 @@ SQL
 
 	sub comes_to_be_valid
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($index, $database, $name) = @_;
 
 		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = '$index'"), "$name: $database, $index")

@@ -5,8 +5,6 @@ use strict;
 use warnings;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
@@ -43,7 +41,6 @@ CONF
 	# A table with two indexes, x_k of which has lost its file and is being rebuilt up to a point.
 	sub start_rebuild
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($point, $database, $name) = @_;
 		my $logged = $cases++ % 2 ? 'on' : 'off';
 
@@ -62,7 +59,6 @@ SQL
 	# Tests of what there should be at the end of a case; then the table goes.
 	sub all_right
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $database) = @_;
 		my $there = $node->safe_psql($database, "SELECT count(*) FROM pg_class WHERE relname = 'x_k'");
 		my $db = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$database'");
@@ -291,7 +287,6 @@ SQL
 	# Tests: all of them come to be valid.
 	sub all_valid
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, @indexes) = @_;
 
 		wait_for_state($standby, $_, qr/^valid$/, "$name: $_") foreach @indexes;

@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -450,7 +448,6 @@ SQL
 	# owner, and none as any other.
 	sub runs_as_owner
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $position, $kind, @what) = @_;
 		my @said = grep { /\Q$kind\E: LOG:  +\w+ runs as/ } split(/\n/, logged_since($node, $position));
 

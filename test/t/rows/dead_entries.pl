@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashDead qw(flush_wal quiet_wal use_for_dead);
 use PmhashFaults;
 use PmhashTest;
@@ -66,7 +64,6 @@ SQL
 	# Is the end of flushed WAL before that of WAL?
 	sub wal_is_behind
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 		return is($node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()'),
 			't', "$name: some WAL is not flushed");

@@ -2,10 +2,7 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
-use PmhashPortals;
+use PmhashClient;
 use PmhashTest;
 
 # ======== cancelled joins ========
@@ -90,8 +87,8 @@ BEGIN
 END $$;
 SQL
 
-	my $session = PmhashPortals->new($node);
-	$session->run(<<'SQL');
+	my $session = PmhashClient::connect_to($node, 'postgres', \my $refused) // die $refused;
+	PmhashClient::run($session, <<'SQL');
 SELECT set_config('test.leader', pg_backend_pid()::text, false);
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 SET parallel_leader_participation = off; SET enable_bitmapscan = off;
@@ -103,15 +100,14 @@ SQL
 	# A test: statements after Bind, and what the portal sees then.
 	sub seen_is
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $statements, $seen, $execute) = @_;
 
-		$session->run('TRUNCATE u');
-		$session->run('BEGIN');
-		is($session->bind_portal('p', $query), '', "$name: bound");
-		is($session->run($statements), '', "$name: statements");
-		is($execute ? $execute->() : $session->execute_portal('p'), $seen, $name);
-		is($session->run('COMMIT'), '', "$name: committed");
+		PmhashClient::run($session, 'TRUNCATE u');
+		PmhashClient::run($session, 'BEGIN');
+		is(PmhashClient::bind_portal($session, 'p', $query), '', "$name: bound");
+		is(PmhashClient::run($session, $statements), '', "$name: statements");
+		is($execute ? $execute->() : PmhashClient::execute_portal($session, 'p'), $seen, $name);
+		is(PmhashClient::run($session, 'COMMIT'), '', "$name: committed");
 		return;
 	}
 
@@ -124,21 +120,21 @@ SQL
 	seen_is('TRUNCATE and INSERT', "TRUNCATE u; $insert", $by_workers);
 	seen_is('REINDEX and INSERT', "REINDEX TABLE u; $insert", $by_workers);
 	seen_is('the index moved, and INSERT', "ALTER INDEX u_k SET TABLESPACE side; $insert", $by_workers);
-	seen_is('FETCH ALL', $insert, $by_workers, sub { $session->run('FETCH ALL FROM p') });
+	seen_is('FETCH ALL', $insert, $by_workers, sub { PmhashClient::run($session, 'FETCH ALL FROM p') });
 
 	# The index is invalid from the first row on.
 	seen_is('the table moved, and INSERT', "ALTER TABLE u SET TABLESPACE side; $insert", $by_workers);
 
 	# Some rows at a time need no workers, which would be asked for the rest later.
-	$session->run('TRUNCATE u');
-	$session->run('BEGIN');
-	$session->bind_portal('p', 'SELECT look(i) FROM big WHERE i < 50');
-	$session->run($insert);
-	is($session->execute_portal('p', 1), '30 by the leader', 'one row');
-	$session->run($insert);
-	my %rest = map { $_ => 1 } split(/\n/, $session->execute_portal('p'));
+	PmhashClient::run($session, 'TRUNCATE u');
+	PmhashClient::run($session, 'BEGIN');
+	PmhashClient::bind_portal($session, 'p', 'SELECT look(i) FROM big WHERE i < 50');
+	PmhashClient::run($session, $insert);
+	is(PmhashClient::execute_portal($session, 'p', 1), '30 by the leader', 'one row');
+	PmhashClient::run($session, $insert);
+	my %rest = map { $_ => 1 } split(/\n/, PmhashClient::execute_portal($session, 'p'));
 	is(join(' ', keys %rest), '60 by the leader', 'the rest, after more rows');
-	$session->run('COMMIT');
+	PmhashClient::run($session, 'COMMIT');
 
 	$node->stop;
 }

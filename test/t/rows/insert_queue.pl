@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashTest;
 
@@ -29,7 +26,6 @@ use PmhashTest;
 	# entries that are there twice.
 	sub case_is
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $states, $rows, $sql) = @_;
 		my ($status, $stdout, $stderr);
 
@@ -159,7 +155,6 @@ SQL
 	# statement do not wait), and fewer than $most.
 	sub cancelled_in_the_middle
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $states, $rows, $most, $sql) = @_;
 
 		unlink $seen;

@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashDead;
 use PmhashStandby;
 use PmhashStops;
@@ -267,7 +264,6 @@ SQL
 	# It goes on, and gets so many rows.
 	sub go_on
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($session, $rows) = @_;
 
 		release('dead_before_removal');

@@ -4,7 +4,8 @@ use strict;
 use warnings;
 
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid;
+use PmhashStandby;
 use PmhashTest;
 use IPC::Run;
 
@@ -347,7 +348,6 @@ SQL
 	# A test: both are answered by index as without; returns the plans.
 	sub answers_of_other_tables
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($table, $name, $settings) = @_;
 		my $plans = '';
 
@@ -403,13 +403,6 @@ SQL
 # take no more space than others, and answers are right.
 {
 	no warnings qw(portable);    # of 64-bit numbers
-
-	use FindBin;
-	use lib "$FindBin::RealBin/../../lib/perl";
-	use PmhashInvalid;
-	use PmhashStandby;
-	use PmhashTest;
-	use Test::More;
 
 	# XXH3 on 8 bytes (xxHash's specification): the multiplier's inverse, and what the
 	# default secret contributes.

@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashJoinFuzz;
 use PmhashSqlFuzz;
 use PostgreSQL::Test::Utils;

@@ -3,9 +3,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -62,7 +59,6 @@ SQL
 	# Index answers are right and the indexes sound.
 	sub all_is_well
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		same_answers($node, 't', 'k', 't_k', $name);

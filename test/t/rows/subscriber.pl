@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -83,7 +80,6 @@ SQL
 	# A test: a query on the subscriber gives this, soon.
 	sub soon
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($query, $expected, $name) = @_;
 		my $deadline = time + 20;
 		my $result;
@@ -98,7 +94,6 @@ SQL
 
 	sub same_rows
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, @tables) = @_;
 
 		$publisher->wait_for_catchup('sub');
@@ -116,7 +111,6 @@ SQL
 	# of the publisher's, which arrives.  (It is prepared: no session is needed for that.)
 	sub beside_open
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($local, $change, $query, $expected, $name) = @_;
 
 		$subscriber->safe_psql('postgres', "BEGIN; $local; PREPARE TRANSACTION 'open'");
@@ -210,7 +204,6 @@ SQL
 	# is deleted on the publisher.  $then: what is done before that.
 	sub finds_new_rows
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($table, $name, $then) = @_;
 		my $rows = "INSERT INTO $table SELECT 7, 'q' || i FROM generate_series(1, 40) i";
 
@@ -302,7 +295,6 @@ SQL
 	$_->safe_psql('postgres', 'ALTER TABLE same ALTER id SET STORAGE EXTERNAL') foreach ($publisher, $subscriber);
 	sub row_dies
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($change, $expected, $name) = @_;
 
 		$subscriber->safe_psql('postgres', "BEGIN; INSERT INTO same VALUES (repeat('local', 1000), 0); PREPARE TRANSACTION 'open'");

@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -46,7 +43,6 @@ SQL
 	# No key in two rows, by a sequential scan; the indexes know the rows.
 	sub all_unique
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($server, $name) = @_;
 
 		is($server->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k), count(url) - count(DISTINCT lower(url)) FROM u"),
@@ -138,7 +134,6 @@ SQL
 
 	sub one_row
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		is($node->safe_psql('postgres', "$scan; SELECT count(*) FROM u WHERE k = 1"), '1', "$name: one row");

@@ -8,7 +8,6 @@ use File::Copy;
 use File::Path qw(make_path rmtree);
 use File::Spec;
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use IPC::Run;
 use PmhashInvalid;
 use PmhashTest;

@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -301,7 +299,6 @@ SQL
 	# Tests: both indexes come to be valid, and are right.
 	sub all_valid
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name) = @_;
 
 		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index IN ('o_k', 'u_k')")

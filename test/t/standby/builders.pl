@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashTest;
 
@@ -252,7 +249,6 @@ SQL
 	# A test: the session sees that many rows, by a plan of before, by a new one, and by the table.
 	sub sees
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($rows, $name) = @_;
 
 		is($taker->query_safe("$by_index; EXECUTE before"), $rows, "$name: a plan of before");

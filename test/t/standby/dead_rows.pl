@@ -5,9 +5,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
@@ -32,7 +29,6 @@ sub types
 # Tests: the entries are those of the primary, and answers those of the table.
 sub same
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($standby, $name) = @_;
 	my $entries = 'SELECT ' . join(', ', map { "(SELECT entries FROM pmhash.stats('$_'))" } @indexes);
 

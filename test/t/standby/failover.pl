@@ -6,9 +6,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFailover;
 use PmhashTest;
 

@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use File::Copy;
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashStandby;
 use PmhashStops;
@@ -43,7 +41,6 @@ use PmhashTest;
 	# after it, and moves `applied` on: but once only.
 	sub set_restore_point
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name) = @_;
 		my ($point, $end, $applied);
 
@@ -71,7 +68,6 @@ use PmhashTest;
 	# the delta, and meanwhile ...
 	sub kill_in_record
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name, $statement, $meanwhile) = @_;
 		my $point = defined $meanwhile ? 'redo_after_entries' : 'redo_applied';
 		my $result;
@@ -102,7 +98,6 @@ CONF
 
 	sub is_sound
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name) = @_;
 		my ($status, $stdout, $stderr) = $node->psql('postgres', q(SELECT pmhash.check('t_k')));
 
@@ -112,7 +107,6 @@ CONF
 	# Another row comes where the one was that never was, with that key.
 	sub nothing_of_it
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name, $key, $ctid, @readers) = @_;
 
 		is($node->safe_psql('postgres', "INSERT INTO t VALUES (70000, 'instead', 1) RETURNING ctid"), $ctid,
@@ -285,7 +279,6 @@ CONF
 	# A test: the log says so, within this time.
 	sub is_noticed
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $position) = @_;
 
 		for (my $i = 0; $i < 300 && logged_since($standby, $position) !~ $noticed; $i++)
@@ -297,7 +290,6 @@ CONF
 
 	sub all_valid
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		both_valid($standby, $name);
@@ -308,7 +300,6 @@ CONF
 	# A test: another one has been built since.
 	sub is_built_again
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $position) = @_;
 
 		all_valid($name);

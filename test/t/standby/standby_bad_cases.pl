@@ -4,9 +4,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashStandby;

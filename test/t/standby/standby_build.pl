@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashTest;
 
@@ -26,7 +24,6 @@ use PmhashTest;
 
 	sub all_built
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, @tables) = @_;
 
 		built($primary, $standby, $name);
@@ -68,7 +65,6 @@ SQL
 
 	sub is_waiting
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($index, $name) = @_;
 		return wait_for_state($standby, $index, qr/^building \(0 %\), waiting for transaction \d+$/, $name);
 	}

@@ -3,9 +3,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
@@ -50,7 +47,6 @@ SQL
 	# A database with a table, whose index is being built up to a point.
 	sub start_build
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($point, $name) = @_;
 		my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
 
@@ -68,7 +64,6 @@ SQL
 
 	sub all_right
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $point) = @_;
 		my $db = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'd'");
 		my $there = $primary->safe_psql('d', "SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'pmhash' WHERE relname = 'x_k' AND relpersistence = 'p'");

@@ -3,9 +3,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
@@ -34,7 +31,6 @@ CONF
 
 	sub replayed_and_valid
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		caught_up($primary, $standby);
@@ -96,7 +92,6 @@ CONF
 
 	sub insert_seen
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($key, $name) = @_;
 
 		$primary->safe_psql('postgres', "INSERT INTO r SELECT $key, i FROM generate_series(1, 100) i");
@@ -106,7 +101,6 @@ CONF
 
 	sub reader_held_at
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($point, $key, $name) = @_;
 
 		insert_seen($key, $name);
@@ -267,7 +261,6 @@ SQL
 
 	sub all_built
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		caught_up($primary, $standby);
@@ -282,7 +275,6 @@ SQL
 	# A test: the files of these databases are swept.
 	sub swept
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($position, $name, @of) = @_;
 
 		ok($standby->wait_for_log(qr/found what is free in pmhash file $file{$_}/, $position), "$name: $_ is swept")
@@ -395,7 +387,6 @@ SQL
 	# A test: the file has been swept since.
 	sub swept_of_standby_space
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($position, $name) = @_;
 		my ($id) = $primary->safe_psql('postgres', "SELECT file FROM pmhash.files() WHERE index = 'v_k'::regclass") =~ m{/(\w+)\.pmh$};
 

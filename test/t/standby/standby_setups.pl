@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashTest;
 
@@ -25,7 +22,6 @@ CONF
 	# A test: the server answers by index as by sequential scan, and pmhash.check agrees.
 	sub all_right
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name) = @_;
 
 		both_valid($node, $name);

@@ -4,7 +4,6 @@ use strict;
 use warnings;
 
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -27,7 +26,6 @@ use PmhashTest;
 	# A plan without the index, which is made when that is not to be used; later others have it.
 	sub plan_without
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($session, $name, $query, $rows) = @_;
 
 		is(answer($session, "SET plan_cache_mode = force_generic_plan; PREPARE $name AS $query; EXECUTE $name"), $rows, "$name: the rows");
@@ -37,7 +35,6 @@ use PmhashTest;
 
 	sub plan_has_index
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($session, $name) = @_;
 
 		return like($session->query_safe("EXPLAIN EXECUTE $name"), qr/Index Only Scan using p_k/, "$name: the plan is not kept");
@@ -215,7 +212,6 @@ SKIP:
 	# A test: a session that imports the snapshot sees that many rows of the table, by index and without it.
 	sub sees
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($table, $snapshot, $rows, $name) = @_;
 		my $import = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'; ";
 		my $count = sprintf($query, $table);
@@ -261,7 +257,6 @@ SQL
 	# A test: the process that has made a slot sees all rows, in its worker too.
 	sub user_sees
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		is($user->query_safe('EXECUTE in_worker'), 30, "$name, in a parallel worker");
@@ -366,7 +361,6 @@ SQL
 	# without it.
 	sub counts
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($rows, $name, $where) = @_;
 
 		is(($where // $node)->safe_psql('postgres', "SELECT data FROM pg_logical_slot_peek_changes('s', NULL, NULL) LIMIT 1"),

@@ -7,9 +7,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid qw(rebuild_on);
 use PmhashStandby;
 use PmhashStops;
@@ -29,7 +26,6 @@ $standby->start;
 # A test: answers and pmhash.check, on each of these.
 sub all_right
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($name, @nodes) = @_;
 
 	foreach my $node (@nodes)
@@ -184,7 +180,6 @@ unlike(logged_since($standby, $position), $built, 'as far as it was: nothing is 
 # Kill a start at a stop point.  With a test.
 sub killed_start
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($point, $name) = @_;
 
 	hold($point);

@@ -5,9 +5,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStops;
 use PmhashTest;
 
@@ -71,7 +68,6 @@ sub entries
 
 sub sound
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($name) = @_;
 
 	is(sql("SELECT state FROM pmhash.indexes WHERE index = 't_k'"), 'valid', "$name: valid");

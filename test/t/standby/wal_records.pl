@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashTest;
 
@@ -224,7 +221,6 @@ SQL
 	# A test: what a statement says, and what an insert after it writes.
 	sub says_and_writes
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $statement, $says, $types) = @_;
 		my ($result, $stdout, $stderr) = $node->psql('postgres', $statement);
 		my $before = lsn();
@@ -266,7 +262,6 @@ SQL
 	# files that come and go with transactions
 	sub new_and_old
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $statement, $more) = @_;
 		my $old = file_of('a_k');
 		my $before = lsn();
@@ -424,7 +419,6 @@ SQL
 	# are as many as those in the file, all different.
 	sub case_is
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name, $states, $rows, $sql) = @_;
 
 		$node->safe_psql('postgres', <<SQL);

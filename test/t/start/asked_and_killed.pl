@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use Fcntl qw(:flock);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;

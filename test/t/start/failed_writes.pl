@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use Errno qw(EINVAL EIO);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;
@@ -94,7 +92,6 @@ use PmhashTest;
 	# ---- no launcher: the first process that uses an index asks ----
 	sub is_noticed
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($name) = @_;
 
 		ok($node->poll_query_until('postgres', "SELECT state ~ '^invalid' FROM pmhash.indexes WHERE index = 't_k'"), $name);

@@ -2,10 +2,7 @@
 
 use strict;
 use warnings;
-
-use FindBin;
 use POSIX qw(sysconf _SC_PAGESIZE);
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;

@@ -5,9 +5,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashSoak;
 use PmhashTest;
 

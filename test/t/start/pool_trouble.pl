@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 use POSIX qw(ENOSPC mkfifo);

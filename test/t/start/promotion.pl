@@ -2,9 +2,6 @@
 
 use strict;
 use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashStandby;
@@ -296,7 +293,6 @@ SQL
 	# changes, and nothing was built.
 	sub goes_on
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name, $position) = @_;
 
 		is($node->safe_psql('postgres', 'SELECT pg_is_in_recovery()'), 'f', "$name: a primary");
@@ -318,7 +314,6 @@ SQL
 	# Tests: the files are not trusted, and the answers are right.
 	sub builds_anew
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($node, $name, $position, $why) = @_;
 
 		like(logged_since($node, $position), $why, "$name: it says why");

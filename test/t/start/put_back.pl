@@ -6,8 +6,6 @@ use warnings;
 
 use File::Copy;
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 use PostgreSQL::Test::RecursiveCopy;
@@ -34,7 +32,6 @@ sub copy_tree
 # Start with rebuilds off, look, switch them on, wait.
 sub invalid_then_rebuilt
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($reason, $name) = @_;
 
 	rebuild_off($node);
@@ -214,7 +211,6 @@ sub copy_running
 # With the older data directory its files are not trusted; with what is there they are.
 sub start_again
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($put_back, $name) = @_;
 
 	if ($put_back)

@@ -4,8 +4,6 @@ use strict;
 use warnings;
 
 use File::Copy;
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 

@@ -6,8 +6,6 @@ use warnings;
 use Fcntl qw(:flock);
 use File::Copy;
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;

@@ -4,7 +4,6 @@ use strict;
 use warnings;
 
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use IPC::Run;
 use PmhashInvalid;
 use PmhashTest;

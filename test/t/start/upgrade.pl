@@ -7,7 +7,6 @@ use Cwd;
 use File::Find;
 use File::Path qw(rmtree);
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 
@@ -73,7 +72,6 @@ SQL
 	# everything comes back.
 	sub upgraded
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($new, $name, $pool) = @_;
 
 		$new->start;

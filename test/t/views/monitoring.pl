@@ -6,7 +6,6 @@ use warnings;
 
 use CPAN::Meta::YAML;
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use JSON::PP;
 use PmhashInvalid;
 use PmhashStandby;

@@ -5,7 +5,6 @@ use warnings;
 
 use File::Copy qw(copy);
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use IPC::Run;
 use PmhashInvalid;
 use PmhashStandby;
