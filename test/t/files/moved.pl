@@ -338,11 +338,11 @@ SQL
 # ======== moved sequences ========
 
 # Statements that give a table or its indexes other files, two and three of them in one
-# transaction, with savepoints that are rolled back and released in between: each
-# sequence is run and a small model says what the index must be after it.  Invalid, if
-# rows have been left out that an abort might have taken away without a trace; else
-# valid.  Too many files given up is a fault as well: a transaction can't rebuild what it
-# has locked.
+# transaction, with savepoints that are rolled back and released in between, and what the
+# index must be after that: invalid, if rows have been left out that an abort might have
+# taken away without a trace; else valid.  Too many files given up is a fault as well: a
+# transaction can't rebuild what it has locked.  (Random ones, of which the answers are looked
+# at: files/ddl.pl, rows/random_sql.pl.)
 {
 	# A server with assertions takes some of these sequences for faults of its own where
 	# wal_level is minimal, without pmhash as well (relcache.c, AssertPendingSyncConsistency).
@@ -358,262 +358,67 @@ CONF
 	$node->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLESPACE $_ LOCATION ''")
 	  foreach qw(a b);
 
-	# ---- the model ----
-	#
-	# A level is a number, 0 is the time before the transaction.  Table: a list of files,
-	# each with the level that has made it; an abort of that level takes it away.  Index: the
-	# same of main forks, each with the index file that it names, and whether it is marked.
-	# An index file has the level whose abort removes it, and the table's file of that time.
-	# A main fork that was copied from another one is moved.  When the transaction commits, the
-	# main forks that go take their files with them, if it has built one for an index ($built).
-	my ($levels, $heap, $forks, $files, $next_level, $known, $place, $index_place, $type, $built);
+	# An index file goes with the level that has made it; rows that come to another file of the
+	# table than the one that it was made for are left out.
+	my @sequences = (
+		[ invalid => 'move, insert, savepoint, move, insert, rollback to, insert, commit' ],
+		[ invalid => 'move, insert, move, insert, savepoint, move, rollback to, move, insert, rollback' ],
+		[ invalid => 'savepoint, move, savepoint, truncate, rollback to, insert, release, rollback to, insert, prepared' ],
+		[ invalid => 'move, savepoint, reindex, rollback to, savepoint, insert, rollback to, insert, rollback prepared' ],
+		[ valid => 'move, savepoint, reindex, savepoint, reindex, insert, rollback to, insert, release, savepoint, insert, rollback to, insert, commit' ],
+		[ invalid => 'savepoint, move, release, savepoint, cluster, insert, rollback to, savepoint, insert, release, prepared' ],
+		[ invalid => 'move, insert, savepoint, move index, insert, rollback to, insert, rollback prepared' ],
+		[ invalid => 'move, insert, move index, insert, savepoint, move, rollback to, move index, insert, commit' ],
+		[ valid => 'savepoint, truncate, savepoint, move, rollback to, insert, release, rollback to, insert, rollback' ],
+		[ valid => 'savepoint, truncate, insert, savepoint, truncate, savepoint, truncate, rollback to, insert, release, rollback to, insert, release, insert, rollback prepared' ],
+		[ valid => 'savepoint, truncate, release, savepoint, alter, insert, rollback to, savepoint, insert, release, rollback' ],
+		[ valid => 'truncate, insert, cluster, insert, savepoint, truncate, rollback to, cluster, insert, rollback prepared' ],
+		[ valid => 'reindex, savepoint, move, rollback to, savepoint, insert, rollback to, insert, rollback' ],
+		[ invalid => 'reindex, savepoint, move, savepoint, move, insert, rollback to, insert, release, savepoint, insert, rollback to, insert, prepared' ],
+		[ valid => 'savepoint, reindex, release, savepoint, reindex, insert, rollback to, savepoint, insert, release, commit' ],
+		[ valid => 'reindex, insert, alter, insert, savepoint, reindex, rollback to, alter, insert, prepared' ],
+		[ valid => 'reindex, savepoint, move index, rollback to, savepoint, insert, rollback to, insert, commit' ],
+		[ valid => 'insert, savepoint, alter, savepoint, move, release, insert, rollback to, insert, prepared' ],
+		[ valid => 'alter, insert, savepoint, reindex, insert, rollback to, insert, commit' ],
+		[ valid => 'savepoint, alter, savepoint, alter, rollback to, insert, release, rollback to, insert, prepared' ],
+		[ valid => 'alter, savepoint, cluster, savepoint, cluster, insert, rollback to, insert, release, savepoint, insert, rollback to, insert, commit' ],
+		[ invalid => 'savepoint, cluster, release, savepoint, move, insert, rollback to, savepoint, insert, release, prepared' ],
+		[ valid => 'cluster, insert, savepoint, truncate, insert, rollback to, insert, rollback prepared' ],
+		[ valid => 'savepoint, cluster, savepoint, reindex, rollback to, insert, release, rollback to, insert, rollback' ],
+		[ valid => 'savepoint, cluster, insert, savepoint, alter, savepoint, alter, rollback to, insert, release, rollback to, insert, release, insert, rollback prepared' ],
+		[ valid => 'savepoint, cluster, release, savepoint, move index, insert, rollback to, savepoint, insert, release, rollback' ],
+		[ invalid => 'move index, insert, savepoint, move, insert, rollback to, insert, prepared' ],
+		[ invalid => 'move index, insert, move, insert, savepoint, move index, rollback to, move, insert, rollback prepared' ],
+		[ valid => 'move index, savepoint, reindex, rollback to, savepoint, insert, rollback to, insert, rollback' ],
+		[ valid => 'insert, savepoint, move index, savepoint, alter, release, insert, rollback to, insert, rollback prepared' ],
+		[ invalid => 'savepoint, move index, release, savepoint, cluster, insert, rollback to, savepoint, insert, release, commit' ],
+		[ valid => 'move index, insert, move index, insert, savepoint, move index, rollback to, move index, insert, prepared' ]);
 
-	sub begin_model
-	{
-		$levels = [1];
-		$next_level = 2;
-		$heap = [ { level => 0 } ];
-		$files = [ { made => 0, table => 0 } ];
-		$forks = [ { level => 0, file => $files->[0] } ];
-		$known = 0;    # the level that the server knows the table's files by, or 0
-		$place = [ [ 0, 'pg_default' ] ];
-		$index_place = [ [ 0, 'pg_default' ] ];
-		$type = [ [ 0, 'int4' ] ];
-		$built = 0;
-		return;
-	}
-
-	sub level { return $levels->[-1] }
-
-	sub set
-	{
-		my ($list, $value) = @_;
-
-		push @$list, [ level(), $value ];
-		return;
-	}
-
-	sub new_heap
-	{
-		push @$heap, { level => level() };
-		$known = level();
-		return;
-	}
-
-	sub new_index
-	{
-		push @$files, { made => level(), table => $heap->[-1] };
-		push @$forks, { level => level(), file => $files->[-1] };
-		$built = 1;
-		return;
-	}
-
-	sub emptied_in_place
-	{
-		my $fork = $forks->[-1];
-		my $own_fork = $fork->{level} > 0;
-
-		if ($own_fork && $fork->{moved}) { $built = 1; }
-		else { $fork->{file}{gone} = 1; }
-		push @$files, { made => $own_fork ? level() : 0, table => $heap->[-1] };
-		$fork->{file} = $files->[-1];
-		$fork->{marked} = !$own_fork;
-		$fork->{moved} = 0;
-		return;
-	}
-
-	sub abort_level
-	{
-		my ($level) = @_;
-
-		@$heap = grep { $_->{level} != $level } @$heap;
-		@$forks = grep { $_->{level} != $level } @$forks;
-		foreach my $file (@$files)
-		{
-			$file->{gone} = 1 if $file->{made} == $level;
-		}
-		foreach my $list ($place, $index_place, $type)
-		{
-			@$list = grep { $_->[0] != $level } @$list;
-		}
-		$known = 0 if $known == $level;
-		return;
-	}
-
-	sub commit_level
-	{
-		my ($level, $parent) = @_;
-
-		foreach my $one (@$heap, @$forks)
-		{
-			$one->{level} = $parent if $one->{level} == $level;
-		}
-		foreach my $file (@$files)
-		{
-			$file->{made} = $parent if $file->{made} == $level;
-		}
-		foreach my $one (map { @$_ } $place, $index_place, $type)
-		{
-			$one->[0] = $parent if $one->[0] == $level;
-		}
-		$known = $parent if $known == $level;
-		return;
-	}
-
-	# ---- the statements ----
-
-	my $rows = 0;
-
-	sub other_place
-	{
-		my ($list) = @_;
-
-		set($list, $list->[-1][1] eq 'a' ? 'b' : 'a');
-		return $list->[-1][1];
-	}
-
-	# Each tells the model, and returns SQL.
-	my %statements = (
-		'move' => sub {
-			new_heap();
-			return 'ALTER TABLE m SET TABLESPACE ' . other_place($place);
-		},
-		'move index' => sub {
-			push @$forks, { %{ $forks->[-1] }, level => level(), moved => 1 };
-			return 'ALTER INDEX m_k SET TABLESPACE ' . other_place($index_place);
-		},
-		'truncate' => sub {
-			if ($known == level())
-			{
-				emptied_in_place();
-			}
-			else
-			{
-				new_heap();
-				new_index();
-			}
-			return 'TRUNCATE m';
-		},
-		'reindex' => sub {
-			new_index();
-			return 'REINDEX TABLE m';
-		},
-		'alter' => sub {
-			set($type, $type->[-1][1] eq 'int4' ? 'int8' : 'int4');
-			new_heap();
-			new_index();
-			return "ALTER TABLE m ALTER k TYPE $type->[-1][1]";
-		},
-		'cluster' => sub {
-			new_heap();
-			new_index();
-			return 'CLUSTER m USING m_b';
-		},
-		'insert' => sub {
-			my $file = $forks->[-1]{file};
-			my $first = ++$rows;
-
-			$rows += 3;
-			if ($file->{gone})
-			{
-				$forks->[-1]{marked} = 1;
-			}
-			elsif ($heap->[-1]{level} > 0 && $file->{table} != $heap->[-1])
-			{
-				$forks->[-1]{marked} = 1;
-				$file->{gone} = 1 if $forks->[-1]{level} > 0;
-			}
-			return "INSERT INTO m SELECT i, i FROM generate_series($first, $rows) i";
-		},
-		'compare' => sub { return 'SELECT compared()' },
-		'savepoint' => sub {
-			push @$levels, $next_level++;
-			return 'SAVEPOINT s' . scalar(@$levels);
-		},
-		'rollback to' => sub {
-			abort_level(level());
-			$levels->[-1] = $next_level++;
-			return 'ROLLBACK TO s' . scalar(@$levels);
-		},
-		'release' => sub {
-			my $level = pop @$levels;
-
-			commit_level($level, level());
-			return 'RELEASE s' . (scalar(@$levels) + 1);
-		});
-
-	# SQL of the end of a transaction.
-	sub end
-	{
-		my ($how) = @_;
-
-		while (@$levels > 1)
-		{
-			my $level = pop @$levels;
-
-			commit_level($level, level());
-		}
-		if ($how eq 'prepared')
-		{
-			commit_level(1, 0);
-			return "PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'";
-		}
-		if ($how eq 'commit')
-		{
-			my $fork = $forks->[-1];
-
-			$fork->{file}{gone} = 1 if $built && grep { $_ != $fork && $_->{file} == $fork->{file} } @$forks;
-			commit_level(1, 0);
-			return 'COMMIT';
-		}
-		abort_level(1);
-		return $how eq 'rollback' ? 'ROLLBACK' : "PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'";
-	}
-
-	# ---- the sequences ----
-
-	my @changes = ('move', 'truncate', 'reindex', 'alter', 'cluster', 'move index');
-	my @ends = qw(commit rollback prepared rollback_prepared);
-	my @save = ('savepoint');
-	my @back = ('rollback to');
-	my @row = ('insert', 'compare');
-
-	# With one or two statements $x and $y; each is run to all four ends, by turns.
-	my @templates = (
-		sub { my ($x, $y) = @_; return ($x, @row, @save, $y, @row, @back, @row) },
-		# the server forgets by which level the table has got its files
-		sub { my ($x, $y) = @_; return ($x, @save, $y, @back, @save, @row, @back, @row) },
-		sub { my ($x, $y) = @_; return (@save, $x, 'release', @save, $y, @row, @back, @save, @row, 'release') },
-		sub { my ($x, $y) = @_; return (@save, $x, @save, $y, @back, @row, 'release', @back, @row) },
-		sub { my ($x, $y) = @_; return (@row, @save, $x, @save, $y, 'release', @row, @back, @row) },
-		sub { my ($x, $y) = @_; return ($x, @row, $y, @row, @save, $x, @back, $y, @row) });
-	my @nested = (
-		sub { my ($x, $y, $z) = @_; return ($x, @save, $y, @save, $z, @row, @back, @row, 'release', @save, @row, @back, @row) },
-		sub { my ($x, $y, $z) = @_; return (@save, $x, @row, @save, $y, @save, $z, @back, @row, 'release', @back, @row, 'release', @row) });
-
-	my @sequences;
-	foreach my $x (@changes)
-	{
-		foreach my $y (@changes)
-		{
-			push @sequences, $_->($x, $y) ? [ $_->($x, $y) ] : () foreach @templates;
-			push @sequences, [ $nested[ @sequences % 2 ]->($x, $y, $changes[ @sequences % @changes ]) ];
-		}
-	}
-
-	# One of them as SQL, with the name, what its comparisons are to say, and the state.
+	# One of them as SQL.
 	sub written
 	{
-		my ($sequence, $how) = @_;
-		my (@sql, $name, $state);
+		my ($words) = @_;
+		my %now = (place => 'b', index => 'b', type => 'int4');
+		my $rows = 100;
+		my @before;    # of each savepoint
+		my $other = sub { my ($what, $one, $two) = @_; return $now{$what} = $now{$what} eq $one ? $two : $one };
+		my %sql = (
+			'move' => sub { return 'ALTER TABLE m SET TABLESPACE ' . $other->('place', 'a', 'b') },
+			'move index' => sub { return 'ALTER INDEX m_k SET TABLESPACE ' . $other->('index', 'a', 'b') },
+			'alter' => sub { return 'ALTER TABLE m ALTER k TYPE ' . $other->('type', 'int8', 'int4') },
+			'truncate' => sub { return 'TRUNCATE m' },
+			'reindex' => sub { return 'REINDEX TABLE m' },
+			'cluster' => sub { return 'CLUSTER m USING m_b' },
+			'insert' => sub { $rows += 4; return "INSERT INTO m SELECT i, i FROM generate_series($rows - 3, $rows) i; SELECT compared()" },
+			'savepoint' => sub { push @before, {%now}; return 'SAVEPOINT s' . @before },
+			'rollback to' => sub { %now = %{ $before[-1] }; return 'ROLLBACK TO s' . @before },
+			'release' => sub { pop @before; return 'RELEASE s' . (@before + 1) },
+			'commit' => sub { return 'COMMIT' },
+			'rollback' => sub { return 'ROLLBACK' },
+			'prepared' => sub { return "PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'" },
+			'rollback prepared' => sub { return "PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'" });
 
-		$rows = 100;
-		begin_model();
-		push @sql, $statements{$_}->() foreach @$sequence;
-		push @sql, end($how);
-		$state = $forks->[-1]{marked} || $forks->[-1]{file}{gone} ? 'invalid' : 'valid';
-		$name = join(', ', (grep { $_ ne 'compare' } @$sequence), $how);
-		return ($name, join("; ", 'BEGIN', @sql) . ';', $state, scalar(grep { $_ eq 'compare' } @$sequence));
+		return join('; ', 'BEGIN', map { $sql{$_}->() } split(/, /, $words)) . ';';
 	}
 
 	# Rows by the index (if it is there) and by a sequential scan.
@@ -652,13 +457,14 @@ SELECT pmhash.check('m_k') WHERE (SELECT state = 'valid' FROM pmhash.indexes WHE
 DROP TABLE m;
 SQL
 
-	my ($sql, @wanted, $i) = ('');
-	foreach my $sequence (some_of(5, @sequences))
+	my ($sql, @wanted) = ('');
+	foreach my $sequence (@sequences)
 	{
-		my ($name, $transaction, $state, $compared) = written($sequence, $ends[ $i++ % @ends ]);
+		my ($state, $words) = @$sequence;
+		my $compared = () = $words =~ /insert/g;
 
-		$sql .= "$before\n\\echo @{[scalar(@wanted)]}:\n$transaction\n$after\n";
-		push @wanted, { name => $name, state => $state,
+		$sql .= "$before\n\\echo @{[scalar(@wanted)]}:\n@{[written($words)]}\n$after\n";
+		push @wanted, { name => $words, state => $state,
 			says => join(' ', ('t') x ($compared + 1), $state, $state eq 'valid' ? ('', 't', '') : 't') };
 	}
 
@@ -672,10 +478,6 @@ SQL
 		$said =~ s/ $//;
 		is($said, $wanted[$n]{says}, "$n: $wanted[$n]{name}");
 	}
-	my %states;
-	$states{ $_->{state} }++ foreach @wanted;
-	cmp_ok($states{valid}, '>', @wanted / 8, 'many indexes stay');
-	cmp_ok($states{invalid}, '>', @wanted / 8, 'many do not');
 	$node->stop;
 }
 

@@ -87,7 +87,8 @@ BEGIN
 END $$;
 SQL
 
-	my $session = PmhashClient::connect_to($node, 'postgres', \my $refused) // die $refused;
+	my $refused = '';
+	my $session = PmhashClient::connect_to($node, 'postgres', \$refused) // die $refused;
 	PmhashClient::run($session, <<'SQL');
 SELECT set_config('test.leader', pg_backend_pid()::text, false);
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
