@@ -354,19 +354,6 @@ SQL
 		$node->stop;
 	}
 
-	# ---- the standby's signal is removed by hand ----
-
-	{
-		my $node = standby_with_files();
-		my $position = log_position($node);
-
-		$node->stop('immediate');
-		unlink($node->data_dir . '/standby.signal') or die $!;
-		$node->start;
-		builds_anew($node, 'signal removed', $position, qr/the server was a standby and has not used/);
-		$node->stop;
-	}
-
 	# ---- the first use fails at first: the files are kept ----
 
 	{
