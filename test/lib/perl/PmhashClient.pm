@@ -6,8 +6,7 @@
 
 package PmhashClient;
 
-use strict;
-use warnings;
+use v5.36;
 
 use IO::Socket::UNIX;
 use PostgreSQL::Test::Cluster;
@@ -27,9 +26,8 @@ sub install
 
 # The statements of a script, each with the number of the line that it ends in; undefined if
 # something in it is for psql.
-sub statements
+sub statements ($sql)
 {
-	my ($sql) = @_;
 	my @statements;
 	my ($text, $some, $depth) = ('', 0, 0);
 	my $end = sub {
@@ -61,9 +59,8 @@ sub statements
 	return \@statements;
 }
 
-sub send_message
+sub send_message ($socket, $type, $body)
 {
-	my ($socket, $type, $body) = @_;
 	my $message = $type . pack('N', length($body) + 4) . $body;
 
 	while (length($message) > 0)
@@ -74,9 +71,8 @@ sub send_message
 	return 1;
 }
 
-sub receive
+sub receive ($socket, $length)
 {
-	my ($socket, $length) = @_;
 	my $bytes = '';
 
 	while (length($bytes) < $length)
@@ -87,9 +83,8 @@ sub receive
 }
 
 # The type and the body of the next message; nothing if the connection is lost.
-sub next_message
+sub next_message ($socket)
 {
-	my ($socket) = @_;
 	my $head = receive($socket, 5) // return;
 	my ($type, $length) = unpack('a N', $head);
 	my $body = receive($socket, $length - 4) // return;
@@ -98,9 +93,8 @@ sub next_message
 }
 
 # An error or a notice as psql shows it, but for the line of the statement.
-sub message_text
+sub message_text ($body, $is_error)
 {
-	my ($body, $is_error) = @_;
 	my %field = map { substr($_, 0, 1) => substr($_, 1) } grep { $_ ne '' } split(/\0/, $body);
 	my $text = "$field{S}:  $field{M}\n";
 
@@ -111,9 +105,8 @@ sub message_text
 	return $text;
 }
 
-sub row_text
+sub row_text ($body)
 {
-	my ($body) = @_;
 	my @values;
 	my $at = 2;
 
@@ -130,9 +123,8 @@ sub row_text
 
 # Read up to the end of a statement, or of the beginning of a session: is the session good,
 # and was there an error?  Adds to what the two strings have.
-sub until_ready
+sub until_ready ($socket, $stdout, $stderr, $prefix)
 {
-	my ($socket, $stdout, $stderr, $prefix) = @_;
 	my $failed = 0;
 
 	while (my ($type, $body) = next_message($socket))
@@ -147,9 +139,8 @@ sub until_ready
 }
 
 # Connect; undefined, and why, if that is refused.
-sub connect_to
+sub connect_to ($node, $database, $stderr)
 {
-	my ($node, $database, $stderr) = @_;
 	my $path = $node->host . '/.s.PGSQL.' . $node->port;
 	my $failed = "psql: error: connection to server on socket \"$path\" failed: ";
 	my %startup = (user => $ENV{PGUSER} // scalar(getpwuid($>)), database => $database,
@@ -169,9 +160,8 @@ sub connect_to
 }
 
 # The exit status that psql would have.
-sub run_statements
+sub run_statements ($node, $database, $statements, $stop, $stdout, $stderr)
 {
-	my ($node, $database, $statements, $stop, $stdout, $stderr) = @_;
 	my $socket = connect_to($node, $database, $stderr) // return 2;
 
 	foreach my $statement (@$statements)
@@ -203,9 +193,8 @@ sub run_statements
 # ---- message by message ----
 
 # Ask these, each a type and a body, in a session; returns rows and errors.
-sub ask
+sub ask ($socket, @messages)
 {
-	my ($socket, @messages) = @_;
 	my ($stdout, $stderr) = ('', '');
 
 	send_message($socket, splice(@messages, 0, 2)) while @messages;
@@ -214,24 +203,21 @@ sub ask
 	return $stdout . $stderr;
 }
 
-sub run
+sub run ($socket, $sql)
 {
-	my ($socket, $sql) = @_;
 	return ask($socket, Q => "$sql\0");
 }
 
 # Bind a portal of that name to a query: its plan is made, and the executor is started.
-sub bind_portal
+sub bind_portal ($socket, $name, $query)
 {
-	my ($socket, $name, $query) = @_;
 	return ask($socket, P => "\0$query\0" . pack('n', 0), B => "$name\0\0" . pack('nnn', 0, 0, 0), S => '');
 }
 
 # Execute it: all that is left of its rows, or so many.
-sub execute_portal
+sub execute_portal ($socket, $name, $most = 0)
 {
-	my ($socket, $name, $most) = @_;
-	return ask($socket, E => "$name\0" . pack('N', $most // 0), S => '');
+	return ask($socket, E => "$name\0" . pack('N', $most), S => '');
 }
 
 # ---- in psql's place ----
@@ -261,13 +247,11 @@ sub psql
 }
 
 # The same; the first look is soon repeated, later ones each tenth of a second.
-sub poll_query_until
+sub poll_query_until ($node, $database, $query, $expected = 't')
 {
-	my ($node, $database, $query, $expected) = @_;
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 	my ($status, $stdout, $stderr);
 
-	$expected //= 't';
 	for (my $pause = 10_000; time < $end; $pause = $pause < 50_000 ? 2 * $pause : 100_000)
 	{
 		($status, $stdout, $stderr) = psql($node, $database, $query);

@@ -1,8 +1,7 @@
 # pmhash.check: finds each kind of disagreement, and cries wolf over nothing while
 # others are at work.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -21,9 +20,8 @@ start_with_extension($node);
 
 # While the server takes an index for one that is not ready yet, a table is changed without it.
 # (Damage within a file: engine/check_damage.)
-sub without_index
+sub without_index ($table, $sql)
 {
-	my ($table, $sql) = @_;
 	my $ready = "WHERE indexrelid = '${table}_i'::regclass";
 
 	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = false $ready; $sql");

@@ -1,7 +1,6 @@
 # What DDL makes of files; tablespaces.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -60,9 +59,8 @@ SQL
 	}
 
 	# Index files that a backend has mapped, those that are gone among them.
-	sub mapped
+	sub mapped ($pid)
 	{
-		my ($pid) = @_;
 		my (%there, %gone);
 
 		foreach (split /\n/, slurp_file("/proc/$pid/maps"))
@@ -74,9 +72,8 @@ SQL
 	}
 
 	# Everything is as it should be between two transactions.
-	sub all_is_well
+	sub all_is_well ($name)
 	{
-		my ($name) = @_;
 		my @wrong;
 
 		foreach my $table ('t', 'tt')
@@ -181,10 +178,8 @@ SQL
 
 	my $random = $seed;
 
-	sub draw
+	sub draw ($n)
 	{
-		my ($n) = @_;
-
 		$random = ($random * 1103515245 + 12345) % 2147483648;
 		return int($random / 65536) % $n;
 	}
@@ -290,10 +285,8 @@ SQL
 	}
 
 	# Nothing was rebuilt, and rebuilds are off: the same files, all answers.
-	sub kept
+	sub kept ($files, $name)
 	{
-		my ($files, $name) = @_;
-
 		is($node->safe_psql('d', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', "$name: valid");
 		is(files(), $files, "$name: the same files");
 		same_answers($node, 'u', 'k', 'u_k', "$name, unlogged", 'd');

@@ -1,7 +1,6 @@
 # Descriptors and mappings of files: how many, how they are opened, and how often read.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Fcntl qw(O_CREAT O_RDWR);
 use PmhashDead;
@@ -45,9 +44,8 @@ SQL
 
 	# What a session holds, by its process: descriptors, those of index files, and
 	# index files mapped.
-	sub holdings
+	sub holdings ($session)
 	{
-		my ($session) = @_;
 		my $pid = $session->query_safe('SELECT pg_backend_pid()');
 		my @targets = grep { defined } map { readlink } glob "/proc/$pid/fd/*";
 		my %mapped = map { m,(\S+\.pmh)$, ? ($1 => 1) : () } split /\n/, slurp_file("/proc/$pid/maps");
@@ -55,9 +53,8 @@ SQL
 		return (scalar(@targets), scalar(grep { /\.pmh$/ } @targets), scalar(keys %mapped));
 	}
 
-	sub holds_little
+	sub holds_little ($session, $name)
 	{
-		my ($session, $name) = @_;
 		my ($all, $ours, $mapped) = holdings($session);
 
 		cmp_ok($all, '<', $limit, "$name: descriptors");
@@ -186,9 +183,8 @@ END \$\$;
 SQL
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 
-	sub run_sql
+	sub run_sql ($sql)
 	{
-		my ($sql) = @_;
 		my $answer = $session->query($sql);
 
 		is($session->{stderr}, '', "no error: $sql");
@@ -255,10 +251,8 @@ SQL
 	# ---- commits do not look for files that have gone ----
 
 	# how often it is, if another session does something before these commits
-	sub stats_of_commits
+	sub stats_of_commits ($n, $statement = undef)
 	{
-		my ($n, $statement) = @_;
-
 		run_sql("SET pmhash_faults.calls = 'stat'; SET pmhash_faults.fail_at = 2000000000");
 		$node->safe_psql('postgres', $statement) if defined $statement;
 		run_sql("DO \$\$ BEGIN FOR i IN 1 .. $n LOOP PERFORM 1; COMMIT; END LOOP; END \$\$");
@@ -403,10 +397,8 @@ SQL
 
 	# A table with rows of keys 0, 1 and 3 that live, and of others: so many of key 2, and ten
 	# of key 4.  Key 0 has a row on each page.
-	sub make_rows
+	sub make_rows ($table, $n, $rows)
 	{
-		my ($table, $n, $rows) = @_;
-
 		$rows //= 8000;
 		return sql(<<SQL);
 CREATE TABLE $table (k int4, v int4) WITH (fillfactor = 50);
@@ -422,9 +414,8 @@ SQL
 	# Rows of some keys are deleted, and their pages get a later record each, so that scans
 	# may call them dead though none of this is flushed (PmhashDead).  A session holds the
 	# locks that are these records: the server keeps one LSN for the commits of 32.
-	sub delete_rows
+	sub delete_rows ($keys, @tables)
 	{
-		my ($keys, @tables) = @_;
 		my $locker = $node->background_psql('postgres');
 
 		sql(join(';', map { "DELETE FROM $_ WHERE k IN ($keys)" } @tables));
@@ -433,9 +424,8 @@ SQL
 	}
 
 	# How many entries the records of removals have from a place on.
-	sub removed_since
+	sub removed_since ($from)
 	{
-		my ($from) = @_;
 		flush_wal();
 		return sql("SELECT string_agg(entries::text, ' ' ORDER BY record_start) FROM pmhash_wal_records('$from', 'FFFFFFFF/0') WHERE type = 'DELETE'");
 	}

@@ -3,8 +3,7 @@
 # some 24 MB, is given by the environment: making one needs root.  All but 8 MB of it are
 # filled at first, so that few rows fill the rest.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Errno;
 use PmhashInvalid;

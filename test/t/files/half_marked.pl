@@ -1,7 +1,6 @@
 # Files that their indexes do not follow any more.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
@@ -44,9 +43,8 @@ CONF
 	# A session of the standby has the stub in its memory, and the file mapped; then that
 	# file goes on the primary.  (Only that one: if another one is given up on the standby all
 	# sessions there read all stubs again.)
-	sub file_goes
+	sub file_goes ($name)
 	{
-		my ($name) = @_;
 		my $count = 'SELECT count(*) FROM t WHERE k = ' . ++$key;
 		my $file = index_file($primary, 't_k');
 
@@ -59,10 +57,8 @@ CONF
 	}
 
 	# Rows come, of which the primary may make no entries.
-	sub rows_are_found
+	sub rows_are_found ($name, $count)
 	{
-		my ($name, $count) = @_;
-
 		$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'x', i FROM generate_series(1, 100) i");
 		caught_up($primary, $standby);
 		is($reader->query_safe($count), '100', "$name: the session of the standby finds all rows that have come since");
@@ -72,10 +68,8 @@ CONF
 	}
 
 	# Builders of the standby come by every second, and may have built it again.
-	sub builders_come_by
+	sub builders_come_by ($position)
 	{
-		my ($position) = @_;
-
 		for (my $i = 0; $i < 40 && logged_since($standby, $position) !~ /has been built/; $i++)
 		{
 			usleep(100_000);
@@ -84,10 +78,8 @@ CONF
 	}
 
 	# When it is rebuilt it is there again.
-	sub is_rebuilt
+	sub is_rebuilt ($name)
 	{
-		my ($name) = @_;
-
 		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		$primary->reload;
 		foreach my $node ($primary, $standby)
@@ -219,10 +211,8 @@ SQL
 	}
 
 	# The query goes on, and the file is the one that it was.
-	sub goes_on
+	sub goes_on ($session, $inode, $name)
 	{
-		my ($session, $inode, $name) = @_;
-
 		is($session->query('FETCH ALL FROM c'), join("\n", (1) x 49), "$name: the query has all its rows");
 		is($session->{stderr}, '', "$name: ... and no error");
 		$session->query('COMMIT');

@@ -6,8 +6,7 @@
 # pmhash that calls come from is tried in some statements.
 # long
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashFaults;
 use PmhashPauses;
 use PmhashTest;
@@ -131,10 +130,8 @@ SQL
 $node->safe_psql('postgres', 'DROP TABLE plain');
 
 # ---- background workers: what fails is tried again ----
-sub worker_faults
+sub worker_faults ($process, $calls, $n)
 {
-	my ($process, $calls, $n) = @_;
-
 	$node->append_conf('postgresql.conf', <<CONF);
 pmhash_faults.process = '$process'
 pmhash_faults.calls = '$calls'

@@ -1,8 +1,7 @@
 # The launcher and its workers: databases that cannot be used, what waits, how often they come; orphans
 # beside rebuilds.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy qw(copy);
 use PmhashFaults;
@@ -21,9 +20,8 @@ use Time::HiRes qw(time usleep);
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# what has been logged since a place in the log
-	sub logged
+	sub logged ($from)
 	{
-		my ($from) = @_;
 		return substr(slurp_file($node->logfile), $from);
 	}
 
@@ -188,19 +186,17 @@ SQL
 	$node->safe_psql($_, invalid_fixture()) foreach ('postgres', 'd');
 
 	# A test: a query gives 't' within some seconds.
-	sub soon
+	sub soon ($query, $name, $database = 'postgres')
 	{
-		my ($query, $name, $database) = @_;
 		my $deadline = time + $patience;
 
-		usleep(100_000) while $node->safe_psql($database // 'postgres', $query) ne 't' && time < $deadline;
-		return is($node->safe_psql($database // 'postgres', $query), 't', $name);
+		usleep(100_000) while $node->safe_psql($database, $query) ne 't' && time < $deadline;
+		return is($node->safe_psql($database, $query), 't', $name);
 	}
 
 	# A test: a file is lost in a database, and there is another one soon.
-	sub lost_and_rebuilt
+	sub lost_and_rebuilt ($name)
 	{
-		my ($name) = @_;
 		my $file = index_file($node, 't_k');
 
 		unlink($file) or die "$file: $!";
@@ -298,16 +294,14 @@ SQL
 	my $node = new_server('others', "log_min_messages = debug1\n");
 	$node->start;
 
-	sub oid_of
+	sub oid_of ($database)
 	{
-		my ($database) = @_;
 		return $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$database'");
 	}
 
 	# How many workers there have been in a database since a place in the log.
-	sub visits
+	sub visits ($database, $from)
 	{
-		my ($database, $from) = @_;
 		my $oid = oid_of($database);
 
 		return scalar(() = slurp_file($node->logfile, $from) =~ /starting background worker process "pmhash \w+ for database $oid"/g);
@@ -330,9 +324,8 @@ SQL
 	$node->safe_psql('past', 'DROP EXTENSION pmhash CASCADE');
 	wait_for_files(pool($node) . '/' . oid_of('past'), 0, 'files of the dropped indexes go');
 
-	sub start_and_look
+	sub start_and_look ($name, $most = undef)
 	{
-		my ($name, $most) = @_;
 		my $from = -s $node->logfile;
 
 		$node->start;
@@ -387,9 +380,8 @@ SQL
 	sleep(3);         # the first look of a new server is over
 
 	# Have a file that no index owns while an index is locked; wait until that was looked at.
-	sub put_off
+	sub put_off ($database)
 	{
-		my ($database) = @_;
 		my $from = -s $node->logfile;
 		my $session = $node->background_psql($database, on_error_stop => 1);
 
@@ -399,9 +391,8 @@ SQL
 		return $session;
 	}
 
-	sub tried
+	sub tried ($database)
 	{
-		my ($database) = @_;
 		return scalar(() = slurp_file($node->logfile) =~ /starting background worker process "pmhash worker for database $oid{$database}"/g);
 	}
 
@@ -504,18 +495,15 @@ SQL
 		return;
 	}
 
-	sub times_in_log
+	sub times_in_log ($pattern)
 	{
-		my ($pattern) = @_;
 		return scalar(() = slurp_file($node->logfile) =~ /$pattern/g);
 	}
 
 	my $rebuilt = 0;
 
-	sub came_back
+	sub came_back ($name)
 	{
-		my ($name) = @_;
-
 		$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'))
 		  or die "$name: the index does not come back";
 		is(times_in_log(qr/index "t_k" of table "t" has been rebuilt/), ++$rebuilt, "$name: rebuilt once");
@@ -528,10 +516,8 @@ SQL
 	}
 
 	# Workers come on request, or by the launcher's clock.
-	sub hold_worker
+	sub hold_worker ($point, $name)
 	{
-		my ($point, $name) = @_;
-
 		hold($point);
 		$node->safe_psql('postgres', 'BEGIN; CREATE TABLE x (k int4); CREATE INDEX ON x USING pmhash (k); ROLLBACK');
 		return is_held($point, $name);

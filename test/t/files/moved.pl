@@ -1,7 +1,6 @@
 # Tables and indexes that are moved to another tablespace.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -29,13 +28,12 @@ CONF
 
 	# A table of that kind whose last page has room.  Nothing looks at it before the rows
 	# come that get TIDs anew: a look-up would remove what leads to none.
-	sub table
+	sub table ($kind, $with = '')
 	{
-		my ($kind, $with) = @_;
 		return <<SQL;
 CREATE $kind TABLE m (k int4, s text) WITH (autovacuum_enabled = off);
-CREATE INDEX m_k ON m USING pmhash (k) @{[$with // '']};
-CREATE INDEX m_s ON m USING pmhash (s) @{[$with // '']};
+CREATE INDEX m_k ON m USING pmhash (k) @{[$with]};
+CREATE INDEX m_s ON m USING pmhash (s) @{[$with]};
 INSERT INTO m SELECT i, i FROM generate_series(1, 100) i;
 SQL
 	}
@@ -48,10 +46,8 @@ SQL
 	my $states = q(SELECT string_agg(DISTINCT split_part(state, ':', 1), ' ') FROM pmhash.indexes WHERE index::text LIKE 'm\_%';);
 
 	# A test: all indexes are there, after a while.
-	sub come_back
+	sub come_back ($on, $name)
 	{
-		my ($on, $name) = @_;
-
 		rebuild_on($on);
 		ok( $on->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid')),
 			"$name: all valid");
@@ -70,13 +66,12 @@ SQL
 
 	# Tests: rows that have been taken back are not found, before the indexes are rebuilt and
 	# after that, nor on a standby.
-	sub nothing_left
+	sub nothing_left ($name, $rows, $state = 'invalid')
 	{
-		my ($name, $rows, $state) = @_;
 		my $wanted = "$rows|$rows|1";
 
 		is($node->safe_psql('postgres', "$others $by_index $found $states"),
-			"$wanted\n" . ($state // 'invalid'), "$name: rows, state");
+			"$wanted\n" . ($state), "$name: rows, state");
 		come_back($node, $name);
 		is($node->safe_psql('postgres', "$by_index $found SELECT pmhash.check('m_k'), pmhash.check('m_s')"),
 			"$wanted\n|", "$name: rows by the indexes, pmhash.check");
@@ -90,10 +85,8 @@ SQL
 	}
 
 	# One case: what a transaction does, how many rows 777 there are then, and the state.
-	sub taken_back
+	sub taken_back ($name, $sql, $rows, $state = 'invalid')
 	{
-		my ($name, $sql, $rows, $state) = @_;
-
 		$node->safe_psql('postgres', table('') . $sql);
 		nothing_left($name, $rows, $state);
 		$node->safe_psql('postgres', 'DROP TABLE m');
@@ -101,9 +94,8 @@ SQL
 	}
 
 	# A server that dies while that is open.
-	sub killed
+	sub killed ($name, $sql, $with = '')
 	{
-		my ($name, $sql, $with) = @_;
 		my $session;
 
 		$node->safe_psql('postgres', table('', $with));

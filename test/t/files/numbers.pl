@@ -1,7 +1,6 @@
 # Numbers of databases and files that are used again.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashStandby;
 use PmhashTest;
 
@@ -49,10 +48,8 @@ END \$\$;
 SELECT relfilenode FROM pg_class WHERE relname = 'tt_k';
 SQL
 
-	sub right
+	sub right ($name)
 	{
-		my ($name) = @_;
-
 		is($session->query_safe("$count t WHERE k = 5"), '1', "$name: the permanent index finds its row");
 		is($session->query_safe("$count t WHERE k = 2005"), '0', "$name: and no other");
 		is($session->query_safe("$count tt WHERE k = 2005"), '10', "$name: the temporary index finds its rows");
@@ -93,9 +90,8 @@ SQL
 	my $node = new_primary('number2', "pmhash.rebuild = off\npmhash.cleaner_naptime = 3600\n");
 	my $standby = new_standby($node, 'number_standby', "pmhash.rebuild = on\n");
 
-	sub state_of
+	sub state_of ($server)
 	{
-		my ($server) = @_;
 		return $server->safe_psql('app', "SELECT state FROM pmhash.indexes WHERE index = 'x_k'");
 	}
 
@@ -121,19 +117,15 @@ SQL
 		return;
 	}
 
-	sub make_again
+	sub make_again ($strategy)
 	{
-		my ($strategy) = @_;
-
 		$node->safe_psql('postgres', 'DROP DATABASE app');
 		$node->safe_psql('postgres', "CREATE DATABASE app TEMPLATE gold OID = $oid STRATEGY $strategy");
 		return;
 	}
 
-	sub is_as_gold
+	sub is_as_gold ($server, $name)
 	{
-		my ($server, $name) = @_;
-
 		is($server->safe_psql('app', "$by_index SELECT count(*), min(k), max(k) FROM x WHERE k = ANY (ARRAY(SELECT generate_series(1, 2000)))"),
 			'100|1|100', "$name: rows that an index scan may find");
 		return;

@@ -1,7 +1,6 @@
 # Files that go while they are in use.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
 use PmhashInvalid;
@@ -31,10 +30,8 @@ use IPC::Run;
 		all => 'SET enable_indexscan = off');
 
 	# A table of 100 rows, with an index on these columns.
-	sub make_table
+	sub make_table ($columns)
 	{
-		my ($columns) = @_;
-
 		$node->safe_psql('postgres', <<SQL);
 DROP TABLE IF EXISTS t;
 CREATE TABLE t (k int4, v int4);
@@ -156,10 +153,8 @@ SQL
 
 	# Key 1 has a long list, 2 a shorter one, 10 to 2009 a row each.  All that the session has
 	# to see later is in what it maps now; others then add what makes it map anew.
-	sub make_table_of_removed_under_a_scan
+	sub make_table_of_removed_under_a_scan ($options)
 	{
-		my ($options) = @_;
-
 		$node->safe_psql('postgres', <<SQL);
 DROP TABLE IF EXISTS t;
 CREATE TABLE t (k int4, v int4);
@@ -220,9 +215,8 @@ SQL
 
 	# Were they to be removed, by the session whose scan has found them?  They are of many
 	# segments, of which some stand elsewhere by then.
-	sub dead_ones_of_removed
+	sub dead_ones_of_removed ($name, $options)
 	{
-		my ($name, $options) = @_;
 		my $point = "$points/dead_before_removal";
 		my $releaser;
 
@@ -284,9 +278,8 @@ SQL
 	my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 
 	# Wait for a line of the log; no session looks at an index meanwhile.
-	sub wait_for_rebuild
+	sub wait_for_rebuild ($index, $from, $name)
 	{
-		my ($index, $from, $name) = @_;
 		my $deadline = time + 60;
 
 		sleep 1 while time < $deadline &&

@@ -2,8 +2,7 @@
 # raises SIGBUS: the statement fails, nothing else does, the index is invalid
 # for all, and comes back.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -50,10 +49,8 @@ SQL
 }
 
 # A test: a statement of a session fails because of the fault.
-sub loses
+sub loses ($who, $sql, $name)
 {
-	my ($who, $sql, $name) = @_;
-
 	$session{$who}->query($sql);
 	like($session{$who}->{stderr}, $lost, "$name: message");
 	$session{$who}->{stderr} = '';
@@ -61,10 +58,9 @@ sub loses
 }
 
 # Use the index in all sessions, so that they have it mapped, and cut it off.
-sub cut
+sub cut ($size, $index = 't_k')
 {
-	my ($size, $index) = @_;
-	my $file = index_file($node, $index // 't_k');
+	my $file = index_file($node, $index);
 
 	foreach my $who (values %session)
 	{
@@ -75,10 +71,8 @@ sub cut
 }
 
 # Nothing was noticed but the error; the index is invalid, then comes back.
-sub everybody_lives
+sub everybody_lives ($name, $reason = 'it cannot be read')
 {
-	my ($name, $reason) = @_;
-
 	is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started,
 		"$name: the server has not been restarted");
 	foreach my $who (sort keys %session)
@@ -89,7 +83,7 @@ sub everybody_lives
 			$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 1'),
 			"$name: session $who answers");
 	}
-	stays_invalid($node, $reason // 'it cannot be read', $name);
+	stays_invalid($node, $reason, $name);
 	rebuild_on($node);
 	comes_back($node, $name);
 	same_answers($node, 't', 'v', 't_v', "$name, another index");

@@ -1,7 +1,6 @@
 # Stubs that others have copied, or that cannot be read.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy qw(copy);
 use PmhashInvalid;
@@ -18,10 +17,8 @@ use PmhashTest;
 	# no process marks what it finds unless it is asked to use it
 	my $primary = new_primary('primary', "pmhash.rebuild = off\npmhash.cleaner_naptime = 3600\n");
 
-	sub make_original
+	sub make_original ($name)
 	{
-		my ($name) = @_;
-
 		$primary->safe_psql('postgres', "CREATE DATABASE $name");
 		install_extension($primary, $name);
 		$primary->safe_psql($name, <<SQL);
@@ -32,18 +29,14 @@ SQL
 		return;
 	}
 
-	sub wait_valid
+	sub wait_valid ($node, $database, $name)
 	{
-		my ($node, $database, $name) = @_;
-
 		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"), "$name: $database is valid");
 	}
 
 	# A test: what queries on the table of a database find that may use the index.
-	sub finds
+	sub finds ($node, $database, $wanted, $name)
 	{
-		my ($node, $database, $wanted, $name) = @_;
-
 		return is($node->safe_psql($database, 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
 				  . 'SELECT count(*) FROM x WHERE k = 3'), $wanted, "$name: rows in $database");
 	}
@@ -100,9 +93,8 @@ CREATE INDEX y_k ON y USING pmhash (k) WITH (wal = on);
 SQL
 
 	# A standby whose builders come to the copy while the table of the original is locked.
-	sub standby_with_copy_first
+	sub standby_with_copy_first ($name)
 	{
-		my ($name) = @_;
 		my $session = $primary->background_psql('d3', on_error_stop => 1);
 		my $node;
 
@@ -172,9 +164,8 @@ SQL
 	}
 
 	# It works, whatever was read before.
-	sub works
+	sub works ($sql, $what)
 	{
-		my ($sql, $what) = @_;
 		my ($status, $stdout, $stderr) = $node->psql('postgres', $sql);
 
 		is($status, 0, $what) or diag($stderr);
@@ -285,10 +276,8 @@ SQL
 	my $reader;
 
 	# A test: both servers have valid indexes.
-	sub all_valid
+	sub all_valid ($name)
 	{
-		my ($name) = @_;
-
 		foreach my $node ($primary, $standby)
 		{
 			wait_for_state($node, $_, qr/^valid$/, "$name: $_ on " . $node->name) foreach qw(t_k t_s);
@@ -297,25 +286,21 @@ SQL
 		return;
 	}
 
-	sub rebuilds
+	sub rebuilds ($node, $on)
 	{
-		my ($node, $on) = @_;
-
 		$node->append_conf('postgresql.conf', "pmhash.rebuild = $on\n");
 		$node->reload;
 		return;
 	}
 
-	sub file_of
+	sub file_of ($index)
 	{
-		my ($index) = @_;
 		return $standby->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = '$index'");
 	}
 
 	# Overwrite the page that names t_k's file, on these servers.
-	sub overwrite
+	sub overwrite ($bytes, @nodes)
 	{
-		my ($bytes, @nodes) = @_;
 		my $page = $primary->safe_psql('postgres', q(SELECT pg_relation_filepath('t_k')));
 
 		$_->stop foreach @nodes;
@@ -334,10 +319,8 @@ SQL
 	}
 
 	# A test: it finds what is there.
-	sub finds_what_is_there
+	sub finds_what_is_there ($key, $name)
 	{
-		my ($key, $name) = @_;
-
 		caught_up($primary, $standby);
 		return is($reader->query_safe("EXECUTE p($key)"),
 			$primary->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = $key"),

@@ -1,7 +1,6 @@
 # Snapshots that are older than an index is valid, or its file.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -35,10 +34,8 @@ SQL
 	}
 
 	# Rows that the old session sees go, and the index is rebuilt.
-	sub lose_and_rebuild
+	sub lose_and_rebuild ($name)
 	{
-		my ($name) = @_;
-
 		$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5');
 		unlink(index_file($node, 't_k')) or die;
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (-1, -1)');
@@ -49,10 +46,8 @@ SQL
 
 	# A test: the old session misses nothing, by new plans, by those of before, in a worker.  One
 	# that cannot go through the table says that it is to be tried again; then that helps.
-	sub sees_all
+	sub sees_all ($name)
 	{
-		my ($name) = @_;
-
 		foreach my $query (sort keys %queries)
 		{
 			is($old->query_safe($queries{$query}), $wanted{$query}, "$name, $query: a new plan");
@@ -73,10 +68,8 @@ SQL
 	}
 
 	# A test: a session goes by the index, and sees what is there now.
-	sub uses_index
+	sub uses_index ($session, $name, $rows)
 	{
-		my ($session, $name, $rows) = @_;
-
 		like($session->query_safe("EXPLAIN EXECUTE rows"), qr/t_k/, "$name goes by the index");
 		is($session->query_safe('EXECUTE rows'), $rows, "$name sees what is there");
 		return;
@@ -191,9 +184,8 @@ SQL
 	$taker->query_safe('SET enable_seqscan = off');
 
 	# By an index, if there is one that the planner takes, and by a scan of the table.
-	sub sees_all_now
+	sub sees_all_now ($session, $table, $name)
 	{
-		my ($session, $table, $name) = @_;
 		my $query = "SELECT count(*) FROM $table WHERE k = 5";
 
 		is($session->query_safe("$query; $query AND v >= 0"), "10\n10", $name);
@@ -202,17 +194,14 @@ SQL
 	}
 
 	# The session's transaction has this snapshot now.
-	sub take_over
+	sub take_over ($session, $snapshot)
 	{
-		my ($session, $snapshot) = @_;
-
 		$session->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 		return;
 	}
 
-	sub last_line
+	sub last_line ($session, $query)
 	{
-		my ($session, $query) = @_;
 		my $result = $session->query_safe($query);
 
 		return ($result =~ /([^\n]*)\z/)[0];
@@ -222,9 +211,8 @@ SQL
 	# event: a snapshot is older than the index, or than its rebuild
 
 	# A command makes an index of the table valid; a snapshot that it waits for is handed on.
-	sub concurrently
+	sub concurrently ($command, $table, $index)
 	{
-		my ($command, $table, $index) = @_;
 		my $pid = last_line($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM u; SELECT pg_backend_pid()");
 
 		$node->safe_psql('postgres', "DELETE FROM $table WHERE k = 5");
@@ -314,9 +302,8 @@ SQL
 
 	# What the gate has said since $offset.
 	my $offset;
-	sub gate_says
+	sub gate_says ($pattern)
 	{
-		my ($pattern) = @_;
 		my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
 		my $said;
 
@@ -331,9 +318,8 @@ SQL
 
 	# A process comes to the gate; rows that its snapshot sees go, t_k is lost and made anew, and
 	# w_g made by CONCURRENTLY, if that does not wait for the process.
-	sub at_the_gate
+	sub at_the_gate ($name, $come, $concurrently = undef)
 	{
-		my ($name, $come, $concurrently) = @_;
 		my $snapshot;
 
 		$node->safe_psql('postgres', 'DROP INDEX IF EXISTS w_s, w_g; INSERT INTO w SELECT 5, i FROM generate_series(1, 10) i');

@@ -1,7 +1,6 @@
 # What a rebuild must not do to others, and what it lacks.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
 use PmhashFaults;
@@ -38,10 +37,8 @@ CREATE TABLE x (v int4);
 SQL
 	my $gate = $node->background_psql('postgres');
 
-	sub start_held_rebuild
+	sub start_held_rebuild ($index, $table)
 	{
-		my ($index, $table) = @_;
-
 		$gate->query_safe('SELECT pg_advisory_lock(1)');
 		unlink(index_file($node, $index)) or die;
 		$node->safe_psql('postgres', "$rc; INSERT INTO $table VALUES (1000, 1)");
@@ -57,10 +54,8 @@ SQL
 		return;
 	}
 
-	sub all_valid
+	sub all_valid ($name)
 	{
-		my ($name) = @_;
-
 		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
 		  or die "$name: an index does not come back";
 		is($node->safe_psql('postgres', "SELECT pmhash.check('t_w'), pmhash.check('t_k'), pmhash.check('s_k')"), '||', "$name: check");
@@ -68,9 +63,8 @@ SQL
 	}
 
 	# Times that an index has been rebuilt, by the log.
-	sub rebuilds
+	sub rebuilds ($index)
 	{
-		my ($index) = @_;
 		return scalar(() = slurp_file($node->logfile) =~ /index "\Q$index\E" of table "\w+" has been rebuilt/g);
 	}
 
@@ -157,9 +151,8 @@ SQL
 	# ---- serializable transactions, one of which has the old file ----
 	# The reader's lock is moved to the table between the writer's two checks: the
 	# writer has opened the file by its first row and waits in its second one.
-	sub write_skew
+	sub write_skew ($name, $read, $read_on, $write, $while)
 	{
-		my ($name, $read, $read_on, $write, $while) = @_;
 		my $reader = $node->background_psql('postgres', on_error_stop => 0);
 		my $other = $node->background_psql('postgres', on_error_stop => 0);
 
@@ -222,9 +215,8 @@ SQL
 	$node->safe_psql('postgres', 'DROP TABLE t');
 	$node->safe_psql('postgres', invalid_fixture());
 
-	sub sqlstate_of
+	sub sqlstate_of ($server, $sql)
 	{
-		my ($server, $sql) = @_;
 		my (undef, undef, $stderr) = $server->psql('postgres', "\\set VERBOSITY verbose\n$sql");
 
 		return $stderr =~ /ERROR:  (\w{5}): / ? $1 : "none: $stderr";

@@ -1,7 +1,6 @@
 # Rebuilds beside writers: how far they are, what holds them up, what they may use.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -52,10 +51,8 @@ SQL
 	}
 
 	# By the index and without it, and pmhash.check.
-	sub all_right
+	sub all_right ($name)
 	{
-		my ($name) = @_;
-
 		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
 		  or die "$name: an index does not come back";
 		is($node->safe_psql('postgres', "SELECT pmhash.check('t_w'), pmhash.check('t_k')"), '|', "$name: check");
@@ -223,10 +220,8 @@ SQL
 	install_extension($node, 'db1');
 
 	# It never ends for workers, as long as the gate is locked.
-	sub gated
+	sub gated ($database)
 	{
-		my ($database) = @_;
-
 		$node->safe_psql($database, <<'SQL');
 CREATE FUNCTION gate(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE waited boolean := false;
@@ -255,17 +250,13 @@ SQL
 		return;
 	}
 
-	sub state_of
+	sub state_of ($index, $database = 'postgres')
 	{
-		my ($index, $database) = @_;
-
-		return $node->safe_psql($database // 'postgres', "SELECT state FROM pmhash.indexes WHERE index = '$index'");
+		return $node->safe_psql($database, "SELECT state FROM pmhash.indexes WHERE index = '$index'");
 	}
 
-	sub comes_to_be_valid
+	sub comes_to_be_valid ($index, $database, $name)
 	{
-		my ($index, $database, $name) = @_;
-
 		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = '$index'"), "$name: $database, $index")
 		  || diag($node->safe_psql($database, 'SELECT index, state FROM pmhash.indexes'));
 	}

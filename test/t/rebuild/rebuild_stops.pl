@@ -1,8 +1,7 @@
 # Rebuilds held at stop points.
 # long
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
 use PmhashInvalid;
@@ -39,9 +38,8 @@ CONF
 	}
 
 	# A table with two indexes, x_k of which has lost its file and is being rebuilt up to a point.
-	sub start_rebuild
+	sub start_rebuild ($point, $database, $name)
 	{
-		my ($point, $database, $name) = @_;
 		my $logged = $cases++ % 2 ? 'on' : 'off';
 
 		$node->safe_psql($database, <<SQL);
@@ -57,9 +55,8 @@ SQL
 	}
 
 	# Tests of what there should be at the end of a case; then the table goes.
-	sub all_right
+	sub all_right ($name, $database)
 	{
-		my ($name, $database) = @_;
 		my $there = $node->safe_psql($database, "SELECT count(*) FROM pg_class WHERE relname = 'x_k'");
 		my $db = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$database'");
 
@@ -225,9 +222,8 @@ SQL
 	}
 
 	# How often it has let go of the processor by itself.
-	sub gave_up_processor
+	sub gave_up_processor ($pid)
 	{
-		my ($pid) = @_;
 		my ($times) = slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
 		return $times;
 	}
@@ -277,7 +273,7 @@ SQL
 # The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $install = install_with_stop_points();
-	my $primary = new_primary('primary', undef, install_path => $install);
+	my $primary = new_primary('primary', '', install_path => $install);
 	my @others = map { "o_$_" } 1 .. 4;
 	$primary->safe_psql('postgres', 'CREATE TABLE o (k int); INSERT INTO o SELECT i FROM generate_series(1, 100) i');
 	$primary->safe_psql('postgres', "CREATE INDEX $_ ON o USING pmhash (k) WITH (wal = on)") foreach @others;
@@ -285,19 +281,15 @@ SQL
 	use_stop_points($standby);
 
 	# Tests: all of them come to be valid.
-	sub all_valid
+	sub all_valid ($name, @indexes)
 	{
-		my ($name, @indexes) = @_;
-
 		wait_for_state($standby, $_, qr/^valid$/, "$name: $_") foreach @indexes;
 		return;
 	}
 
 	# Have all of them built anew; in between something is done.  Returns where the log was.
-	sub build_anew
+	sub build_anew ($change)
 	{
-		my ($change) = @_;
-
 		$standby->stop;
 		rmtree(pool($standby));
 		$change->();
@@ -306,9 +298,8 @@ SQL
 		return $position;
 	}
 
-	sub count_of
+	sub count_of ($pattern, $text)
 	{
-		my ($pattern, $text) = @_;
 		return scalar(() = $text =~ /$pattern/g);
 	}
 

@@ -1,7 +1,6 @@
 # Invalid indexes, and their rebuilds.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
 use PmhashInvalid;
@@ -227,17 +226,13 @@ SQL
 		return;
 	}
 
-	sub log_since
+	sub log_since ($offset)
 	{
-		my ($offset) = @_;
-
 		return substr(slurp_file($node->logfile), $offset);
 	}
 
-	sub valid
+	sub valid ($index)
 	{
-		my ($index) = @_;
-
 		return $node->poll_query_until('postgres',
 			"SELECT state = 'valid' FROM pmhash.indexes WHERE index = '$index'");
 	}
@@ -446,9 +441,8 @@ SQL
 
 	# Tests: in the log since then processes of these kinds say that the functions run as the
 	# owner, and none as any other.
-	sub runs_as_owner
+	sub runs_as_owner ($node, $position, $kind, @what)
 	{
-		my ($node, $position, $kind, @what) = @_;
 		my @said = grep { /\Q$kind\E: LOG:  +\w+ runs as/ } split(/\n/, logged_since($node, $position));
 
 		foreach my $what (@what)

@@ -1,7 +1,6 @@
 # Entries of dead rows: who may see their rows, what removes them, and what of that has to wait for WAL.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
 use PmhashDead qw(flush_wal quiet_wal use_for_dead);
@@ -31,9 +30,8 @@ SQL
 		return $node->safe_psql('postgres', "SELECT entries FROM pmhash.stats('d_k')");
 	}
 
-	sub look_up
+	sub look_up ($k)
 	{
-		my ($k) = @_;
 		return $node->safe_psql('postgres', "SELECT count(v) FROM d WHERE k = $k");
 	}
 
@@ -41,9 +39,8 @@ SQL
 	# flushed: a record on each of their pages that is later than all commits.  (Row
 	# locks, so that no page gets fuller; and the transaction goes on, because the
 	# server keeps one LSN for the commits of 32 transactions.)
-	sub delete_and_look_up
+	sub delete_and_look_up ($k)
 	{
-		my ($k) = @_;
 		return (<<SQL, "3000\n0\n0\n0");
 DELETE FROM d WHERE k = $k;
 BEGIN;
@@ -62,18 +59,16 @@ SQL
 	}
 
 	# Is the end of flushed WAL before that of WAL?
-	sub wal_is_behind
+	sub wal_is_behind ($name)
 	{
-		my ($name) = @_;
 		return is($node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()'),
 			't', "$name: some WAL is not flushed");
 	}
 
 	# Entries of a key whose rows are dead go when all WAL is flushed that there was when they
 	# were found.
-	sub look_up_and_remove
+	sub look_up_and_remove ($k)
 	{
-		my ($k) = @_;
 		my $n = look_up($k);
 
 		flush_wal();
@@ -228,9 +223,8 @@ CREATE INDEX s_k ON s USING pmhash (k);
 CREATE INDEX s_d ON s USING pmhash (d);
 CHECKPOINT;
 SQL
-	sub crash_inside
+	sub crash_inside ($round, $action, $place, $flush)
 	{
-		my ($round, $action, $place, $flush) = @_;
 		my $from = -s $node->logfile;
 		my ($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
 \\set ON_ERROR_STOP 0
@@ -275,9 +269,8 @@ SQL
 	# Rows of a transaction in progress: entries in the index, and in the journal,
 	# but nothing in WAL.  Commits would wake the WAL writer.
 	$node->safe_psql('postgres', 'TRUNCATE r; INSERT INTO r SELECT i, i % 10 FROM generate_series(1, 20000) i; CHECKPOINT');
-	sub lose_rows
+	sub lose_rows ($round, $taken_out)
 	{
-		my ($round, $taken_out) = @_;
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 		# what came before is on disk: whether the WAL writer has been woken by then
@@ -344,9 +337,8 @@ DELETE FROM f1;
 DELETE FROM f2;
 DELETE FROM f3 WHERE k > 1;
 SQL
-	sub lsn
+	sub lsn ($session, $what)
 	{
-		my ($session, $what) = @_;
 		return $session->query_safe("SELECT pg_current_wal_${what}_lsn() - '0/0'");
 	}
 
@@ -399,9 +391,8 @@ CREATE INDEX t_d ON t USING pmhash (d);
 SQL
 
 	# What the server says of each index while it does something: the rows taken over
-	sub taken_over
+	sub taken_over ($sql)
 	{
-		my ($sql) = @_;
 		my $from = -s $node->logfile;
 		my %said;
 

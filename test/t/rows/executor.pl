@@ -1,7 +1,6 @@
 # Executor nodes: joins that are cancelled, cursors.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashClient;
 use PmhashTest;
 
@@ -99,10 +98,8 @@ SQL
 	my $insert = 'INSERT INTO u SELECT i % 100 FROM generate_series(1, 3000) i';
 
 	# A test: statements after Bind, and what the portal sees then.
-	sub seen_is
+	sub seen_is ($name, $statements, $seen, $execute = undef)
 	{
-		my ($name, $statements, $seen, $execute) = @_;
-
 		PmhashClient::run($session, 'TRUNCATE u');
 		PmhashClient::run($session, 'BEGIN');
 		is(PmhashClient::bind_portal($session, 'p', $query), '', "$name: bound");

@@ -1,7 +1,6 @@
 # Rows whose deletion a scan has noticed: entries that are known to be dead.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashDead;
 use PmhashStandby;
 use PmhashStops;
@@ -56,20 +55,17 @@ SQL
 
 	# Only those that pass over what is locked: each scan of a query that says so.  $q: a
 	# query beside them in the same statement.
-	sub firsts
+	sub firsts ($lock, $q = 'SELECT 1')
 	{
-		my ($lock, $q) = @_;
 		my $with = join(', ', map { "f$_ AS MATERIALIZED (SELECT ctid FROM d WHERE k = 1 LIMIT 1 $lock)" } 1 .. 20);
 		my $all = join(' UNION ALL ', map { "SELECT ctid FROM f$_" } 1 .. 20);
 
-		$q //= 'SELECT 1';
 		return "WITH q AS MATERIALIZED ($q), $with SELECT count(DISTINCT first) FROM ($all) AS f(first) WHERE (SELECT count(*) FROM q) >= 0";
 	}
 
 	# The same of a function, which is called by a statement with q.
-	sub firsts_of
+	sub firsts_of ($function, $q)
 	{
-		my ($function, $q) = @_;
 		return "WITH q AS MATERIALIZED ($q) SELECT count(DISTINCT $function()) FROM generate_series(1, 20) WHERE (SELECT count(*) FROM q) >= 0";
 	}
 	my $firsts = firsts('FOR UPDATE SKIP LOCKED');
@@ -120,9 +116,8 @@ END $$;
 SELECT count(DISTINCT v) FROM popped;
 ROLLBACK;
 SQL
-	sub fetched
+	sub fetched ($how)
 	{
-		my ($how) = @_;
 		return sql("BEGIN; DECLARE c SCROLL CURSOR FOR SELECT v FROM d WHERE k = 1; $how; COMMIT");
 	}
 	foreach (1 .. 3)
@@ -255,17 +250,14 @@ SQL
 	}
 
 	# A session is held when it has taken out of the list what it may remove.
-	sub hold_removal
+	sub hold_removal ($query)
 	{
-		my ($query) = @_;
 		return start_and_hold('dead_before_removal', $query, 'removal');
 	}
 
 	# It goes on, and gets so many rows.
-	sub go_on
+	sub go_on ($session, $rows)
 	{
-		my ($session, $rows) = @_;
-
 		release('dead_before_removal');
 		return is(finish($session), $rows, 'the session that was held');
 	}

@@ -1,7 +1,6 @@
 # Rows of the transaction itself, of other kinds of tables, of keys that are chosen to meet; snapshots that are too old.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
 use PmhashInvalid;
@@ -260,9 +259,8 @@ SQL
 
 	# All cells in one session of a database; returns what each has said, SQLSTATEs of errors
 	# among it.
-	sub answers
+	sub answers ($database, $method, $constraint_method, $setting = undef)
 	{
-		my ($database, $method, $constraint_method, $setting) = @_;
 		my $script = "SET client_min_messages = error;\n\\set VERBOSITY sqlstate\n"
 		  . ($setting // 'SET enable_seqscan = off;') . "\n";
 		my $answer = '';
@@ -312,9 +310,8 @@ SQL
 {
 	my $node = new_server('tables');
 
-	sub sql
+	sub sql ($sql)
 	{
-		my ($sql) = @_;
 		return $node->safe_psql('postgres', $sql);
 	}
 
@@ -327,10 +324,8 @@ SQL
 		"$library.so", "$FindBin::RealBin/../../lib/other_am/other_am.c");
 
 	# Keys 0 to 99 with ten rows each, but for 7, which has many more.
-	sub fill
+	sub fill ($table, $am)
 	{
-		my ($table, $am) = @_;
-
 		return <<SQL;
 CREATE TABLE $table (k int, v int) USING $am;
 INSERT INTO $table SELECT i % 100, i FROM generate_series(1, 500) i;
@@ -346,9 +341,8 @@ SQL
 	my $key = 'SELECT count(*), sum(v) FROM %s WHERE k = 7';
 
 	# A test: both are answered by index as without; returns the plans.
-	sub answers_of_other_tables
+	sub answers_of_other_tables ($table, $name, $settings)
 	{
-		my ($table, $name, $settings) = @_;
 		my $plans = '';
 
 		foreach my $query (map { sprintf($_, $table) } $join, $key)
@@ -412,18 +406,16 @@ SQL
 	# The low 64 bits, as a number that is not negative
 	sub unsigned { return unpack('Q', pack('q', $_[0])); }
 
-	sub product
+	sub product ($x, $y)
 	{
-		my ($x, $y) = @_;
 		use integer;    # without it a product beyond 64 bits is a floating point number
 		my $product = $x * $y;
 		no integer;
 		return unsigned($product);
 	}
 
-	sub difference
+	sub difference ($x, $y)
 	{
-		my ($x, $y) = @_;
 		use integer;
 		my $difference = $x - $y;
 		no integer;
@@ -433,10 +425,8 @@ SQL
 	sub rotate { return ($_[0] << $_[1]) | ($_[0] >> (64 - $_[1])); }
 
 	# The word that a hash comes of, but for what the seed does to it (src/am/keyhash.c).
-	sub unmix
+	sub unmix ($h)
 	{
-		my ($h) = @_;
-
 		$h ^= ($h >> 28) ^ ($h >> 56);
 		$h = product($h, $inverse);
 		$h ^= ($h >> 35) + 8;
@@ -448,9 +438,8 @@ SQL
 	}
 
 	# So many keys for a file: what XXH3 makes of them agrees in its first 40 bits.
-	sub chosen_keys
+	sub chosen_keys ($file, $n)
 	{
-		my ($file, $n) = @_;
 		my $seed = do
 		{
 			open(my $handle, '<:raw', $file) or die "$file: $!";
@@ -477,10 +466,8 @@ SQL
 	$node->safe_psql('postgres', "INSERT INTO c SELECT k, i FROM unnest('{" . join(',', @keys) . "}'::int8[]) WITH ORDINALITY u (k, i)");
 	is($node->safe_psql('postgres', q(SELECT pmhash.size('c_k') <= 1.25 * pmhash.size('plain_k'))), 't', 'a file as small as for other keys');
 
-	sub right
+	sub right ($server, $name)
 	{
-		my ($server, $name) = @_;
-
 		is($server->safe_psql('postgres', q(SELECT pmhash.check('c_k'))), '', "$name: pmhash.check");
 		is($server->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('c_k'))), $server->safe_psql('postgres', 'SELECT count(*) FROM c'), "$name: entries");
 		same_answers($server, 'c', 'k', 'c_k', $name);

@@ -1,7 +1,6 @@
 # Random joins and transactions.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashJoinFuzz;
 use PmhashSqlFuzz;
 use PostgreSQL::Test::Utils;

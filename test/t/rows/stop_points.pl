@@ -1,8 +1,7 @@
 # Processes held at named points, while others do what would hurt.
 # long
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -57,10 +56,8 @@ SQL
 	}
 
 	# Index answers are right and the indexes sound.
-	sub all_is_well
+	sub all_is_well ($name)
 	{
-		my ($name) = @_;
-
 		same_answers($node, 't', 'k', 't_k', $name);
 		foreach my $index ('t_k', 't_kg')
 		{

@@ -1,7 +1,6 @@
 # Subscribers of logical replication.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -78,9 +77,8 @@ SQL
 	$subscriber->wait_for_subscription_sync($publisher, 'sub');
 
 	# A test: a query on the subscriber gives this, soon.
-	sub soon
+	sub soon ($query, $expected, $name)
 	{
-		my ($query, $expected, $name) = @_;
 		my $deadline = time + 20;
 		my $result;
 
@@ -92,10 +90,8 @@ SQL
 		return is($result, $expected, $name);
 	}
 
-	sub same_rows
+	sub same_rows ($name, @tables)
 	{
-		my ($name, @tables) = @_;
-
 		$publisher->wait_for_catchup('sub');
 		foreach my $table (@tables ? @tables : ('bare', 'same', 'seat'))
 		{
@@ -109,10 +105,8 @@ SQL
 
 	# A transaction of the subscriber's own has done this, and stays open during a change
 	# of the publisher's, which arrives.  (It is prepared: no session is needed for that.)
-	sub beside_open
+	sub beside_open ($local, $change, $query, $expected, $name)
 	{
-		my ($local, $change, $query, $expected, $name) = @_;
-
 		$subscriber->safe_psql('postgres', "BEGIN; $local; PREPARE TRANSACTION 'open'");
 		$publisher->safe_psql('postgres', $change);
 		soon($query, $expected, $name);
@@ -202,9 +196,8 @@ SQL
 
 	# A session brings rows which the subscriber has not; the last of them, from the 17th on,
 	# is deleted on the publisher.  $then: what is done before that.
-	sub finds_new_rows
+	sub finds_new_rows ($table, $name, $then = undef)
 	{
-		my ($table, $name, $then) = @_;
 		my $rows = "INSERT INTO $table SELECT 7, 'q' || i FROM generate_series(1, 40) i";
 
 		$publisher->safe_psql('postgres', $rows);
@@ -293,10 +286,8 @@ SQL
 
 	# ---- a row that is met dies before its key is read, and its rows in TOAST with it ----
 	$_->safe_psql('postgres', 'ALTER TABLE same ALTER id SET STORAGE EXTERNAL') foreach ($publisher, $subscriber);
-	sub row_dies
+	sub row_dies ($change, $expected, $name)
 	{
-		my ($change, $expected, $name) = @_;
-
 		$subscriber->safe_psql('postgres', "BEGIN; INSERT INTO same VALUES (repeat('local', 1000), 0); PREPARE TRANSACTION 'open'");
 		hold('row_key_in_progress');
 		$publisher->safe_psql('postgres', $change);

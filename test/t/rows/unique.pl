@@ -1,7 +1,6 @@
 # Unique indexes (18 and later).
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -41,10 +40,8 @@ SQL
 	my $scan = 'SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off';
 
 	# No key in two rows, by a sequential scan; the indexes know the rows.
-	sub all_unique
+	sub all_unique ($server, $name)
 	{
-		my ($server, $name) = @_;
-
 		is($server->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k), count(url) - count(DISTINCT lower(url)) FROM u"),
 			'0|0', "$name: each key is in one row");
 		is($server->safe_psql('postgres', "SELECT pmhash.check('u_k'), pmhash.check('u_url')"), '|', "$name: pmhash.check");
@@ -132,10 +129,8 @@ SQL
 	my $duplicate = qr/duplicate key value violates unique constraint "u_k"/;
 	my $scan = 'SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off';
 
-	sub one_row
+	sub one_row ($name)
 	{
-		my ($name) = @_;
-
 		is($node->safe_psql('postgres', "$scan; SELECT count(*) FROM u WHERE k = 1"), '1', "$name: one row");
 		is($node->safe_psql('postgres', "SELECT pmhash.check('u_k')"), '', "$name: pmhash.check");
 		$node->safe_psql('postgres', 'DELETE FROM u; VACUUM u');

@@ -1,8 +1,7 @@
 # What README.md and docs say: examples do what they say, and messages come from what is
 # said to be their cause.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
 use File::Path qw(make_path rmtree);
@@ -21,9 +20,8 @@ use PmhashTest;
 {
 	# Blocks of SQL and of commands, each with its section and the block of output
 	# after it, if there is one.
-	sub examples
+	sub examples ($text, $languages)
 	{
-		my ($text, $languages) = @_;
 		my @examples;
 		my $section = '';
 
@@ -40,9 +38,8 @@ use PmhashTest;
 	}
 
 	# Lines without what differs from run to run: widths, names of files, numbers.
-	sub plain_lines
+	sub plain_lines ($text)
 	{
-		my ($text) = @_;
 		my @lines = split /\n/, $text;
 
 		foreach (@lines)
@@ -62,9 +59,8 @@ use PmhashTest;
 	my $n = 0;
 
 	# Run one example; returns what it prints.
-	sub run_example
+	sub run_example ($example)
 	{
-		my ($example) = @_;
 		my $output;
 
 		if ($example->{language} eq 'sql')
@@ -90,10 +86,8 @@ use PmhashTest;
 		return $output;
 	}
 
-	sub execute
+	sub execute ($document, $text, $languages)
 	{
-		my ($document, $text, $languages) = @_;
-
 		foreach my $example (examples($text, $languages))
 		{
 			my $name = ++$n . ", $document, $example->{section}";
@@ -160,9 +154,8 @@ use PmhashTest;
 # (files/full.pl, files/sigbus.pl, start/reboot.pl); rules/tables.pl sees that none is left out.
 {
 	# A row's message as a regular expression: "..." stands for anything.
-	sub message
+	sub message ($row)
 	{
-		my ($row) = @_;
 		my ($level, $text) = $row =~ /^(?:(\w+): )?`(.*)`$/ or die "no message: $row";
 
 		my $pattern = join('.*', map { quotemeta } split(/\.\.\./, $text, -1));
@@ -172,9 +165,8 @@ use PmhashTest;
 	}
 
 	# A test: a statement fails as a row says.
-	sub says
+	sub says ($node, $sql, $row)
 	{
-		my ($node, $sql, $row) = @_;
 		return fails_like($node, $sql, message($row), $row);
 	}
 

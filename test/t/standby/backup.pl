@@ -1,7 +1,6 @@
 # Backups, copies of data directories, pg_rewind.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
 use PmhashInvalid;
@@ -108,9 +107,8 @@ CONF
 		return;
 	}
 
-	sub put_back
+	sub put_back ($directory)
 	{
-		my ($directory) = @_;
 		my ($name) = $directory =~ m,([^/]*)$,;
 
 		rmtree($directory);
@@ -282,9 +280,8 @@ SQL
 	$primary->stop;
 
 	# A copy of data directory and pool: a standby, not started.
-	sub cold_copy
+	sub cold_copy ($name)
 	{
-		my ($name) = @_;
 		my $node = PostgreSQL::Test::Cluster->new($name);
 		my $backup = $primary->backup_dir . "/$name";
 
@@ -297,10 +294,8 @@ SQL
 	}
 
 	# Tests: both indexes come to be valid, and are right.
-	sub all_valid
+	sub all_valid ($node, $name)
 	{
-		my ($node, $name) = @_;
-
 		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index IN ('o_k', 'u_k')")
 		  or diag("$name: not all valid");
 		foreach (['o', 'k', 'o_k'], ['u', 'k', 'u_k'])
@@ -312,10 +307,8 @@ SQL
 	}
 
 	# Has it been built, or rebuilt, since then?
-	sub is_made_anew
+	sub is_made_anew ($node, $position, $index)
 	{
-		my ($node, $position, $index) = @_;
-
 		return logged_since($node, $position) =~ /index "$index"(?: of table "\w+")? has been (?:re)?built/;
 	}
 
@@ -394,10 +387,8 @@ SQL
 	# Promote one server, let both go on apart: rows under the same TIDs.  Only the
 	# old primary changes o, so that stub stays the same on both sides while the
 	# new one rebuilds nothing.
-	sub part
+	sub part ($old, $new)
 	{
-		my ($old, $new) = @_;
-
 		$old->wait_for_catchup($new);
 		rebuild_off($new);
 		$new->promote;
@@ -419,9 +410,8 @@ SQL
 
 	# Take a server that is down back to the other one's history; it keeps its
 	# port and name.
-	sub rewind
+	sub rewind ($old, $new, $name)
 	{
-		my ($old, $new, $name) = @_;
 		my $conf = slurp_file($old->data_dir . '/postgresql.conf');
 
 		command_ok([ 'pg_rewind', '--target-pgdata', $old->data_dir, '--no-sync',

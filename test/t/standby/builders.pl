@@ -1,15 +1,12 @@
 # Builders of a standby: what holds them up, where they look.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashStandby;
 use PmhashTest;
 
 # An index whose build takes 0.1 s a row on a standby, of so many rows.
-sub slow_on_standbys
+sub slow_on_standbys ($primary, $rows)
 {
-	my ($primary, $rows) = @_;
-
 	$primary->safe_psql('postgres', <<SQL);
 CREATE FUNCTION slowly(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
 	'BEGIN IF pg_is_in_recovery() THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
@@ -247,10 +244,8 @@ SQL
 	my $query = 'SELECT count(v) FROM q WHERE k = 7';
 
 	# A test: the session sees that many rows, by a plan of before, by a new one, and by the table.
-	sub sees
+	sub sees ($rows, $name)
 	{
-		my ($rows, $name) = @_;
-
 		is($taker->query_safe("$by_index; EXECUTE before"), $rows, "$name: a plan of before");
 		is($taker->query_safe($query), $rows, "$name: by the index, if it may");
 		is($taker->query_safe("$by_table; $query"), $rows, "$name: by the table");

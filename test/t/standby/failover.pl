@@ -4,8 +4,7 @@
 # see PmhashFailover.pm.
 # long
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashFailover;
 use PmhashTest;
 

@@ -1,7 +1,6 @@
 # A standby that is killed within a record, or whose kernel fails to write.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
 use PmhashFaults;
@@ -25,9 +24,8 @@ use PmhashTest;
 	$primary->safe_psql('postgres', 'DROP INDEX t_s');
 
 	# A standby, stopped; its processes are held where these points are.
-	sub standby_to_be_held
+	sub standby_to_be_held ($name, @points)
 	{
-		my ($name, @points) = @_;
 		my $node = new_standby($primary, $name, undef, @library);
 
 		$node->stop;
@@ -39,9 +37,8 @@ use PmhashTest;
 	# The standby has all there is, and `applied` is the end of a restore point, whose name is
 	# returned.  Where pages have checksums a hint in one of the catalog may be written to WAL
 	# after it, and moves `applied` on: but once only.
-	sub set_restore_point
+	sub set_restore_point ($node, $name)
 	{
-		my ($node, $name) = @_;
 		my ($point, $end, $applied);
 
 		for (my $i = 1; $i <= 20; $i++)
@@ -57,18 +54,15 @@ use PmhashTest;
 	}
 
 	# A row with that key, which will not be there; gives its ctid.
-	sub never_was
+	sub never_was ($key)
 	{
-		my ($key) = @_;
-
 		return "INSERT INTO t VALUES ($key, 'never was', 1) RETURNING ctid";
 	}
 
 	# Kill it in the record that this statement writes, of which the file has the effects; or
 	# the delta, and meanwhile ...
-	sub kill_in_record
+	sub kill_in_record ($node, $name, $statement, $meanwhile = undef)
 	{
-		my ($node, $name, $statement, $meanwhile) = @_;
 		my $point = defined $meanwhile ? 'redo_after_entries' : 'redo_applied';
 		my $result;
 
@@ -82,10 +76,8 @@ use PmhashTest;
 	}
 
 	# Recovery ends at that target, and the server is a primary.
-	sub promote_at
+	sub promote_at ($node, $target)
 	{
-		my ($node, $target) = @_;
-
 		$node->append_conf('postgresql.conf', <<CONF);
 primary_conninfo = ''
 $target
@@ -96,19 +88,16 @@ CONF
 		return;
 	}
 
-	sub is_sound
+	sub is_sound ($node, $name)
 	{
-		my ($node, $name) = @_;
 		my ($status, $stdout, $stderr) = $node->psql('postgres', q(SELECT pmhash.check('t_k')));
 
 		return is("$stdout$stderr", '', "$name: pmhash.check");
 	}
 
 	# Another row comes where the one was that never was, with that key.
-	sub nothing_of_it
+	sub nothing_of_it ($node, $name, $key, $ctid, @readers)
 	{
-		my ($node, $name, $key, $ctid, @readers) = @_;
-
 		is($node->safe_psql('postgres', "INSERT INTO t VALUES (70000, 'instead', 1) RETURNING ctid"), $ctid,
 			"$name: another row where it was");
 		foreach my $reader ($node, @readers)
@@ -258,7 +247,7 @@ SQL
 {
 	my $noticed = qr/index files in .* are not trusted: the file system of directory .* has failed to write something back: Input/;
 	my @library = (install_path => install_with_stop_points());
-	my $primary = new_primary('primary2', undef, @library);
+	my $primary = new_primary('primary2', '', @library);
 	my $faults = PmhashFaults::build_library($primary->basedir);
 	my $standby = new_standby($primary, 'standby', <<CONF, @library);
 shared_preload_libraries = 'pmhash, $faults'
@@ -277,10 +266,8 @@ CONF
 	}
 
 	# A test: the log says so, within this time.
-	sub is_noticed
+	sub is_noticed ($name, $position)
 	{
-		my ($name, $position) = @_;
-
 		for (my $i = 0; $i < 300 && logged_since($standby, $position) !~ $noticed; $i++)
 		{
 			usleep(100_000);
@@ -288,20 +275,16 @@ CONF
 		return like(logged_since($standby, $position), $noticed, "$name: log");
 	}
 
-	sub all_valid
+	sub all_valid ($name)
 	{
-		my ($name) = @_;
-
 		both_valid($standby, $name);
 		compare_in_snapshot($standby, "$name: answers");
 		return;
 	}
 
 	# A test: another one has been built since.
-	sub is_built_again
+	sub is_built_again ($name, $position)
 	{
-		my ($name, $position) = @_;
-
 		all_valid($name);
 		return is(scalar(() = logged_since($standby, $position) =~ /has been built/g), 2, "$name: both are built again");
 	}

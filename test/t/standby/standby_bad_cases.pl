@@ -2,8 +2,7 @@
 # a pool that can't be written, damaged files, a full disk, records of a newer
 # version, a restart in the middle of a build, queries in conflict.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashStandby;
@@ -13,10 +12,8 @@ my $primary = new_primary('primary');
 my $standby = new_standby($primary, 'standby', "max_standby_streaming_delay = 1s\n");
 my $pool = pool($standby);
 
-sub change
+sub change ($n, $rows)
 {
-	my ($n, $rows) = @_;
-
 	$primary->safe_psql('postgres', <<SQL);
 INSERT INTO t SELECT i, 'more ' || i % 100, i FROM generate_series(100000 * $n, 100000 * $n + $rows) i;
 DELETE FROM t WHERE k % 37 = $n;
@@ -230,7 +227,7 @@ wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 
 {
 	# a primary of the next version of the records
-	my $future = new_primary('future', undef,
+	my $future = new_primary('future', '',
 		install_path => install_changed('-DPMHASH_WAL_VERSION=99', 'src/cluster/wal/wal_record.o'));
 	my $older = new_standby($future, 'older');
 
@@ -260,10 +257,8 @@ $primary->stop;
 
 # ---- a full disk ----
 
-sub free_bytes
+sub free_bytes ($directory)
 {
-	my ($directory) = @_;
-
 	return (split ' ', `df -B1 --output=avail "$directory"`)[-1];
 }
 

@@ -1,7 +1,6 @@
 # Files that a standby builds: of which tables, keys, databases, beside what.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
 use PmhashStandby;
@@ -16,16 +15,13 @@ use PmhashTest;
 	my $primary = new_primary('build_primary', "pmhash.wal = on\n");
 	my $standby = new_standby($primary, 'build_standby', "max_standby_streaming_delay = 300s\n");
 
-	sub on_primary
+	sub on_primary ($sql)
 	{
-		my ($sql) = @_;
 		return $primary->safe_psql('postgres', $sql);
 	}
 
-	sub all_built
+	sub all_built ($name, @tables)
 	{
-		my ($name, @tables) = @_;
-
 		built($primary, $standby, $name);
 		same_as_heap($standby, @$_, $name) foreach @tables;
 		return;
@@ -63,9 +59,8 @@ SQL
 		return;
 	}
 
-	sub is_waiting
+	sub is_waiting ($index, $name)
 	{
-		my ($index, $name) = @_;
 		return wait_for_state($standby, $index, qr/^building \(0 %\), waiting for transaction \d+$/, $name);
 	}
 
@@ -314,10 +309,8 @@ SQL
 	my $primary = new_primary('primary', "pmhash.wal = on\n");
 	my $standby = new_standby($primary, 'standby', "test.slow = on\n");
 
-	sub setting
+	sub setting ($line)
 	{
-		my ($line) = @_;
-
 		$standby->append_conf('postgresql.conf', "$line\n");
 		$standby->reload;
 		return;

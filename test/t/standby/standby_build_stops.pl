@@ -1,8 +1,7 @@
 # Builds on a standby, held at stop points.
 # long
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
@@ -45,9 +44,8 @@ SQL
 	}
 
 	# A database with a table, whose index is being built up to a point.
-	sub start_build
+	sub start_build ($point, $name)
 	{
-		my ($point, $name) = @_;
 		my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
 
 		$primary->safe_psql('postgres', 'CREATE DATABASE d') if !$database_is_there;
@@ -62,9 +60,8 @@ SQL
 		return is_held($point, $name);
 	}
 
-	sub all_right
+	sub all_right ($name, $point)
 	{
-		my ($name, $point) = @_;
 		my $db = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'd'");
 		my $there = $primary->safe_psql('d', "SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'pmhash' WHERE relname = 'x_k' AND relpersistence = 'p'");
 		my $logged = $there ? $primary->safe_psql('d', "SELECT NOT coalesce(reloptions::text LIKE '%wal=off%', false) FROM pg_class WHERE relname = 'x_k'") : 'f';

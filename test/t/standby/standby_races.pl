@@ -1,8 +1,7 @@
 # Processes of a standby that meet; sweepers, and the space that they give back.
 # long
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
@@ -29,10 +28,8 @@ CONF
 	my $points = use_stop_points($standby);
 	$standby->start;
 
-	sub replayed_and_valid
+	sub replayed_and_valid ($name)
 	{
-		my ($name) = @_;
-
 		caught_up($primary, $standby);
 		both_valid($standby, $name);
 		return;
@@ -80,29 +77,23 @@ CONF
 	# no other.)
 	$primary->safe_psql('postgres', 'CREATE TABLE r (k int4, n int4); CREATE INDEX r_k ON r USING pmhash (k)');
 
-	sub give_up
+	sub give_up ($key)
 	{
-		my ($key) = @_;
-
 		$primary->safe_psql('postgres', "DELETE FROM r WHERE k = $key");
 		caught_up($primary, $standby);
 		file_is_lost($standby, 'r_k', "SELECT count(n) FROM r WHERE k = $key");
 		return;
 	}
 
-	sub insert_seen
+	sub insert_seen ($key, $name)
 	{
-		my ($key, $name) = @_;
-
 		$primary->safe_psql('postgres', "INSERT INTO r SELECT $key, i FROM generate_series(1, 100) i");
 		caught_up($primary, $standby);
 		return wait_for_state($standby, 'r_k', qr/^valid$/, "$name: begin");
 	}
 
-	sub reader_held_at
+	sub reader_held_at ($point, $key, $name)
 	{
-		my ($point, $key, $name) = @_;
-
 		insert_seen($key, $name);
 		my $session = start_and_hold($point, <<SQL, $name);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -236,7 +227,7 @@ SQL
 # The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my @databases = map { "db$_" } 1 .. 4;
-	my $primary = new_primary('primary2', undef, install_path => install_with_stop_points());
+	my $primary = new_primary('primary2', '', install_path => install_with_stop_points());
 	my $standby = made_standby($primary, 'standby2', "log_min_messages = debug1\n",
 		install_path => $primary->{_install_path});
 	my $workers = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker');
@@ -259,10 +250,8 @@ SQL
 			q(SELECT file FROM pmhash.files() WHERE index = 'v_k'::regclass)) =~ m{/(\w+)\.pmh$};
 	}
 
-	sub all_built
+	sub all_built ($name)
 	{
-		my ($name) = @_;
-
 		caught_up($primary, $standby);
 		foreach my $database ('postgres', @databases)
 		{
@@ -273,10 +262,8 @@ SQL
 	}
 
 	# A test: the files of these databases are swept.
-	sub swept
+	sub swept ($position, $name, @of)
 	{
-		my ($position, $name, @of) = @_;
-
 		ok($standby->wait_for_log(qr/found what is free in pmhash file $file{$_}/, $position), "$name: $_ is swept")
 		  foreach @of;
 		return;
@@ -350,32 +337,27 @@ SQL
 	$standby->start;
 
 	# Keys with lists of 120 rows, each in a buffer of its own.
-	sub fill
+	sub fill ($round)
 	{
-		my ($round) = @_;
-
 		return "INSERT INTO v SELECT $round * 1000 + i % $lists FROM generate_series(1, $lists * 120) i; ";
 	}
 
 	# Half of them, spread over all that there are, go.
-	sub thin_out
+	sub thin_out ($round)
 	{
-		my ($round) = @_;
 		return "DELETE FROM v WHERE k % 2 = $round % 2; VACUUM (INDEX_CLEANUP ON) v; ";
 	}
 
-	sub figure
+	sub figure ($node, $name)
 	{
-		my ($node, $name) = @_;
 		return $node->safe_psql('postgres', "SELECT $name FROM pmhash.stats('v_k')");
 	}
 
 	my $sweeper = q(FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND query LIKE 'looking for free space%');
 
 	# The files that have been swept since, when no sweeper is at work any more.
-	sub swept_files
+	sub swept_files ($position)
 	{
-		my ($position) = @_;
 		my %files;
 
 		$standby->poll_query_until('postgres', "SELECT count(*) = 0 $sweeper")
@@ -385,9 +367,8 @@ SQL
 	}
 
 	# A test: the file has been swept since.
-	sub swept_of_standby_space
+	sub swept_of_standby_space ($position, $name)
 	{
-		my ($position, $name) = @_;
 		my ($id) = $primary->safe_psql('postgres', "SELECT file FROM pmhash.files() WHERE index = 'v_k'::regclass") =~ m{/(\w+)\.pmh$};
 
 		return ok($standby->wait_for_log(qr/found what is free in pmhash file $id/, $position), "$name: swept");

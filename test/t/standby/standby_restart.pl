@@ -1,7 +1,6 @@
 # Standbys that are restarted, and what their files' headers say.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
 use PmhashStandby;
@@ -303,10 +302,8 @@ SQL
 	my $round = 0;
 
 	# The word of a file's note at an offset, with a bit flipped.
-	sub flip_at
+	sub flip_at ($path, $at, $bit)
 	{
-		my ($path, $at, $bit) = @_;
-
 		open(my $file, '+<:raw', $path) or die "$path: $!";
 		sysseek($file, 960 + $at, 0);
 		sysread($file, my $bytes, 8) == 8 or die;

@@ -1,7 +1,6 @@
 # Kinds of standbys.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashStandby;
 use PmhashTest;
 
@@ -20,10 +19,8 @@ CONF
 	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 
 	# A test: the server answers by index as by sequential scan, and pmhash.check agrees.
-	sub all_right
+	sub all_right ($node, $name)
 	{
-		my ($node, $name) = @_;
-
 		both_valid($node, $name);
 		compare_in_snapshot($node, "$name: answers");
 		no_findings($node, "$name: pmhash.check");

@@ -1,7 +1,6 @@
 # Snapshots on standbys, of slots, and after a promotion; historic ones.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
 use PmhashInvalid;
@@ -15,28 +14,22 @@ use PmhashTest;
 # those whose plan was made for others.
 {
 	# What a session answers, or its error.
-	sub answer
+	sub answer ($session, $sql)
 	{
-		my ($session, $sql) = @_;
-
 		$session->{stderr} = '';
 		return $session->query($sql) . $session->{stderr};
 	}
 
 	# A plan without the index, which is made when that is not to be used; later others have it.
-	sub plan_without
+	sub plan_without ($session, $name, $query, $rows)
 	{
-		my ($session, $name, $query, $rows) = @_;
-
 		is(answer($session, "SET plan_cache_mode = force_generic_plan; PREPARE $name AS $query; EXECUTE $name"), $rows, "$name: the rows");
 		unlike($session->query_safe("EXPLAIN EXECUTE $name"), qr/p_k/, "$name: without the index");
 		return;
 	}
 
-	sub plan_has_index
+	sub plan_has_index ($session, $name)
 	{
-		my ($session, $name) = @_;
-
 		return like($session->query_safe("EXPLAIN EXECUTE $name"), qr/Index Only Scan using p_k/, "$name: the plan is not kept");
 	}
 
@@ -185,15 +178,13 @@ SKIP:
 
 	# Begin to make a slot on the standby: it has a place in WAL, and waits for what comes.  With
 	# an option, and what the process is to do before.
-	sub begin_slot
+	sub begin_slot ($option = '', @before)
 	{
-		my ($option, @before) = @_;
 		my $walsender = $standby->background_psql('postgres', replication => 'database', on_error_stop => 0);
 		my $slot = 's' . @walsenders;
 
 		push @walsenders, $walsender;
 		$walsender->query_safe($_) foreach @before;
-		$option //= '';
 		$walsender->query_until(qr/begun/, "\\echo begun\nCREATE_REPLICATION_SLOT $slot TEMPORARY LOGICAL pgoutput $option;\n");
 		$standby->poll_query_until('postgres', "SELECT restart_lsn IS NOT NULL FROM pg_replication_slots WHERE slot_name = '$slot'")
 		  or die 'no slot';
@@ -201,18 +192,16 @@ SKIP:
 	}
 
 	# The snapshot that comes with it, which lasts as long as the process says nothing else.
-	sub slot_snapshot
+	sub slot_snapshot ($walsender)
 	{
-		my ($walsender) = @_;
 		my ($name) = $walsender->query_until(qr/\|[^|]+\|pgoutput/, '') =~ /\|([^|]+)\|pgoutput/;
 
 		return $name;
 	}
 
 	# A test: a session that imports the snapshot sees that many rows of the table, by index and without it.
-	sub sees
+	sub sees ($table, $snapshot, $rows, $name)
 	{
-		my ($table, $snapshot, $rows, $name) = @_;
 		my $import = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'; ";
 		my $count = sprintf($query, $table);
 
@@ -255,10 +244,8 @@ SQL
 	sees('q', $removed_since, 30, 'removed since, on the standby');
 
 	# A test: the process that has made a slot sees all rows, in its worker too.
-	sub user_sees
+	sub user_sees ($name)
 	{
-		my ($name) = @_;
-
 		is($user->query_safe('EXECUTE in_worker'), 30, "$name, in a parallel worker");
 		is($user->query_safe(sprintf($query, 'q')), 30, "$name, by a new plan");
 		return;
@@ -305,7 +292,7 @@ SQL
 {
 	my $places = $PmhashTest::places_of_files;
 	my @library = (install_path => install_with_stop_points());
-	my $primary = new_primary('primary3', undef, @library);
+	my $primary = new_primary('primary3', '', @library);
 
 	my $standby = new_standby($primary, 'standby3', "pmhash.cleaner_naptime = 5\n", @library);
 	$primary->safe_psql('postgres', 'CREATE TABLE many (k int) PARTITION BY LIST (k); CREATE INDEX ON many USING pmhash (k) WITH (wal = on)');
@@ -351,18 +338,15 @@ SQL
 	}
 	$node->reload;
 
-	sub sql
+	sub sql ($sql)
 	{
-		my ($sql) = @_;
 		return $node->safe_psql('postgres', $sql);
 	}
 
 	# A test: at that place (a row of places) the plugin counts so many rows, by the index and
 	# without it.
-	sub counts
+	sub counts ($rows, $name, $where = undef)
 	{
-		my ($rows, $name, $where) = @_;
-
 		is(($where // $node)->safe_psql('postgres', "SELECT data FROM pg_logical_slot_peek_changes('s', NULL, NULL) LIMIT 1"),
 			"by index $rows, by table $rows", $name);
 		return;
@@ -385,10 +369,8 @@ SQL
 	}
 
 	# The tables, with some rows.
-	sub begin
+	sub begin ($wal)
 	{
-		my ($wal) = @_;
-
 		return sql(<<SQL);
 CREATE TABLE places (i int);
 CREATE TABLE settings (k int4, v int) WITH (user_catalog_table = true, autovacuum_enabled = off);

@@ -5,8 +5,7 @@
 # The library is built with its stop points for this, as in rows/stop_points.pl.
 # long
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashInvalid qw(rebuild_on);
 use PmhashStandby;
 use PmhashStops;
@@ -24,10 +23,8 @@ use_stop_points($standby);
 $standby->start;
 
 # A test: answers and pmhash.check, on each of these.
-sub all_right
+sub all_right ($name, @nodes)
 {
-	my ($name, @nodes) = @_;
-
 	foreach my $node (@nodes)
 	{
 		compare_in_snapshot($node, "$name: answers of " . $node->name);
@@ -178,10 +175,8 @@ all_right('as far as it was', $standby);
 unlike(logged_since($standby, $position), $built, 'as far as it was: nothing is built');
 
 # Kill a start at a stop point.  With a test.
-sub killed_start
+sub killed_start ($point, $name)
 {
-	my ($point, $name) = @_;
-
 	hold($point);
 	system_log($standby->installed_command('pg_ctl'), '-W', '-D', $standby->data_dir, '-l', $standby->logfile, 'start');
 	is_held($point, $name);

@@ -1,7 +1,6 @@
 # The server is killed while it asks the kernel for failed writes, for each file system and file.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Fcntl qw(:flock);
 use PmhashFaults;
@@ -25,10 +24,8 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 
 	# A test, after a start: the witness is there.  The launcher asks once, which may take long
 	# where others write much.
-	sub witness_is_back
+	sub witness_is_back ($name)
 	{
-		my ($name) = @_;
-
 		for (my $i = 0; $i < 6000 && witness($node) == ASKING; $i++)
 		{
 			usleep(10_000);
@@ -36,10 +33,8 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 		return is(witness($node), WITNESS, "$name: the witness is back");
 	}
 
-	sub faults
+	sub faults ($calls, $action, $process, $restart, $at)
 	{
-		my ($calls, $action, $process, $restart, $at) = @_;
-
 		return set_faults($node, calls => $calls, action => $action, process => $process,
 			at_restart => $restart, error => 5, fail_for => 1, fail_at => $at);
 	}
@@ -247,10 +242,8 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# On this file system these calls fail: of the launcher once it asks, if not said otherwise.
-	sub faults_of_each_file_asked
+	sub faults_of_each_file_asked ($file_system, $calls, %other)
 	{
-		my ($file_system, $calls, %other) = @_;
-
 		return set_faults($node, file_system => $file_system, calls => $calls, error => 5, after => 'fstatfs',
 			process => 'pmhash launcher', action => 'fail', fail_for => 1, fail_at => 1, %other);
 	}

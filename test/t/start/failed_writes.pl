@@ -1,7 +1,6 @@
 # Writes that fail, and a pool that is given up.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Errno qw(EINVAL EIO);
 use PmhashFaults;
@@ -20,12 +19,8 @@ use PmhashTest;
 
 	$node->safe_psql('postgres', invalid_fixture());
 
-	sub faults
+	sub faults ($calls, $n, $for = 1, $error = 5)
 	{
-		my ($calls, $n, $for, $error) = @_;
-
-		$for //= 1;
-		$error //= 5;
 		return set_faults($node, calls => $calls, error => $error, fail_for => $for, fail_at => $n);
 	}
 
@@ -90,10 +85,8 @@ use PmhashTest;
 	$node->safe_psql('postgres', "DROP TABLE many$_") foreach 1 .. 8;
 
 	# ---- no launcher: the first process that uses an index asks ----
-	sub is_noticed
+	sub is_noticed ($name)
 	{
-		my ($name) = @_;
-
 		ok($node->poll_query_until('postgres', "SELECT state ~ '^invalid' FROM pmhash.indexes WHERE index = 't_k'"), $name);
 		stays_invalid($node, $failed_state, $name);
 		return;
@@ -131,9 +124,8 @@ use PmhashTest;
 	all_come_back($node, 'with a launcher again');
 
 	# event: the kernel fails to write back pages of the pool's file system, at a clean shutdown
-	sub fails_at_shutdown
+	sub fails_at_shutdown ($calls, $n, $for, $name, $error)
 	{
-		my ($calls, $n, $for, $name, $error) = @_;
 		my $from = -s $node->logfile;
 
 		rebuild_off($node);
@@ -180,11 +172,8 @@ CONF
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# Faults in the launcher, from the n-th call on.
-	sub faults_of_given_up
+	sub faults_of_given_up ($calls, $n, $for, $error, $restart, $process = 'pmhash launcher')
 	{
-		my ($calls, $n, $for, $error, $restart, $process) = @_;
-
-		$process //= 'pmhash launcher';
 		return set_faults($node, calls => $calls, process => $process, at_restart => $restart,
 			error => $error, fail_for => $for, fail_at => $n);
 	}

@@ -1,7 +1,6 @@
 # The journal and other files of the pool, damaged or not as they were left.
 
-use strict;
-use warnings;
+use v5.36;
 use POSIX qw(sysconf _SC_PAGESIZE);
 use PmhashInvalid;
 use PmhashStandby;
@@ -27,22 +26,19 @@ SQL
 	my $pool = pool($node);
 	my $rows = 1000;
 
-	sub mb
+	sub mb ($n)
 	{
-		my ($n) = @_;
 		return $n * 1024 * 1024 + sysconf(_SC_PAGESIZE);    # whole pages
 	}
 
-	sub inode_of
+	sub inode_of ($server)
 	{
-		my ($server) = @_;
 		return (stat(pool($server) . '/journal'))[1];
 	}
 
 	# Rows go in; the journal is that file, of that size.
-	sub goes_on
+	sub goes_on ($inode, $bytes, $name)
 	{
-		my ($inode, $bytes, $name) = @_;
 		my ($status, $stdout, $stderr) = $node->psql('postgres', 'INSERT INTO t VALUES (' . ++$rows . ')');
 
 		is($stderr, '', "$name: a row goes in");
@@ -165,9 +161,8 @@ SQL
 
 	srand(4);
 
-	sub random_bytes
+	sub random_bytes ($n)
 	{
-		my ($n) = @_;
 		return pack('C*', map { int(rand(256)) } 1 .. $n);
 	}
 
@@ -179,9 +174,8 @@ SQL
 		return $journals[0];
 	}
 
-	sub flip
+	sub flip ($file, $at)
 	{
-		my ($file, $at) = @_;
 		my $byte = ord(substr(slurp_file($file), $at, 1));
 
 		patch_file($file, $at, chr($byte ^ 1 << int(rand(8))));
@@ -189,9 +183,8 @@ SQL
 	}
 
 	# A bit at this offset of each record of the journal that was ever written.
-	sub flip_records
+	sub flip_records ($file, $offset)
 	{
-		my ($file, $offset) = @_;
 		my $bytes = slurp_file($file);
 
 		for (my $at = 64; $at < length($bytes); $at += 64)
@@ -234,15 +227,14 @@ SQL
 		[ 'stub', 'another version', sub { patch_file($_[0], 28, "\x63") } ]);
 
 	# Rows in the table and entries in the indexes, then the former are lost.
-	sub lose_rows
+	sub lose_rows ($insert = 'INSERT INTO t SELECT -i, -i FROM generate_series(1, 400) i')
 	{
-		my ($insert) = @_;
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 		$node->safe_psql('postgres', 'CHECKPOINT');
 		hold_wal_writer($node);
 		$session->query_safe('BEGIN');
-		$session->query_safe($insert // 'INSERT INTO t SELECT -i, -i FROM generate_series(1, 400) i');
+		$session->query_safe($insert);
 		crash($node);
 		eval { $session->quit };
 		return;
@@ -285,17 +277,14 @@ SQL
 	# ---- a damaged record is not met again by the lives that come after ----
 
 	# All have one file, and most do not write as far as to its last record.
-	sub spoil_last_record
+	sub spoil_last_record ($file)
 	{
-		my ($file) = @_;
-
 		patch_file($file, (-s $file) - 64, random_bytes(64));
 		return;
 	}
 
-	sub restarted
+	sub restarted ($name, $distrusted)
 	{
-		my ($name, $distrusted) = @_;
 		my $from = -s $node->logfile;
 
 		$node->start;

@@ -3,8 +3,7 @@
 # power loss can do besides: volatile parts of the files hold anything.
 # long
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashSoak;
 use PmhashTest;
 

@@ -1,7 +1,6 @@
 # The life of a server and its indexes, and starts that are refused or die.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
 use PmhashFaults;
@@ -20,19 +19,15 @@ use PmhashTest;
 	$node->safe_psql('postgres',
 		'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 1000)');
 
-	sub run
+	sub run ($sql, $files, $name)
 	{
-		my ($sql, $files, $name) = @_;
-
 		$node->safe_psql('postgres', $sql);
 		return wait_for_files($pool, $files, $name);
 	}
 
 	# Files that go with a transaction are gone when it has ended.
-	sub at_once
+	sub at_once ($sql, $files, $name)
 	{
-		my ($sql, $files, $name) = @_;
-
 		$node->safe_psql('postgres', $sql);
 		return is(scalar(index_files($pool)), $files, $name);
 	}
@@ -333,19 +328,16 @@ SQL
 	@file{ 'small', 'large' } = sort { -s $a <=> -s $b } index_files($pool);
 
 	# Parts of a file that are in memory; undef: they cannot be had out of it, or nobody tells.
-	sub resident
+	sub resident ($table)
 	{
-		my ($table) = @_;
 		my ($pages) = `fincore --bytes --noheadings --output RES $file{$table} 2>/dev/null` =~ /(\d+)/;
 
 		return defined $pages ? $pages / -s $file{$table} : undef;
 	}
 
 	# Start with this setting and no index file in memory; what the worker says.
-	sub start_cold
+	sub start_cold ($setting)
 	{
-		my ($setting) = @_;
-
 		$node->stop;
 		$node->append_conf('postgresql.conf', "pmhash.warm_up = $setting\n");
 		system_or_bail('dd', "of=$_", 'conv=notrunc,fdatasync', 'oflag=nocache', 'count=0', 'status=none')
@@ -420,9 +412,8 @@ SQL
 	}
 
 	# Lose 21 rows that are in the index, by the crash of a backend.
-	sub lose_rows
+	sub lose_rows ($name, @faults)
 	{
-		my ($name, @faults) = @_;
 		my $from = -s $node->logfile;
 		my ($session, $pid);
 
@@ -453,9 +444,8 @@ SQL
 	}
 
 	# What any look into t by its index gives beside what a sequential scan does.
-	sub compare
+	sub compare ($name)
 	{
-		my ($name) = @_;
 		my $keys = "generate_series(0, $unused + 99) g WHERE";
 
 		is($node->safe_psql('postgres', <<SQL), '0|0', "$name: keys found that are not there, and missed");
@@ -469,9 +459,8 @@ SQL
 	}
 
 	# One round; the faults are as for faults().  Returns the log of the restart.
-	sub round_of
+	sub round_of ($name, @faults)
 	{
-		my ($name, @faults) = @_;
 		my $log = lose_rows($name, @faults);
 
 		set_faults($node, fail_at => 0);
@@ -526,10 +515,8 @@ SQL
 
 	# The first record after the checkpoint of a clean shutdown is that of a row
 	# in an empty table, and it is not flushed.
-	sub lose_one_row
+	sub lose_one_row ($table)
 	{
-		my ($table) = @_;
-
 		$node->safe_psql('postgres', "CREATE TABLE $table (k int4); CREATE INDEX ${table}_k ON $table USING pmhash (k)");
 		# With checksums (the default since PostgreSQL 18) hint bits make WAL: all are
 		# set before the start, so that no WAL comes after its checkpoint.
@@ -545,9 +532,8 @@ SQL
 	}
 
 	# Start it.  The lost row's place is given to another one.
-	sub not_trusted
+	sub not_trusted ($table, $name)
 	{
-		my ($table, $name) = @_;
 		my $from = -s $node->logfile;
 
 		$node->start;

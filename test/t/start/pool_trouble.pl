@@ -1,7 +1,6 @@
 # Pools that cannot be used, and their lock file.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
 use PmhashInvalid;
@@ -32,10 +31,8 @@ SQL
 	my $select = 'SET enable_seqscan = off; SELECT * FROM t WHERE k = 1';
 
 	# The planner leaves a disabled index alone; a sequential scan answers.
-	sub disabled
+	sub disabled ($message, $name)
 	{
-		my ($message, $name) = @_;
-
 		is($node->safe_psql('postgres', $select), '1|1', "$name, SELECT");
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (0, 0)');
 		fails_like($node, 'INSERT INTO ex VALUES (0)', qr/"ex_k".*$message/s, "$name, INSERT with a constraint");
@@ -49,10 +46,8 @@ SQL
 		return;
 	}
 
-	sub repaired
+	sub repaired ($name)
 	{
-		my ($name) = @_;
-
 		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'")
 		  or die "indexes are not rebuilt";
 		same_answers($node, 't', 'k', 't_k', $name);
@@ -183,19 +178,15 @@ SQL
 	my $elsewhere = "$PostgreSQL::Test::Utils::tmp_check/elsewhere";
 	my $states = 'SELECT string_agg(DISTINCT state, $$, $$) FROM pmhash.indexes';
 
-	sub move_setting
+	sub move_setting ($directory)
 	{
-		my ($directory) = @_;
-
 		$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
 		$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 		return;
 	}
 
-	sub rebuild
+	sub rebuild ($name)
 	{
-		my ($name) = @_;
-
 		$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
 		$node->reload;
 		repaired($name);
@@ -254,9 +245,8 @@ SQL
 
 	# Sessions old and new read and write all the while; nothing is made in what
 	# stands in the pool's place.
-	sub lost_while_running
+	sub lost_while_running ($name, $lose, $in_its_place)
 	{
-		my ($name, $lose, $in_its_place) = @_;
 		my $reader = $node->background_psql('postgres');
 		my $writer = $node->background_psql('postgres');
 		my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 7');
@@ -416,10 +406,8 @@ CREATE INDEX t_k ON t USING pmhash (k);
 SQL
 	my $lock = pool($node) . '/lock';
 
-	sub used
+	sub used ($name)
 	{
-		my ($name) = @_;
-
 		ok($node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k')),
 			"$name: the index is valid");
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (7)');
@@ -430,9 +418,8 @@ SQL
 	# event: the lock file cannot be created, written or locked, or is not a file (a directory, a link, a fifo), when the server starts
 	# trouble: LOG: `pmhash is disabled: could not open file ".../lock": ...`
 	$node->stop;
-	sub refused
+	sub refused ($how, $reason)
 	{
-		my ($how, $reason) = @_;
 		my $from = -s $node->logfile;
 
 		$node->start;

@@ -1,7 +1,6 @@
 # Promotions: without the library, without a pool, killed, of a copy on persistent memory.
 
-use strict;
-use warnings;
+use v5.36;
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashStandby;
@@ -268,9 +267,8 @@ CONF
 	$primary->backup('base');
 
 	# A standby with both files, after some changes, and its stop points.
-	sub standby_with_files
+	sub standby_with_files ($settings = undef)
 	{
-		my ($settings) = @_;
 		my $node = PostgreSQL::Test::Cluster->new('killed' . ++$n_standbys,
 			install_path => $primary->{_install_path});
 
@@ -291,10 +289,8 @@ SQL
 
 	# Tests: both indexes are there at once, with the right answers, before and after
 	# changes, and nothing was built.
-	sub goes_on
+	sub goes_on ($node, $name, $position)
 	{
-		my ($node, $name, $position) = @_;
-
 		is($node->safe_psql('postgres', 'SELECT pg_is_in_recovery()'), 'f', "$name: a primary");
 		like(plan_of($node, 'SELECT * FROM t WHERE k = 5', 'SET enable_seqscan = off;'), qr/t_k/,
 			"$name: the index is used at once");
@@ -312,10 +308,8 @@ SQL
 	}
 
 	# Tests: the files are not trusted, and the answers are right.
-	sub builds_anew
+	sub builds_anew ($node, $name, $position, $why)
 	{
-		my ($node, $name, $position, $why) = @_;
-
 		like(logged_since($node, $position), $why, "$name: it says why");
 		both_valid($node, $name);
 		like(logged_since($node, $position), qr/has been rebuilt/, "$name: rebuilt");

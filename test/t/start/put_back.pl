@@ -1,8 +1,7 @@
 # A pool or a data directory that was put back from another moment: the server starts, answers
 # at once, rebuilds.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
 use File::Path qw(rmtree);
@@ -19,10 +18,8 @@ my $save = $node->basedir . "/save";
 start_with_extension($node);
 $node->safe_psql('postgres', invalid_fixture());
 
-sub copy_tree
+sub copy_tree ($from, $to)
 {
-	my ($from, $to) = @_;
-
 	rmtree($to);
 	PostgreSQL::Test::RecursiveCopy::copypath($from, $to);
 	chmod(0700, $to);
@@ -30,10 +27,8 @@ sub copy_tree
 }
 
 # Start with rebuilds off, look, switch them on, wait.
-sub invalid_then_rebuilt
+sub invalid_then_rebuilt ($reason, $name)
 {
-	my ($reason, $name) = @_;
-
 	rebuild_off($node);
 	$node->start;
 	invalid_then_back($node, $reason, $name);
@@ -114,9 +109,8 @@ sub save_file_stopped
 	return $file;
 }
 
-sub put_back
+sub put_back ($file)
 {
-	my ($file) = @_;
 	copy($one, $file) or die;
 	return;
 }
@@ -209,10 +203,8 @@ sub copy_running
 }
 
 # With the older data directory its files are not trusted; with what is there they are.
-sub start_again
+sub start_again ($put_back, $name)
 {
-	my ($put_back, $name) = @_;
-
 	if ($put_back)
 	{
 		copy_tree($save, $data);

@@ -1,7 +1,6 @@
 # What a start trusts: after a reboot, a lost page cache, and in general.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
 use PmhashInvalid;
@@ -19,9 +18,8 @@ use PmhashTest;
 
 	# Rows that are lost with a crash: WAL that was not flushed.  Their entries
 	# are in the index file by then.
-	sub lose_rows
+	sub lose_rows ($node)
 	{
-		my ($node) = @_;
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 		hold_wal_writer($node);
@@ -31,9 +29,8 @@ use PmhashTest;
 		return;
 	}
 
-	sub classes
+	sub classes ($node)
 	{
-		my ($node) = @_;
 		return $node->safe_psql('postgres', 'SELECT string_agg(DISTINCT durability, $$,$$) FROM pmhash.indexes');
 	}
 
@@ -141,9 +138,8 @@ use PmhashTest;
 	$pool = pool($dax);
 
 	# Start it on a machine with persistent memory, or on one without.
-	sub start_dax
+	sub start_dax ($with)
 	{
-		my ($with) = @_;
 		local %ENV = $with ? (%ENV, %believe) : %ENV;
 
 		$dax->start;
@@ -211,10 +207,8 @@ use PmhashTest;
 	$node->safe_psql('postgres', invalid_fixture());
 	rebuild_off($node);
 
-	sub change
+	sub change ($n)
 	{
-		my ($n) = @_;
-
 		$node->safe_psql('postgres', "INSERT INTO t SELECT i % 3000, i FROM generate_series($n, $n + 500) i");
 		return;
 	}
@@ -224,10 +218,8 @@ use PmhashTest;
 		return $node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes');
 	}
 
-	sub back_again
+	sub back_again ($name)
 	{
-		my ($name) = @_;
-
 		rebuild_on($node);
 		all_come_back($node, $name);
 		rebuild_off($node);
@@ -293,9 +285,8 @@ use PmhashTest;
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# The server is down, and something has been changed: it says so, and is right.
-	sub doubted
+	sub doubted ($log, $name)
 	{
-		my ($log, $name) = @_;
 		my $from = -s $node->logfile;
 
 		rebuild_off($node);

@@ -1,7 +1,6 @@
 # Starts after pg_resetwal, and of a cluster with another identifier.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Fcntl qw(:flock);
 use File::Copy;
@@ -33,9 +32,8 @@ CONF
 
 	# A table with 100 rows, and 20 more that will be lost; a crash.  'also': SQL whose
 	# WAL is flushed, after the checkpoint.
-	sub crash_with_rows
+	sub crash_with_rows ($table, $also = undef)
 	{
-		my ($table, $also) = @_;
 		my $session;
 
 		$node->safe_psql('postgres', <<SQL);
@@ -56,10 +54,8 @@ SQL
 
 	# The same with rows whose WAL was flushed, and is thrown away afterwards; and for as
 	# many segments more.
-	sub crash_with_committed_rows
+	sub crash_with_committed_rows ($table, $segments = 0)
 	{
-		my ($table, $segments) = @_;
-
 		$node->safe_psql('postgres', <<SQL);
 CREATE TABLE $table (k int4, v text);
 CREATE INDEX ${table}_k ON $table USING pmhash (k);
@@ -67,26 +63,22 @@ INSERT INTO $table SELECT g, 'keep' FROM generate_series(1, 100) g;
 CHECKPOINT;
 INSERT INTO $table SELECT g, 'lost' FROM generate_series(1001, 1015) g;
 SQL
-		$node->safe_psql('postgres', "SELECT pg_switch_wal(); CREATE TABLE more_${table}_$_ ()") foreach 1 .. $segments // 0;
+		$node->safe_psql('postgres', "SELECT pg_switch_wal(); CREATE TABLE more_${table}_$_ ()") foreach 1 .. $segments;
 		sleep(6) if $segments;    # the journal has a note of it
 		crash($node);
 		return;
 	}
 
-	sub not_trusted
+	sub not_trusted ($table, $name, $reason = undef)
 	{
-		my ($table, $name, $reason) = @_;
-
 		$node->start;
 		is(index_state($node, "${table}_k"), 'invalid: ' . ($reason // $apart), "$name: invalid");
 		return right($table, $name);
 	}
 
 	# After 20 more rows the index gives what the table has, used or not.
-	sub right
+	sub right ($table, $name)
 	{
-		my ($table, $name) = @_;
-
 		$node->safe_psql('postgres', "INSERT INTO $table SELECT g, 'other' FROM generate_series(5001, 5015) g");
 		is($node->safe_psql('postgres', <<SQL), '0', "$name: keys found that are not there");
 SET enable_seqscan = off; SET enable_bitmapscan = off;
@@ -106,12 +98,11 @@ SQL
 
 	# A start without the library that no postmaster makes, ended in order or killed; it
 	# writes for as many segments more.
-	sub single_user
+	sub single_user ($how, $segments = 0)
 	{
-		my ($how, $segments) = @_;
 		my $input = "CREATE TABLE without_$how (k int4)\nINSERT INTO without_$how SELECT generate_series(1, 1000)\nCHECKPOINT\n"
 		  . "INSERT INTO without_$how SELECT generate_series(1, 1000)\n";
-		my $statements = 4 + 2 * ($segments // 0);
+		my $statements = 4 + 2 * ($segments);
 		my $output = '';
 		my $timer = IPC::Run::timer(60);
 
@@ -193,10 +184,8 @@ SQL
 	not_trusted('t6', 'a start died, pg_resetwal', 'a start of the server went down before it used the pool');
 
 	# A server without the library that writes WAL past that of the lost rows, and is killed.
-	sub run_without_library
+	sub run_without_library ($table, $sql)
 	{
-		my ($table, $sql) = @_;
-
 		$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
 		$node->start;
 		$node->safe_psql('postgres', "CREATE TABLE $table AS SELECT generate_series(1, 1000) AS i; $sql");
@@ -234,9 +223,8 @@ SQL
 	my ($has_tool) = eval { run_command([ 'pg_createsubscriber', '--version' ]) };
 
 	# What pg_createsubscriber does: another system identifier in pg_control, and WAL of that.
-	sub change_identifier
+	sub change_identifier ($node)
 	{
-		my ($node) = @_;
 		my $file = $node->data_dir . '/global/pg_control';
 		my $control = slurp_file($file);
 		my ($crc_at) = grep { PmhashInvalid::crc32c(substr($control, 0, $_)) == unpack('V', substr($control, $_, 4)) }
@@ -249,9 +237,8 @@ SQL
 		return command_ok([ 'pg_resetwal', '-f', $node->data_dir ], 'pg_resetwal');
 	}
 
-	sub log_since
+	sub log_since ($node, $from)
 	{
-		my ($node, $from) = @_;
 		return slurp_file($node->logfile, $from);
 	}
 

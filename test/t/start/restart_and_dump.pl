@@ -1,7 +1,6 @@
 # What takes seconds, beside the suites of SQL: restarts, dumps, a server without the library, databases made of a template.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
 use IPC::Run;

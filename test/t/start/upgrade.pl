@@ -1,7 +1,6 @@
 # Other versions of the server: pg_upgrade, and minor releases.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Cwd;
 use File::Find;
@@ -38,9 +37,8 @@ SQL
 
 
 	# Run pg_upgrade; it leaves scripts where it runs.
-	sub upgrade
+	sub upgrade ($new, @options)
 	{
-		my ($new, @options) = @_;
 		my $directory = "$PostgreSQL::Test::Utils::tmp_check/upgrade_" . $new->name;
 		my $back = getcwd();
 
@@ -54,9 +52,8 @@ SQL
 	}
 
 	# Everything pg_upgrade and its servers have logged.
-	sub upgrade_log
+	sub upgrade_log ($new)
 	{
-		my ($new) = @_;
 		my $text = '';
 
 		find(
@@ -70,10 +67,8 @@ SQL
 
 	# The new cluster after pg_upgrade, with rebuilds off: nothing is there, and
 	# everything comes back.
-	sub upgraded
+	sub upgraded ($new, $name, $pool)
 	{
-		my ($new, $name, $pool) = @_;
-
 		$new->start;
 		isnt($new->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'),
 			$old_identifier, "$name: another system identifier");

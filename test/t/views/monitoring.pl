@@ -1,8 +1,7 @@
 # Views for monitoring, the queries for alerts of docs and monitoring/, and counters: what they
 # count, where there is no room for them, and who may read what.
 
-use strict;
-use warnings;
+use v5.36;
 
 use CPAN::Meta::YAML;
 use FindBin;
@@ -32,14 +31,13 @@ use PmhashTest;
 	# ---- the exporter's queries ----
 
 	# Rows of a query as hashes, for the role that an exporter would have.
-	sub rows
+	sub rows ($namespace, $role = 'watcher')
 	{
-		my ($namespace, $role) = @_;
 		my $sql = $queries->{$namespace}{query};
 
 		chomp $sql;
 		return @{ decode_json($node->safe_psql('postgres',
-			"SET ROLE " . ($role // 'watcher') . "; SELECT coalesce(json_agg(q), '[]') FROM ($sql) q")) };
+			"SET ROLE " . ($role) . "; SELECT coalesce(json_agg(q), '[]') FROM ($sql) q")) };
 	}
 
 	is_deeply([ sort keys %$queries ], [ 'pmhash_index', 'pmhash_server' ], 'the queries');
@@ -88,10 +86,8 @@ use PmhashTest;
 	# ---- what uses them ----
 	my %used;
 
-	sub check_expression
+	sub check_expression ($expression, $name)
 	{
-		my ($expression, $name) = @_;
-
 		while ($expression =~ /\b((?:rate|increase)\()?(pmhash_\w+)/g)
 		{
 			my ($function, $metric) = ($1, $2);
@@ -130,9 +126,8 @@ use PmhashTest;
 	# ---- the conditions ----
 
 	# A gauge's rule as the condition says; the value that gives the alert.
-	sub fires
+	sub fires ($alert)
 	{
-		my ($alert) = @_;
 		my ($namespace, $column, $comparison, $value) = $rule{$alert}{expr} =~ /^(pmhash_(?:server|index))_(\w+) (==|<) (\d+)$/
 		  or die "$alert: not a gauge";
 
@@ -140,9 +135,8 @@ use PmhashTest;
 	}
 
 	# Counters of a rule with increase or rate, summed up.
-	sub counter_of
+	sub counter_of ($alert)
 	{
-		my ($alert) = @_;
 		my ($namespace, $column) = $rule{$alert}{expr} =~ /^(?:increase|rate)\((pmhash_(?:server|index))_(\w+)\[/
 		  or die "$alert: not a counter";
 		my $sum = 0;
@@ -210,16 +204,13 @@ use PmhashTest;
 	}
 	is_deeply([ sort keys %alert ], [qw(failing server sparse without)], 'the alerts');
 
-	sub fired
+	sub fired ($node, $name)
 	{
-		my ($node, $name) = @_;
 		return $node->safe_psql('postgres', $alert{$name});
 	}
 
-	sub all_is_well
+	sub all_is_well ($node, $where)
 	{
-		my ($node, $where) = @_;
-
 		is(fired($node, $_), '', "$where: $_") foreach sort keys %alert;
 		return;
 	}
@@ -321,22 +312,19 @@ pmhash.journal_size = 64kB
 synchronous_commit = off
 CONF
 
-	sub sql
+	sub sql ($sql, $database = 'postgres')
 	{
-		my ($sql, $database) = @_;
-		return $node->safe_psql($database // 'postgres', $sql);
+		return $node->safe_psql($database, $sql);
 	}
 
-	sub counted
+	sub counted ($what)
 	{
-		my ($what) = @_;
 		return sql("SELECT $what FROM pmhash.stat");
 	}
 
 	# Have a key looked up n times, each in a transaction of its own.
-	sub look_up
+	sub look_up ($n, $table, $database = undef)
 	{
-		my ($n, $table, $database) = @_;
 		my $query = 'SET enable_seqscan = off; SET enable_bitmapscan = off;' . " SELECT FROM $table WHERE k = 7;" x $n;
 
 		sql($query =~ s/; /;\n/gr, $database);

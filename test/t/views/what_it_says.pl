@@ -1,7 +1,6 @@
 # What the log, the views and the planner say, and why an index is not used.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy qw(copy);
 use FindBin;
@@ -181,10 +180,8 @@ SQL
 	# ---- no library ----
 	# (as other tests use it just now, it is the handler that has it by another name; found
 	# without =, which PostgreSQL 18 can't plan then)
-	sub library_is
+	sub library_is ($name)
 	{
-		my ($name) = @_;
-
 		return $node->safe_psql('postgres', "UPDATE pg_proc SET probin = '\$libdir/$name' WHERE position('pmhash_handler' IN proname) > 0");
 	}
 	library_is('no_pmhash');
@@ -383,16 +380,14 @@ CREATE INDEX item_part ON item USING pmhash (price) WHERE price > 900;
 ANALYZE item;
 SQL
 
-	sub plan_from
+	sub plan_from ($condition)
 	{
-		my ($condition) = @_;
 		return $node->safe_psql('postgres', "SET enable_seqscan = off; EXPLAIN (COSTS OFF) SELECT * FROM item WHERE $condition");
 	}
 
-	sub explained
+	sub explained ($index, $condition, $before = '')
 	{
-		my ($index, $condition, $before) = @_;
-		return $node->safe_psql('postgres', ($before // '') .
+		return $node->safe_psql('postgres', ($before) .
 			"SELECT usable, coalesce(reason, '-') FROM pmhash.explain('$index', \$c\$$condition\$c\$)");
 	}
 
