@@ -230,19 +230,19 @@ sub install_changed ($option, @objects)
 	return private_install($directory, "COPT=$stop_options $option");
 }
 
-# The extension and the functions that compare answers, in a database.
-sub install_extension ($node, $database = 'postgres')
+# The extension and the functions that compare answers, in a database, and what else the
+# test wants there.
+sub install_extension ($node, $database = 'postgres', $sql = '')
 {
-	$node->safe_psql($database,
-		slurp_file(dirname(__FILE__) . "/../../../sql/setup.sql"));
+	$node->safe_psql($database, slurp_file(dirname(__FILE__) . "/../../../sql/setup.sql") . $sql);
 	return;
 }
 
 # Start a server, which has them in the database postgres then.
-sub start_with_extension ($node)
+sub start_with_extension ($node, $sql = '')
 {
 	$node->start;
-	install_extension($node);
+	install_extension($node, 'postgres', $sql);
 	return;
 }
 

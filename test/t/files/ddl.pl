@@ -21,8 +21,7 @@ use PmhashTest;
 	# No cleaner comes to help: what a transaction leaves over would stay.
 	my $node = new_server('ddl', "pmhash.cleaner_naptime = 3600\nallow_in_place_tablespaces = on\n");
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', "CREATE TABLESPACE side LOCATION ''");
+	start_with_extension($node, "CREATE TABLESPACE side LOCATION ''");
 
 	# The files of a session's temporary tables are in the pool with the others, and
 	# so is everything when it is looked at from one session.
@@ -271,8 +270,7 @@ SQL
 	$node->start;
 	$node->safe_psql('postgres', "CREATE TABLESPACE $_ LOCATION '$location/$_'") foreach ('a', 'b');
 	$node->safe_psql('postgres', 'CREATE DATABASE d');
-	install_extension($node, 'd');
-	$node->safe_psql('d', invalid_fixture());
+	install_extension($node, 'd', invalid_fixture());
 	$node->safe_psql('d', <<SQL);
 CREATE UNLOGGED TABLE u (k int4);
 CREATE INDEX u_k ON u USING pmhash (k);
@@ -406,8 +404,7 @@ SQL
 # access method: a writer that has the table, and comes to the index, has a deadlock then.
 {
 	my $node = new_server('removed_beside', 'deadlock_timeout = 100ms');
-	start_with_extension($node);
-	$node->safe_psql('postgres', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+	start_with_extension($node, 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
 
 	my $writer = $node->background_psql('postgres');
 	my $dropper = $node->background_psql('postgres');

@@ -11,8 +11,6 @@ use PmhashTest;
 # A file that its index does not follow any more: the mark in the stub and what standbys
 # learn of it are one record.  What a standby or a crash finds of both must never let it
 # go on with a file, or make one, that misses entries from there on.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	# Nothing is put right in the background, so the stub stays as it was left.
 	my @library = (install_path => install_with_stop_points());

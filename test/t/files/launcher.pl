@@ -16,8 +16,7 @@ use Time::HiRes qw(time usleep);
 # database with a damaged stub page.
 {
 	my $node = new_server('workers');
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# what has been logged since a place in the log
 	sub logged ($from)
@@ -106,8 +105,7 @@ use Time::HiRes qw(time usleep);
 # invalid meanwhile is rebuilt without anybody's meeting it.
 {
 	my $node = new_server('catalog', "pmhash.cleaner_naptime = 1\n");
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE a (k int, v int);
 INSERT INTO a SELECT i, i FROM generate_series(1, 100) i;
 CREATE INDEX a_k ON a USING pmhash (k);
@@ -373,8 +371,7 @@ SQL
 	foreach my $database (qw(long short))
 	{
 		$node->safe_psql('postgres', "CREATE DATABASE $database");
-		install_extension($node, $database);
-		$node->safe_psql($database, 'CREATE TABLE t (k int); CREATE INDEX t_k ON t USING pmhash (k); CREATE TABLE o (k int); CREATE INDEX o_k ON o USING pmhash (k);');
+		install_extension($node, $database, 'CREATE TABLE t (k int); CREATE INDEX t_k ON t USING pmhash (k); CREATE TABLE o (k int); CREATE INDEX o_k ON o USING pmhash (k);');
 		$oid{$database} = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$database'");
 	}
 	sleep(3);         # the first look of a new server is over
@@ -433,8 +430,7 @@ SQL
 	my $seconds = 12;
 	my $node = new_server('stream', "max_prepared_transactions = 10\nlog_min_messages = debug1\nlog_statement = none\n");
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int);
 INSERT INTO t SELECT generate_series(1, 1000);
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -479,8 +475,7 @@ SQL
 {
 	my $node = new_server('worker_stops', undef, install_path => install_with_stop_points());
 	use_stop_points($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i % 500, i FROM generate_series(1, 5000) i;
 CREATE INDEX t_k ON t USING pmhash ((k + 0));
@@ -547,16 +542,14 @@ SQL
 
 	my $oid = 20001;
 	$node->safe_psql('postgres', "CREATE DATABASE other OID = $oid");
-	install_extension($node, 'other');
-	$node->safe_psql('other', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+	install_extension($node, 'other', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
 	$node->safe_psql('postgres', 'CALL workers_come_by()');
 	hold('launcher_before_dropped');
 	$node->safe_psql('postgres', 'DROP DATABASE other');
 	is_held('launcher_before_dropped', 'a database is dropped');
 	$node->safe_psql('postgres', "CREATE DATABASE other OID = $oid");
 	is(scalar(index_files(pool($node) . "/$oid")), 0, 'another one with its OID: nothing is left of the first');
-	install_extension($node, 'other');
-	$node->safe_psql('other', 'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 100); CREATE INDEX t_k ON t USING pmhash (k)');
+	install_extension($node, 'other', 'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 100); CREATE INDEX t_k ON t USING pmhash (k)');
 	my $file = index_file($node, 't_k', 'other');
 	release('launcher_before_dropped');
 	$node->safe_psql('postgres', 'CALL workers_come_by()');

@@ -346,9 +346,7 @@ allow_in_place_tablespaces = on
 pmhash.rebuild = off
 pmhash.cleaner_naptime = 3600
 CONF
-	start_with_extension($node);
-	$node->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLESPACE $_ LOCATION ''")
-	  foreach qw(a b);
+	start_with_extension($node, "CREATE TABLESPACE a LOCATION ''; CREATE TABLESPACE b LOCATION '';");
 
 	# An index file goes with the level that has made it; rows that come to another file of the
 	# table than the one that it was made for are left out.

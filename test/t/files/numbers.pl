@@ -12,8 +12,7 @@ use PmhashTest;
 {
 	my $node = new_server('number', "pmhash.cleaner_naptime = 3600\n");
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 1000);
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -99,8 +98,7 @@ SQL
 	sub make_and_change
 	{
 		$node->safe_psql('postgres', "CREATE DATABASE app OID = $oid");
-		install_extension($node, 'app');
-		$node->safe_psql('app', <<SQL);
+		install_extension($node, 'app', <<SQL);
 CREATE TABLE x (k int4) WITH (autovacuum_enabled = off);
 INSERT INTO x SELECT generate_series(1, 100);
 CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);

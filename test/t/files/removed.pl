@@ -273,8 +273,7 @@ SQL
 {
 	my $node = new_server('in_use');
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 
 	# Wait for a line of the log; no session looks at an index meanwhile.
@@ -389,8 +388,7 @@ SQL
 	my @names = ('dropped', 'emptied', 'anew');
 	my $node = new_server('idle');
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', join(' ', map { "CREATE TABLE $_ (k int); INSERT INTO $_ VALUES (1); CREATE INDEX ${_}_k ON $_ USING pmhash (k);" } 'kept', @names));
+	start_with_extension($node, join(' ', map { "CREATE TABLE $_ (k int); INSERT INTO $_ VALUES (1); CREATE INDEX ${_}_k ON $_ USING pmhash (k);" } 'kept', @names));
 
 	my @sessions = map { $node->background_psql('postgres') } 1 .. 2;
 	foreach my $session (@sessions)

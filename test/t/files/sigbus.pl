@@ -13,8 +13,7 @@ min_parallel_table_scan_size = 0
 parallel_setup_cost = 0
 parallel_tuple_cost = 0
 CONF
-start_with_extension($node);
-$node->safe_psql('postgres', invalid_fixture());
+start_with_extension($node, invalid_fixture());
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE many (k int4, v int4);
 INSERT INTO many SELECT i % 3000, 0 FROM generate_series(1, 20000) i;

@@ -20,8 +20,7 @@ use PmhashTest;
 	sub make_original ($name)
 	{
 		$primary->safe_psql('postgres', "CREATE DATABASE $name");
-		install_extension($primary, $name);
-		$primary->safe_psql($name, <<SQL);
+		install_extension($primary, $name, <<SQL);
 CREATE TABLE x (k int) WITH (autovacuum_enabled = off);
 INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i;
 CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);
@@ -133,8 +132,7 @@ SQL
 pmhash.rebuild = off
 max_prepared_transactions = 2
 CONF
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE a (k int, v int);
 INSERT INTO a SELECT i, i FROM generate_series(1, 100) i;
 CREATE INDEX a_k ON a USING pmhash (k);

@@ -12,8 +12,7 @@ use PmhashTest;
 {
 	my $node = new_server('older', "max_prepared_transactions = 2");
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
+	start_with_extension($node, <<'SQL');
 CREATE TABLE t (k int4, v int4) WITH (autovacuum_enabled = off);
 INSERT INTO t SELECT i % 100, i FROM generate_series(0, 999) i;
 CREATE INDEX t_k ON t USING pmhash (k);

@@ -337,8 +337,7 @@ SQL
 {
 	my $node = new_server('parallel_rebuild', "log_min_messages = debug1\n");
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
+	start_with_extension($node, <<'SQL');
 CREATE TABLE t (k int8, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 30000) i;
 ALTER TABLE t SET (parallel_workers = 2);

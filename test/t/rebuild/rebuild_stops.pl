@@ -17,8 +17,6 @@ use PmhashTest;
 # right, and no file is left of what is not.
 #
 # Each case takes its turn with one of the points; PMHASH_STOPS=all: each with all of them.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $node = new_server('rebuild_stops', <<CONF, install_path => install_with_stop_points());
 allow_in_place_tablespaces = on
@@ -155,8 +153,6 @@ SQL
 
 # Sessions write more rows of one key while an index is rebuilt than its rebuild may have in
 # memory: what they have put into the new file goes by in pieces, and each row is in it once.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $install = install_with_stop_points();
 	my $node = new_server('meanwhile', <<CONF, install_path => $install);
@@ -204,8 +200,7 @@ SQL
 	my $node = new_server('gives_way', undef, install_path => install_with_stop_points());
 	use_stop_points($node);
 	$node->append_conf('postgresql.conf', 'max_parallel_maintenance_workers = 0');
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT i FROM generate_series(1, 400000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -269,8 +264,6 @@ SQL
 # one of its database from being built: its main fork cannot be read, which is said; an error
 # before the build has begun.  It is built when that is over.  Nor does an error in the last
 # step of a build leave a lock held.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $install = install_with_stop_points();
 	my $primary = new_primary('primary', '', install_path => $install);

@@ -14,8 +14,7 @@ use PmhashTest;
 {
 	my $node = new_server('invalid', "wal_level = replica\n");
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# event: missing, damaged, cut off, unreadable, or another index's, when the server starts
 	my $damaged = 0;
@@ -267,8 +266,7 @@ CREATE FUNCTION m.helper(k int) RETURNS int LANGUAGE plpgsql AS
 ALTER DATABASE postgres SET search_path = m, app, public;
 SQL
 	$node->safe_psql('postgres', "CREATE DATABASE wide TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'");
-	install_extension($node, 'wide');
-	$node->safe_psql('wide', <<SQL);
+	install_extension($node, 'wide', <<SQL);
 CREATE FUNCTION number_of(text) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN length(\$1); END';
 CREATE TABLE w AS SELECT 'word'::text AS s;
 CREATE INDEX w_s ON w USING pmhash (number_of(s));

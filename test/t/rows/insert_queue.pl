@@ -225,8 +225,7 @@ SQL
 		return scalar(@looks);
 	}
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', 'CREATE TABLE v (k int); CREATE INDEX v_k ON v USING pmhash (k)');
+	start_with_extension($node, 'CREATE TABLE v (k int); CREATE INDEX v_k ON v USING pmhash (k)');
 	insert(0, $keys, 20);
 	my $position = -s $node->logfile;
 	$node->safe_psql('postgres', 'VACUUM v');

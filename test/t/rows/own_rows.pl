@@ -502,8 +502,7 @@ SKIP:
 
 	# 0: five seconds
 	$node->append_conf('postgresql.conf', "old_snapshot_threshold = 0\nsynchronous_commit = on\n");
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
+	start_with_extension($node, <<'SQL');
 CREATE TABLE t (k int4, v text, EXCLUDE USING pmhash (v WITH =));
 INSERT INTO t SELECT i, 'row ' || i FROM generate_series(1, 1000) i;
 CREATE INDEX t_k ON t USING pmhash (k);

@@ -45,8 +45,7 @@ SQL
 
 	foreach my $node ($publisher, $subscriber)
 	{
-		start_with_extension($node);
-		$node->safe_psql('postgres', $class . $tables);
+		start_with_extension($node, $class . $tables);
 	}
 	$publisher->safe_psql('postgres', <<'SQL');
 INSERT INTO bare SELECT nullif(i % 50, 0), 'row ' || i FROM generate_series(1, 500) i;

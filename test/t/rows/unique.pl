@@ -23,8 +23,7 @@ hot_standby = on
 CONF
 	plan(skip_all => 'unique indexes are for 18 and later') if $node->pg_version < 18;
 	$node->append_conf('pg_hba.conf', "local replication all trust\n");
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
+	start_with_extension($node, <<'SQL');
 CREATE TABLE u (k int8, v int4, url text) WITH (autovacuum_enabled = off);
 CREATE UNIQUE INDEX u_k ON u USING pmhash (k) WITH (wal = on);
 CREATE UNIQUE INDEX u_url ON u USING pmhash (lower(url)) WITH (wal = on);
@@ -137,8 +136,7 @@ SQL
 		return;
 	}
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', 'CREATE TABLE u (k int4, who text); CREATE UNIQUE INDEX u_k ON u USING pmhash (k)');
+	start_with_extension($node, 'CREATE TABLE u (k int4, who text); CREATE UNIQUE INDEX u_k ON u USING pmhash (k)');
 
 	# ---- one has looked, and found nothing: the other does not get in between ----
 	hold('unique_before_insert');

@@ -172,8 +172,7 @@ use PmhashTest;
 
 	my $node = new_server('trouble');
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# ---- what cannot be made ----
 	# trouble: `access method "pmhash" does not support unique indexes`

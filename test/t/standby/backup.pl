@@ -20,8 +20,7 @@ use PostgreSQL::Test::RecursiveCopy;
 	my $apart = 'server and pool directory have not been together all the time since it was made';
 
 	$node->enable_archiving;
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	$node->backup('base');
 	my $copied_pool = "$PostgreSQL::Test::Utils::tmp_check/copied_pool";
 	PostgreSQL::Test::RecursiveCopy::copypath($pool, $copied_pool,
@@ -202,8 +201,7 @@ SQL
 		my $full;
 
 		$summed->append_conf('pg_hba.conf', "local replication all trust\n");
-		start_with_extension($summed);
-		$summed->safe_psql('postgres', invalid_fixture());
+		start_with_extension($summed, invalid_fixture());
 		$summed->backup('full');
 		$full = $summed->backup_dir . '/full/backup_manifest';
 		$summed->safe_psql('postgres', $_) foreach (
@@ -251,8 +249,7 @@ SQL
 	my $shared = PostgreSQL::Test::Cluster->new('shared');
 	$shared->init(extra => ['--allow-group-access']);
 	$shared->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
-	start_with_extension($shared);
-	$shared->safe_psql('postgres', invalid_fixture());
+	start_with_extension($shared, invalid_fixture());
 	ok(check_mode_recursive($shared->data_dir, 0750, 0640), 'the group may read all of the data directory');
 	$shared->restart;
 	ok(check_mode_recursive($shared->data_dir, 0750, 0640), 'after a restart, too');
@@ -377,8 +374,7 @@ SQL
 	# A primary and its standby, called a pair; wal_log_hints since pg_rewind asks
 	# for that or for checksums.
 	my $first = new_server('first', "wal_level = replica\nmax_wal_senders = 4\nwal_log_hints = on\nwal_keep_size = 512MB\npmhash.wal = off\n");
-	start_with_extension($first);
-	$first->safe_psql('postgres', invalid_fixture());
+	start_with_extension($first, invalid_fixture());
 	$first->backup('base');
 	my $second = PostgreSQL::Test::Cluster->new('second');
 	$second->init_from_backup($first, 'base', has_streaming => 1);

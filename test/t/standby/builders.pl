@@ -205,8 +205,7 @@ SQL
 	# ---- a database that takes no connections when it is its turn ----
 
 	$primary->safe_psql('postgres', 'CREATE DATABASE db1');
-	install_extension($primary, 'db1');
-	$primary->safe_psql('db1', 'CREATE TABLE x (k int); CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on)');
+	install_extension($primary, 'db1', 'CREATE TABLE x (k int); CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on)');
 	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS off');
 	my $late = new_standby($primary, 'late2');
 	both_valid($late, 'late');

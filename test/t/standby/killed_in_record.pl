@@ -13,8 +13,6 @@ use PmhashTest;
 # A standby that is killed in the middle of a record, and never gets that record again:
 # recovery ends before it, or another server is the primary.  What its files have of the
 # record is of rows that never were, or are still there.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
 	my $settings = "bgwriter_lru_maxpages = 0\n";
@@ -242,8 +240,6 @@ SQL
 
 # A standby asks the kernel, too, whether it has written back what it should: after each
 # restartpoint, at its start and at its end; and what it learns counts if it is promoted meanwhile.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $noticed = qr/index files in .* are not trusted: the file system of directory .* has failed to write something back: Input/;
 	my @library = (install_path => install_with_stop_points());

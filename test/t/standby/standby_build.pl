@@ -240,8 +240,7 @@ SQL
 
 	# ---- another database ----
 	on_primary('CREATE DATABASE db1');
-	install_extension($primary, 'db1');
-	$primary->safe_psql('db1', 'CREATE TABLE x (k int); INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i; CREATE INDEX x_k ON x USING pmhash (k)');
+	install_extension($primary, 'db1', 'CREATE TABLE x (k int); INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i; CREATE INDEX x_k ON x USING pmhash (k)');
 	built($primary, $standby, 'another database', 'db1');
 	same_as_heap($standby, 'x', 'k', 'x_k', 'another database', 'db1');
 	my $directory = pool($standby) . '/' . on_primary("SELECT oid FROM pg_database WHERE datname = 'db1'");

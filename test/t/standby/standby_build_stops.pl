@@ -15,8 +15,6 @@ use PmhashTest;
 # is not.
 #
 # Each case takes its turn with one of the points; PMHASH_STOPS=all: each with all of them.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $install = install_with_stop_points();
 	my $primary = new_primary('primary', <<CONF, install_path => $install);
@@ -153,8 +151,6 @@ SQL
 # primary: its file is of that one, and stays when that one vacuums.  (Of 220 failovers
 # in the long tests two had an index that was given up for this, and was not there when it was
 # their turn.)
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $old = new_primary('old', "wal_log_hints = on\n", install_path => install_with_stop_points());
 	my $new = new_standby($old, 'new', undef, install_path => $old->{_install_path});

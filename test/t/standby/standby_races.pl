@@ -12,8 +12,6 @@ use PmhashTest;
 # Races of a standby: an ERROR in replay just after a restart, before it has come as far as
 # it was; readers that open a file while it is given up and built again, or find none; a
 # sweeper that is still there when the standby has been promoted.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $built = qr/has been built on this standby/;
 	my $primary = new_primary('primary', <<CONF, install_path => install_with_stop_points());
@@ -223,8 +221,6 @@ SQL
 
 # Builders of a standby look for free space in files after a restart, until they have been
 # everywhere, and not while pmhash.rebuild is turned off.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my @databases = map { "db$_" } 1 .. 4;
 	my $primary = new_primary('primary2', '', install_path => install_with_stop_points());
@@ -240,8 +236,7 @@ SQL
 	foreach my $database (@databases)
 	{
 		$primary->safe_psql('postgres', "CREATE DATABASE $database");
-		install_extension($primary, $database);
-		$primary->safe_psql($database, <<'SQL');
+		install_extension($primary, $database, <<'SQL');
 CREATE TABLE v (k int);
 CREATE INDEX v_k ON v USING pmhash (k) WITH (wal = on);
 INSERT INTO v SELECT i % 100 FROM generate_series(1, 12000) i;
@@ -325,8 +320,6 @@ SQL
 # What is free in the files of a standby is found again after a restart, beside replay:
 # a standby that is restarted again and again, and never promoted, needs no more space
 # than the primary.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $rounds = load_time(2);
 	my $lists = 200;

@@ -353,8 +353,7 @@ SQL
 	$primary->append_conf('pg_hba.conf', "local replication all trust\n");
 	$primary->start;
 	$primary->safe_psql('postgres', "CREATE DATABASE wide TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'");
-	install_extension($primary, 'wide');
-	$primary->safe_psql('wide', <<SQL);
+	install_extension($primary, 'wide', <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 100);
 CREATE INDEX t_k ON t USING pmhash (k) WITH (wal = on);

@@ -1,8 +1,6 @@
 # kill -9 of a standby in the middle of a record, and a standby that is restarted and does
 # not come as far as it was.  (Of the primary between entry, record and flush: wal_order,
 # dead_rows.)
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 # long
 
 use v5.36;

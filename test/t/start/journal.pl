@@ -11,14 +11,11 @@ use PmhashTest;
 
 # The pool has one file for the undo journals of all server lives, made with the pool: no life
 # needs space for its own.  If a larger one is asked for, and there is no room, it stays.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $node = new_server('journals', "wal_level = replica\nmax_wal_senders = 4\n", install_path => install_with_stop_points(), allows_streaming => 1);
 	use_stop_points($node);
 	$node->append_conf('pg_hba.conf', "local replication all trust\n");
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4);
 CREATE INDEX t_k ON t USING pmhash (k);
 INSERT INTO t SELECT generate_series(1, 1000);
@@ -149,8 +146,7 @@ bgwriter_lru_maxpages = 0
 pmhash.journal_size = 64kB
 CONF
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i % 1000, i FROM generate_series(1, 2000) i;
 CREATE INDEX t_k ON t USING pmhash (k);

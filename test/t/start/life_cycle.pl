@@ -229,8 +229,7 @@ SQL
 	my $pool = pool($node);
 	my $token = $node->data_dir . '/pmhash.nonce';
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# event: not writable, on a read-only file system, or with an unreadable control file (mode, disk error, no descriptor), when the server starts; later it is usable again
 	foreach my $case ([ 'not writable', $pool, 0500, qr/./ ],
@@ -316,8 +315,7 @@ SQL
 	my $node = new_server('warm', "log_min_messages = debug1\nautovacuum = off\n");
 	my $pool = pool($node);
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', q(
+	start_with_extension($node, q(
 		CREATE TABLE small (k int);
 		INSERT INTO small SELECT generate_series(1, 100);
 		CREATE INDEX small_k ON small USING pmhash (k);
@@ -510,8 +508,7 @@ SQL
 	my $node = new_server('twice', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.cleaner_naptime = 600\n");
 	my $pg_control = $node->data_dir . '/global/pg_control';
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# The first record after the checkpoint of a clean shutdown is that of a row
 	# in an empty table, and it is not flushed.

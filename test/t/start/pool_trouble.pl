@@ -17,8 +17,7 @@ use PostgreSQL::Test::RecursiveCopy;
 {
 	my $node = new_server('trouble');
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 5000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -398,8 +397,7 @@ SQL
 	my $shim = preloadable('no_write');
 
 	my $node = new_server('lock_file');
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 1000);
 CREATE INDEX t_k ON t USING pmhash (k);

@@ -259,8 +259,6 @@ CONF
 
 # A server is killed between its promotion and the first use of pmhash as a primary: its
 # files are not trusted.  If the first use only fails at first they are kept.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $primary = new_primary('primary5', "autovacuum = off\n", install_path => install_with_stop_points());
 	my $n_standbys = 0;

@@ -15,8 +15,7 @@ my $pool = pool($node);
 my $data = $node->data_dir;
 my $save = $node->basedir . "/save";
 
-start_with_extension($node);
-$node->safe_psql('postgres', invalid_fixture());
+start_with_extension($node, invalid_fixture());
 
 sub copy_tree ($from, $to)
 {

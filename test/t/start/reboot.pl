@@ -40,8 +40,7 @@ use PmhashTest;
 	# ---- class cache ----
 	my $cache = new_server('cache', $settings);
 	my $pool = pool($cache);
-	start_with_extension($cache);
-	$cache->safe_psql('postgres', invalid_fixture());
+	start_with_extension($cache, invalid_fixture());
 	is(classes($cache), 'cache', 'class');
 
 	# event: clean shutdown, reboot, start
@@ -203,8 +202,7 @@ use PmhashTest;
 	my $node = new_server('cache2', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\n");
 	my $pool = pool($node);
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	rebuild_off($node);
 
 	sub change ($n)
@@ -281,8 +279,7 @@ use PmhashTest;
 	my $pool = pool($node);
 	my $pg_control = $node->data_dir . '/global/pg_control';
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# The server is down, and something has been changed: it says so, and is right.
 	sub doubted ($log, $name)

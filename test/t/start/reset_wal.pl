@@ -244,8 +244,7 @@ SQL
 
 	# ---- the server has got another identifier ----
 	my $node = new_server('identifier');
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	$node->stop;
 	change_identifier($node);
 	my $from = -s $node->logfile;
@@ -275,8 +274,7 @@ SQL
 	# event: another cluster is created, or restored, in the place of an old one whose pool directory is still there (`rm -rf`, `initdb`; `pg_dropcluster`, `pg_createcluster`; a second try of `pg_upgrade`)
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE DATABASE gone');
-	install_extension($node, 'gone');
-	$node->safe_psql('gone', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+	install_extension($node, 'gone', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
 	my $gone = pool($node) . '/' . $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'gone'");
 	my @before = index_files(pool($node));
 	$node->stop;

@@ -14,8 +14,7 @@ use PmhashTest;
 {
 	my $node = new_server('restart');
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, d int4);
 INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 20000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -149,8 +148,7 @@ SQL
 # pmhash index is an ERROR with the hint: nothing is skipped.
 {
 	my $node = new_server('preload');
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -213,8 +211,7 @@ SQL
 	my $node = new_server('template');
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE DATABASE original');
-	install_extension($node, 'original');
-	$node->safe_psql('original', invalid_fixture());
+	install_extension($node, 'original', invalid_fixture());
 	$node->safe_psql('original', 'CREATE UNLOGGED TABLE u (k int4); INSERT INTO u SELECT generate_series(1, 500); CREATE INDEX u_k ON u USING pmhash (k)');
 
 	# event: `CREATE DATABASE ... TEMPLATE` with strategy `wal_log` or `file_copy`

@@ -21,16 +21,14 @@ use PmhashTest;
 
 	my $old = new_server('old');
 	my $bindir = $old->config_data('--bindir');
-	start_with_extension($old);
-	$old->safe_psql('postgres', invalid_fixture());
+	start_with_extension($old, invalid_fixture());
 	$old->safe_psql('postgres', <<SQL);
 CREATE UNLOGGED TABLE u (k int4);
 CREATE INDEX u_k ON u USING pmhash (k);
 INSERT INTO u SELECT generate_series(1, 500);
 SQL
 	$old->safe_psql('postgres', 'CREATE DATABASE second');
-	install_extension($old, 'second');
-	$old->safe_psql('second', invalid_fixture());
+	install_extension($old, 'second', invalid_fixture());
 	my $old_identifier = $old->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');
 	$old->stop;
 	my $old_files = join(' ', index_files(pool($old)));

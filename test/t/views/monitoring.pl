@@ -24,8 +24,7 @@ use PmhashTest;
 	my $node = new_server('monitoring');
 	my (%usage, %labels);
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	$node->safe_psql('postgres', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
 
 	# ---- the exporter's queries ----

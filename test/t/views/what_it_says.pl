@@ -366,8 +366,7 @@ STATES
 	my $document = slurp_file("$FindBin::RealBin/../../../docs/troubleshooting.md");
 	my $node = new_server('why');
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE item (id int8, sku text, code char(5), price numeric, at timestamptz);
 INSERT INTO item SELECT g, 'sku-' || g, g % 100, g, now() FROM generate_series(1, 1000) AS g;
 CREATE INDEX item_id ON item USING pmhash (id);
