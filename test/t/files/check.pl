@@ -18,17 +18,6 @@ start_with_extension($node);
 
 # ---- index and table disagree ----
 
-# While the server takes an index for one that is not ready yet, a table is changed without it.
-# (Damage within a file: engine/check_damage.)
-sub without_index ($table, $sql)
-{
-	my $ready = "WHERE indexrelid = '${table}_i'::regclass";
-
-	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = false $ready; $sql");
-	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = true $ready");
-	return;
-}
-
 # event: a bucket or entry is wrong
 # What is done without the index, and what must be found.  Row k of the
 # first page is the one with the key k, and the TID of row 6 is free, unless it is used again.
@@ -53,7 +42,11 @@ INSERT INTO $table SELECT i, 0 FROM generate_series(1, $rows) i;
 CREATE INDEX ${table}_i ON $table USING pmhash (k);
 SELECT pmhash.check('${table}_i');
 SQL
-	without_index($table, $cases{$table}->[0]);
+	# While the server takes an index for one that is not ready yet, a table is changed without
+	# it.  (Damage within a file: engine/check_damage.)
+	my $ready = "WHERE indexrelid = '${table}_i'::regclass";
+	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = false $ready; $cases{$table}->[0]");
+	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = true $ready");
 }
 
 # Invalid it is for good, also where a rollback gives the index the main fork of before: that

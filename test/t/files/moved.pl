@@ -55,15 +55,6 @@ SQL
 		return;
 	}
 
-	# All indexes are there within ten seconds.
-	sub soon_valid
-	{
-		# (a try that was given up puts the next one off by up to 10 s)
-		local $PostgreSQL::Test::Utils::timeout_default = 60;
-
-		return $node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'));
-	}
-
 	# Tests: rows that have been taken back are not found, before the indexes are rebuilt and
 	# after that, nor on a standby.
 	sub nothing_left ($name, $rows, $state = 'invalid')
@@ -278,7 +269,8 @@ SQL
 		unlike(logged_since($node, $position), qr/could not rebuild/, 'open for long: no rebuild has failed');
 
 		$session->query_safe('ROLLBACK');
-		ok(soon_valid(), 'open for long: rebuilt after that');
+		# (a try that was given up would put the next one off)
+		ok($node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid')), 'open for long: rebuilt after that');
 		unlike(logged_since($node, $position), qr/could not rebuild/, 'open for long: at the first try');
 		$session->quit;
 		rebuild_off($node);

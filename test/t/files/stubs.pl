@@ -149,18 +149,6 @@ SQL
 	my ($status, $stdout, $stderr);
 	is(scalar(index_files($pool)), 5, 'five files');
 
-	# The files whose pages are bad, when the server has started.
-	sub restart_with_bad
-	{
-		my @inodes = map { (stat($node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('$_')")))[1] } @_;
-		$node->stop;
-		open(my $out, '>', $bad) or die "$bad: $!";
-		print $out "$_\n" foreach @inodes;
-		close($out) or die "$bad: $!";
-		$node->start;
-		return;
-	}
-
 	# It works, whatever was read before.
 	sub works ($sql, $what)
 	{
@@ -174,7 +162,10 @@ SQL
 		local $ENV{LD_PRELOAD} = $shim;
 		local $ENV{READ_ERRORS} = $bad;
 
-		restart_with_bad('a_k', 'b_k', 'c_k', 'd_k');
+		my @inodes = map { (stat($node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('$_')")))[1] } qw(a_k b_k c_k d_k);
+		$node->stop;
+		append_to_file($bad, join('', map { "$_\n" } @inodes));
+		$node->start;
 		($status, $stdout, $stderr) = $node->psql('postgres', 'SELECT pmhash.check(\'a_k\')');
 		like($stderr, qr/could not read blocks? 0(\.\.0)? in file .*: Input\/output error/, 'the page cannot be read');
 		works('REINDEX INDEX a_v', 'REINDEX of the other index of the table');

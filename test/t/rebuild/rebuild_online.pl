@@ -250,11 +250,6 @@ SQL
 		return;
 	}
 
-	sub state_of ($index, $database = 'postgres')
-	{
-		return $node->safe_psql($database, "SELECT state FROM pmhash.indexes WHERE index = '$index'");
-	}
-
 	sub comes_to_be_valid ($index, $database, $name)
 	{
 		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = '$index'"), "$name: $database, $index")
@@ -278,7 +273,7 @@ SQL
 	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 $rebuilders AND wait_event = 'PgSleep'"), 'one rebuilder is in the function');
 	like($node->safe_psql('postgres', "SELECT query $rebuilders AND wait_event = 'PgSleep'"), qr/^rebuilding pmhash index public\.b_gate$/,
 		'pg_stat_activity names the index, which is that of the constraint');
-	isnt(state_of($_), 'valid', "$_ is not there") foreach qw(a_gate b_gate);
+	isnt(index_state($node, $_), 'valid', "$_ is not there") foreach qw(a_gate b_gate);
 	is($node->safe_psql('postgres', 'INSERT INTO c VALUES (1000) RETURNING k'), '1000', 'a table with another constraint can be written');
 
 	# Of the table that the function is at: a rebuild waits for its lock a while, and fails.

@@ -52,12 +52,6 @@ ROLLBACK;
 SQL
 	}
 
-	# WAL that is not flushed.  No commit: see above.
-	sub write_wal
-	{
-		return $node->safe_psql('postgres', 'BEGIN; INSERT INTO other SELECT generate_series(1, 1000); ROLLBACK');
-	}
-
 	# Is the end of flushed WAL before that of WAL?
 	sub wal_is_behind ($name)
 	{
@@ -144,7 +138,8 @@ SQL
 	my $before = entries();
 	is(look_up_and_remove(1), 0, 'rows that are deleted');
 	is(entries(), $before - 3000, 'their entries have gone');
-	write_wal();
+	# WAL that is not flushed (no commit: see above)
+	$node->safe_psql('postgres', 'BEGIN; INSERT INTO other SELECT generate_series(1, 1000); ROLLBACK');
 	wal_is_behind('removal');
 	crash($node);
 	$node->start;

@@ -116,13 +116,9 @@ END $$;
 SELECT count(DISTINCT v) FROM popped;
 ROLLBACK;
 SQL
-	sub fetched ($how)
-	{
-		return sql("BEGIN; DECLARE c SCROLL CURSOR FOR SELECT v FROM d WHERE k = 1; $how; COMMIT");
-	}
 	foreach (1 .. 3)
 	{
-		my ($once, $again) = split /\n/, fetched('FETCH 1 FROM c; MOVE 500 IN c; FETCH FIRST FROM c');
+		my ($once, $again) = split /\n/, sql('BEGIN; DECLARE c SCROLL CURSOR FOR SELECT v FROM d WHERE k = 1; FETCH 1 FROM c; MOVE 500 IN c; FETCH FIRST FROM c; COMMIT');
 		is($again, $once, 'a cursor that is rewound has the same first row');
 	}
 	flush_wal();

@@ -116,23 +116,17 @@ CONF
 		return;
 	}
 
-	sub more_rows
-	{
-		$node->safe_psql('postgres', <<SQL);
-DELETE FROM t WHERE k % 11 = 0;
-INSERT INTO t SELECT i % 3000, i FROM generate_series(20000, 21000) i;
-INSERT INTO o SELECT generate_series(10001, 11000);
-SQL
-		return;
-	}
-
 	# event: both put back, copied from a running server
 	# (One of them alone: t/start/put_back.)
 	mkdir($frozen);
 	$node->start;
 	all_come_back($node, 'before a snapshot');
 	snapshot();
-	more_rows();
+	$node->safe_psql('postgres', <<SQL);
+DELETE FROM t WHERE k % 11 = 0;
+INSERT INTO t SELECT i % 3000, i FROM generate_series(20000, 21000) i;
+INSERT INTO o SELECT generate_series(10001, 11000);
+SQL
 	crash($node);
 	put_back($_) foreach $pool, $node->data_dir;
 	rebuild_off($node);

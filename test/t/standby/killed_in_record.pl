@@ -51,12 +51,6 @@ use PmhashTest;
 		return $point;
 	}
 
-	# A row with that key, which will not be there; gives its ctid.
-	sub never_was ($key)
-	{
-		return "INSERT INTO t VALUES ($key, 'never was', 1) RETURNING ctid";
-	}
-
 	# Kill it in the record that this statement writes, of which the file has the effects; or
 	# the delta, and meanwhile ...
 	sub kill_in_record ($node, $name, $statement, $meanwhile = undef)
@@ -121,7 +115,7 @@ CONF
 		wait_for_state($node, 't_k', qr/^valid$/, 'INSERT: begin');
 		$primary->safe_psql('postgres', "INSERT INTO t VALUES (60001, 'before', 1)");
 		$point = set_restore_point($node, 'before_insert');
-		$ctid = kill_in_record($node, 'INSERT', never_was(60002));
+		$ctid = kill_in_record($node, 'INSERT', q(INSERT INTO t VALUES (60002, 'never was', 1) RETURNING ctid));
 		promote_at($node, "recovery_target_name = '$point'");
 		# trust: begun
 		nothing_of_it($node, 'INSERT', 60002, $ctid);

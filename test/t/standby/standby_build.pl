@@ -64,19 +64,14 @@ SQL
 		return wait_for_state($standby, $index, qr/^building \(0 %\), waiting for transaction \d+$/, $name);
 	}
 
-	sub holds_nothing
-	{
-		return $standby->safe_psql('postgres', <<SQL);
+	hold_builders();
+	on_primary('REINDEX INDEX a_k');
+	is_waiting('a_k', 'waits for an old transaction');
+	is($standby->safe_psql('postgres', <<SQL), '0', 'without lock and snapshot');
 SELECT count(*) FROM pg_stat_activity a
 WHERE backend_type = 'pmhash worker' AND (backend_xmin IS NOT NULL
 	OR EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'relation'))
 SQL
-	}
-
-	hold_builders();
-	on_primary('REINDEX INDEX a_k');
-	is_waiting('a_k', 'waits for an old transaction');
-	is(holds_nothing(), '0', 'without lock and snapshot');
 	on_primary(<<'SQL');
 INSERT INTO a SELECT 3000 + i % 10, i FROM generate_series(1, 500) i;
 UPDATE a SET d = d || '?' WHERE v % 17 = 0;

@@ -3,6 +3,7 @@
 use v5.36;
 
 use File::Copy;
+use PmhashInvalid qw(pretend_reboot);
 use PmhashStandby;
 use PmhashTest;
 
@@ -218,23 +219,11 @@ SQL
 
 	# ---- the page cache is lost: nothing is, if it was stopped in order ----
 
-	# (as in start/reboot.pl)
-	sub lose_witness
-	{
-		my $F_SET_RW_HINT = 1036;
-		my $none = pack('Q', 0);
-
-		open(my $lock, '<', "$elsewhere/lock") or die $!;
-		fcntl($lock, $F_SET_RW_HINT, $none) or die "fcntl: $!";
-		close($lock);
-		return;
-	}
-
 	foreach my $how ('fast', 'immediate')
 	{
 		$position = log_position($standby);
 		$standby->stop($how);
-		lose_witness();
+		pretend_reboot($elsewhere);
 		change_t($primary, 13, 700);
 		$standby->start;
 		caught_up($primary, $standby);

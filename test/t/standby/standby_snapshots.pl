@@ -357,17 +357,6 @@ SQL
 		return sql('INSERT INTO settings SELECT 5, i FROM generate_series(1, 10) i');
 	}
 
-	sub dead_to_all_others
-	{
-		my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(v) FROM settings WHERE k = 5';
-
-		sql('DELETE FROM settings WHERE k = 5');
-		sql($by_index) foreach 1 .. 3;
-		sql('VACUUM settings');
-		sql($by_index) foreach 1 .. 3;
-		return;
-	}
-
 	# The tables, with some rows.
 	sub begin ($wal)
 	{
@@ -386,7 +375,8 @@ SQL
 		ten_rows();
 		sql('INSERT INTO places VALUES (1)');
 		counts(10, "wal = $wal: rows that are there");
-		dead_to_all_others();
+		my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off; ' . 'SELECT count(v) FROM settings WHERE k = 5; ' x 3;
+		sql($_) foreach 'DELETE FROM settings WHERE k = 5', $by_index, 'VACUUM settings', $by_index;
 		counts(10, "wal = $wal: rows that are dead to all others");
 
 		# A rebuild leaves them out.
