@@ -18,12 +18,6 @@ use Time::HiRes qw(time usleep);
 	my $node = new_server('workers');
 	start_with_extension($node, invalid_fixture());
 
-	# what has been logged since a place in the log
-	sub logged ($from)
-	{
-		return substr(slurp_file($node->logfile), $from);
-	}
-
 	my $launcher_pid = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'";
 	my $launcher_runs = "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'";
 
@@ -74,7 +68,7 @@ use Time::HiRes qw(time usleep);
 	sleep(3);
 	ok(-e $stray, 'a file of no index that is known stays');
 
-	unlike(logged($from), qr/ERROR:/, 'no visit fails');
+	unlike(slurp_file($node->logfile, $from), qr/ERROR:/, 'no visit fails');
 
 	# the indexes come back, and then everything left over goes
 	rebuild_on($node);
@@ -482,14 +476,6 @@ CREATE INDEX t_k ON t USING pmhash ((k + 0));
 CREATE PROCEDURE workers_come_by() LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1.5); END';
 SQL
 
-	# A session finds that the file has gone, and a rebuild begins.
-	sub lose_file
-	{
-		unlink(index_file($node, 't_k')) or die;
-		$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, -7)');
-		return;
-	}
-
 	sub times_in_log ($pattern)
 	{
 		return scalar(() = slurp_file($node->logfile) =~ /$pattern/g);
@@ -529,7 +515,9 @@ SQL
 		my $name = "rebuild at $step, worker at $worker";
 
 		hold($step);
-		lose_file();
+		# a session finds that the file has gone, and a rebuild begins
+		unlink(index_file($node, 't_k')) or die;
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, -7)');
 		is_held($step, $name);
 		hold_worker($worker, $name);
 		release($step);

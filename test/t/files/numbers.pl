@@ -1,6 +1,7 @@
 # Numbers of databases and files that are used again.
 
 use v5.36;
+use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
 
@@ -89,11 +90,6 @@ SQL
 	my $node = new_primary('number2', "pmhash.rebuild = off\npmhash.cleaner_naptime = 3600\n");
 	my $standby = new_standby($node, 'number_standby', "pmhash.rebuild = on\n");
 
-	sub state_of ($server)
-	{
-		return $server->safe_psql('app', "SELECT state FROM pmhash.indexes WHERE index = 'x_k'");
-	}
-
 	# Its rows 1 to 100 go to gold.  Afterwards their TIDs have other keys.
 	sub make_and_change
 	{
@@ -103,7 +99,7 @@ CREATE TABLE x (k int4) WITH (autovacuum_enabled = off);
 INSERT INTO x SELECT generate_series(1, 100);
 CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);
 SQL
-		is(state_of($node), 'valid', 'the first one: valid');
+		is(index_state($node, 'x_k', 'app'), 'valid', 'the first one: valid');
 		if ($standby)
 		{
 			caught_up($node, $standby);
@@ -142,8 +138,8 @@ SQL
 	make_again('wal_log');
 	caught_up($node, $standby);
 	is_as_gold($standby, 'standby');
-	ok(!(grep { /\.pmh$/ } index_files(pool($standby) . "/$oid")) || state_of($standby) ne 'valid', 'standby: no old file is used');
-	is(state_of($node), $missing, 'primary');
+	ok(!(grep { /\.pmh$/ } index_files(pool($standby) . "/$oid")) || index_state($standby, 'x_k', 'app') ne 'valid', 'standby: no old file is used');
+	is(index_state($node, 'x_k', 'app'), $missing, 'primary');
 	is_as_gold($node, 'primary');
 	$node->safe_psql('app', 'REINDEX INDEX x_k');
 	caught_up($node, $standby);
@@ -169,7 +165,7 @@ SQL
 	$node->safe_psql('postgres', 'ALTER DATABASE app SET TABLESPACE elsewhere');
 	$node->safe_psql('postgres', 'SELECT txid_current()');
 	caught_up($node, $standby);
-	is(state_of($standby), 'valid', 'standby, ALTER DATABASE SET TABLESPACE: valid');
+	is(index_state($standby, 'x_k', 'app'), 'valid', 'standby, ALTER DATABASE SET TABLESPACE: valid');
 	is((stat($file))[1], (stat($kept))[1], 'standby, ALTER DATABASE SET TABLESPACE: kept');
 	$node->safe_psql('postgres', 'ALTER DATABASE app SET TABLESPACE pg_default');
 	$standby->stop;
@@ -183,7 +179,7 @@ SQL
 	{
 		make_and_change();
 		make_again($strategy);
-		is(state_of($node), $missing, "no launcher, $strategy: not valid");
+		is(index_state($node, 'x_k', 'app'), $missing, "no launcher, $strategy: not valid");
 		is_as_gold($node, "no launcher, $strategy");
 		drop_gold();
 	}
@@ -201,7 +197,7 @@ SQL
 	fails_like($node, 'CREATE DATABASE other', qr/has been unmounted, removed or replaced/, 'the pool is away, another one');
 	rename(pool($node) . '.away', pool($node)) or die $!;
 	$node->safe_psql('postgres', $create);
-	is(state_of($node), $missing, 'the pool is back');
+	is(index_state($node, 'x_k', 'app'), $missing, 'the pool is back');
 	is_as_gold($node, 'the pool is back');
 	drop_gold();
 
@@ -214,7 +210,7 @@ SQL
 	$node->stop;
 	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
 	$node->start;
-	isnt(state_of($node), 'valid', 'after a life without the pool: not valid');
+	isnt(index_state($node, 'x_k', 'app'), 'valid', 'after a life without the pool: not valid');
 	is_as_gold($node, 'after a life without the pool');
 	$node->stop;
 }

@@ -275,18 +275,6 @@ SQL
 		return;
 	}
 
-	sub rebuilds ($node, $on)
-	{
-		$node->append_conf('postgresql.conf', "pmhash.rebuild = $on\n");
-		$node->reload;
-		return;
-	}
-
-	sub file_of ($index)
-	{
-		return $standby->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = '$index'");
-	}
-
 	# Overwrite the page that names t_k's file, on these servers.
 	sub overwrite ($bytes, @nodes)
 	{
@@ -319,7 +307,7 @@ SQL
 	# ---- an insert marks it ----
 
 	all_valid('begin');
-	my $file = file_of('t_k');
+	my $file = index_file($standby, 't_k');
 	begin_reading();
 	like($reader->query_safe('EXPLAIN EXECUTE p(5)'), qr/t_k/, 'begin: the index is used');
 	overwrite("\0", $primary);
@@ -327,7 +315,7 @@ SQL
 	finds_what_is_there(5, 'zeroes, a row comes');
 	ok(!-e $file, 'zeroes: the file of that index is given up');
 	$reader->quit;
-	rebuilds($primary, 'on');
+	rebuild_on($primary);
 	$primary->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 5");
 	all_valid('zeroes, rebuilt');
 
@@ -349,9 +337,9 @@ SQL
 
 	# ---- WAL does not say which file that was: all files of the database go ----
 
-	rebuilds($primary, 'off');
+	rebuild_off($primary);
 	overwrite("\0", $primary, $standby);
-	my $other = file_of('t_s');
+	my $other = index_file($standby, 't_s');
 	my $inode = (stat($other))[1];
 	my $kept = $standby->basedir . '/kept';
 	link($other, $kept) or die $!;    # so that no other gets its inode
@@ -360,8 +348,8 @@ SQL
 	caught_up($primary, $standby);
 	like(logged_since($standby, $from), qr/LOG: .*all index files of database \d+ are given up on this server/, 'both: log');
 	wait_for_state($standby, 't_s', qr/^valid$/, 'both: t_s is built again');
-	isnt((stat(file_of('t_s')))[1], $inode, 'both: it is another file');
-	rebuilds($primary, 'on');
+	isnt((stat(index_file($standby, 't_s')))[1], $inode, 'both: it is another file');
+	rebuild_on($primary);
 	$primary->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 5");
 	all_valid('both, rebuilt');
 	compare_in_snapshot($standby, 'both, rebuilt: answers');

@@ -225,11 +225,6 @@ SQL
 		return;
 	}
 
-	sub log_since ($offset)
-	{
-		return substr(slurp_file($node->logfile), $offset);
-	}
-
 	sub valid ($index)
 	{
 		return $node->poll_query_until('postgres',
@@ -277,13 +272,13 @@ SQL
 	my $offset = -s $node->logfile;
 	$node->start;
 	ok(valid('a_first_k'), 'an index that can be rebuilt is');
-	my @order = log_since($offset) =~ /index "(z_last_k|a_first_k)" of table/g;
+	my @order = logged_since($node, $offset) =~ /index "(z_last_k|a_first_k)" of table/g;
 	is("@order", 'z_last_k a_first_k', 'the index of a constraint comes first');
 
 	# after three tries it is not "try again" any more
 	ok($node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: function helper%' FROM pmhash.indexes WHERE index = 'secret_k'"),
 		'the rebuild without search_path fails');
-	unlike(log_since($offset), qr/in the rights of/, 'and calls no function of the path of the database');
+	unlike(logged_since($node, $offset), qr/in the rights of/, 'and calls no function of the path of the database');
 	$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path');
 	my $wait = "SET search_path = app; SET pmhash.group_insert = on; INSERT INTO app.secret VALUES ('1', 99)";
 	my ($stderr, $deadline) = ('', time + 60);
@@ -361,7 +356,7 @@ SQL
 	for ($deadline = time + 60; time < $deadline; usleep(100_000))
 	{
 		%tries = ();
-		$tries{$_}++ foreach log_since($offset) =~ /could not rebuild index "(f\d+_k)"/g;
+		$tries{$_}++ foreach logged_since($node, $offset) =~ /could not rebuild index "(f\d+_k)"/g;
 		($most) = sort { $b <=> $a } values %tries;
 		last if keys %tries == $failing && $most >= 2;
 	}
@@ -383,7 +378,7 @@ SQL
 		{
 			$node->safe_psql('postgres', join('', 'SET enable_seqscan = off;', map { "SELECT count(*) FROM p$_ WHERE k = 1;" } 1 .. $plain));
 			sleep(1);
-			%rebuilt = map { $_ => 1 } log_since($offset) =~ /index "(p\d+_k)" of table "p\d+" has been rebuilt/g;
+			%rebuilt = map { $_ => 1 } logged_since($node, $offset) =~ /index "(p\d+_k)" of table "p\d+" has been rebuilt/g;
 		} while (keys %rebuilt < $plain && time < $deadline);
 		is(join(' ', grep { !$rebuilt{$_} } @plain), '', 'plain indexes are rebuilt');
 		ok($node->poll_query_until('postgres', "SELECT count(*) >= $places - 2 FROM pmhash.indexes WHERE state ~ 'failed|^rebuilding'"), 'while the others go on failing');
