@@ -211,8 +211,7 @@ sub switch_over ($primary, $standby)
 # The primary goes on for a while when no standby hears it any more.
 sub cut_off ($primary, $standby)
 {
-	$standby->append_conf('postgresql.conf', "primary_conninfo = ''\n");
-	$standby->reload;
+	reload_with($standby, "primary_conninfo = ''\n");
 	usleep(200_000);
 	$standby->promote;
 	usleep(200_000 + rand(500_000));
@@ -244,8 +243,7 @@ sub kill_promoted ($primary, $standby)
 
 	# before the first use, or after it (src/README, "Standbys")
 	usleep(rand(200_000)) if rand() < 0.5;
-	crash($standby);
-	$standby->start;
+	crash_and_start($standby);
 	return 'rewind';
 }
 

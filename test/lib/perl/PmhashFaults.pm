@@ -76,8 +76,7 @@ sub set_faults
 sub hours_pass ($node)
 {
 	$node->{pmhash_hours} += 2;
-	$node->append_conf('postgresql.conf', "pmhash_faults.hours = $node->{pmhash_hours}\n");
-	$node->reload;
+	reload_with($node, "pmhash_faults.hours = $node->{pmhash_hours}\n");
 	return;
 }
 

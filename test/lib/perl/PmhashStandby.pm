@@ -153,8 +153,7 @@ SQL
 # A standby follows another primary from now on.
 sub follow ($node, $primary)
 {
-	$node->append_conf('postgresql.conf', "primary_conninfo = '" . $primary->connstr . "'\n");
-	$node->reload;
+	reload_with($node, "primary_conninfo = '" . $primary->connstr . "'\n");
 	return;
 }
 

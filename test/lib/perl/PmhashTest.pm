@@ -45,6 +45,9 @@ our @EXPORT = qw(
   wait_until_up
   restart_in_place
   crash
+  crash_and_start
+  reload_with
+  restart_with
   children
   wait_until_dead
   die_in_start
@@ -482,6 +485,28 @@ sub crash ($node)
 	kill('KILL', @pids);
 	$node->kill9;
 	wait_until_dead($node, $postmaster, @pids);
+	return;
+}
+
+sub crash_and_start ($node)
+{
+	crash($node);
+	$node->start;
+	return;
+}
+
+# With these settings from now on.
+sub reload_with ($node, $settings)
+{
+	$node->append_conf('postgresql.conf', $settings);
+	$node->reload;
+	return;
+}
+
+sub restart_with ($node, $settings)
+{
+	$node->append_conf('postgresql.conf', $settings);
+	$node->restart;
 	return;
 }
 

@@ -79,8 +79,7 @@ fails_like($node, "\\set VERBOSITY verbose\nSELECT pmhash.check('gone_i')",
 # ---- nothing is found where nothing is wrong, whatever goes on ----
 
 # (till here its snapshots would have kept rows that VACUUM was to remove)
-$node->append_conf('postgresql.conf', 'autovacuum = on');
-$node->reload;
+reload_with($node, 'autovacuum = on');
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE busy (k int8, w int4, d int4, t text COLLATE "C", p int4)
 	WITH (fillfactor = 70, toast_tuple_target = 128);

@@ -315,8 +315,7 @@ SQL
 		$node->safe_psql('d', "$undone; ALTER INDEX t_k SET TABLESPACE b; ALTER INDEX t_k SET TABLESPACE pg_default");
 		kept($files, "after $undone");
 	}
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	# a crash takes the file of the unlogged index
 	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500); REINDEX INDEX u_k');
 	$files = files();
@@ -326,8 +325,7 @@ SQL
 	$node->safe_psql('postgres', 'ALTER DATABASE d SET TABLESPACE b');
 	kept($files, 'ALTER DATABASE');
 	change_rows($node, 'd');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500); REINDEX INDEX u_k');
 	all_come_back($node, 'crash after ALTER DATABASE', 'd');
 	$files = files();

@@ -123,12 +123,10 @@ SQL
 
 	# ---- many files that go at once: 200 with the transaction, the others by a cleaner;
 	# all with the transaction where no cleaner is to be expected ----
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
-	$node->restart;
+	restart_with($node, 'max_worker_processes = 0');
 	$node->safe_psql('postgres', 'CREATE INDEX p_v ON p USING pmhash (v); DROP INDEX p_v');
 	is(scalar(index_files($pool)), $partitions, 'DROP INDEX without a launcher: no file is left');
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
-	$node->restart;
+	restart_with($node, 'max_worker_processes = 8');
 	my $out = $node->safe_psql('postgres', <<SQL);
 BEGIN; DROP TABLE p; ROLLBACK;
 SELECT count(*) FILTER (WHERE state <> 'valid') FROM pmhash.indexes;
@@ -288,8 +286,7 @@ SQL
 	$session->quit;
 
 	# ---- where the files are is not shown to all users, in errors either ----
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
-	$node->reload;
+	reload_with($node, 'pmhash.rebuild = off');
 	$node->safe_psql('postgres', <<SQL);
 CREATE ROLE stranger;
 CREATE ROLE owner;

@@ -78,16 +78,14 @@ CONF
 	# When it is rebuilt it is there again.
 	sub is_rebuilt ($name)
 	{
-		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
-		$primary->reload;
+		reload_with($primary, "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		foreach my $node ($primary, $standby)
 		{
 			wait_for_state($node, $_, qr/^valid$/, "$name: $_ again on " . $node->name) foreach qw(t_k t_s);
 			caught_up($primary, $standby);
 			compare_in_snapshot($node, "$name: answers of " . $node->name);
 		}
-		$primary->append_conf('postgresql.conf', "pmhash.rebuild = off\npmhash.cleaner_naptime = 1000\n");
-		$primary->reload;
+		reload_with($primary, "pmhash.rebuild = off\npmhash.cleaner_naptime = 1000\n");
 		return;
 	}
 
@@ -144,8 +142,7 @@ CONF
 		my $position = log_position($standby);
 
 		hold('stub_marked');
-		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
-		$primary->reload;
+		reload_with($primary, "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		is_held('stub_marked', $name);
 		$primary->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
 		caught_up($primary, $standby);
@@ -165,8 +162,7 @@ CONF
 
 		use_stop_points($standby);
 		hold('redo_page_restored');
-		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
-		$primary->reload;
+		reload_with($primary, "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		is_held('redo_page_restored', $name);
 		builders_come_by($position);
 		unlike(logged_since($standby, $position), qr/has been built/, "$name: nothing is built");

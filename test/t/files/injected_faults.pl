@@ -132,12 +132,11 @@ $node->safe_psql('postgres', 'DROP TABLE plain');
 # ---- background workers: what fails is tried again ----
 sub worker_faults ($process, $calls, $n)
 {
-	$node->append_conf('postgresql.conf', <<CONF);
+	reload_with($node, <<CONF);
 pmhash_faults.process = '$process'
 pmhash_faults.calls = '$calls'
 pmhash_faults.fail_at = $n
 CONF
-	$node->reload;
 	return;
 }
 

@@ -557,8 +557,7 @@ SQL
 		my $ended = qr/background worker "pmhash[^"]*" \(PID \d+\) exited with exit code [1-9]/;
 		my $before = times_in_log($ended);
 
-		$node->append_conf('postgresql.conf', 'transaction_timeout = 1ms');
-		$node->reload;
+		reload_with($node, 'transaction_timeout = 1ms');
 		foreach (0 .. 1)
 		{
 			hold('worker_listed');

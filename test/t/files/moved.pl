@@ -302,16 +302,14 @@ SQL
 	killed('killed, indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row;", 'WITH (wal = off)');
 
 	# ---- the rows themselves are not in WAL ----
-	$node->append_conf('postgresql.conf', "wal_level = minimal\nmax_wal_senders = 0\n");
-	$node->restart;
+	restart_with($node, "wal_level = minimal\nmax_wal_senders = 0\n");
 	taken_back('wal_level = minimal, ROLLBACK', "BEGIN; $move; $row; ROLLBACK;", 0);
 	taken_back('wal_level = minimal, indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row; ROLLBACK;", 0);
 	killed('wal_level = minimal, killed', "BEGIN; $move; $row;");
 	taken_back('wal_level = minimal, indexes moved, COMMIT', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE b; $row; COMMIT;", 1);
 	{
 		$node->safe_psql('postgres', table('') . "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE b; $row; COMMIT;");
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		nothing_left('wal_level = minimal, killed after COMMIT', 1);
 		$node->safe_psql('postgres', 'DROP TABLE m');
 	}

@@ -173,8 +173,7 @@ SQL
 	drop_gold();
 
 	# ---- no launcher: nothing else removes what a dropped database has left ----
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
-	$node->restart;
+	restart_with($node, 'max_worker_processes = 0');
 	foreach my $strategy ('wal_log', 'file_copy')
 	{
 		make_and_change();

@@ -369,8 +369,7 @@ SQL
 		patch_file($file, $fingerprint + $_, "\0") foreach 0 .. 17;
 		$node->psql('postgres', "BEGIN; SELECT pmhash.check('o_v'); ROLLBACK");
 		$session->quit;
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		is(index_state($node, 'o_v'), 'invalid: it is damaged', 'damaged bucket: still invalid after a crash');
 		rebuild_on($node);
 		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'o_v'") or die;

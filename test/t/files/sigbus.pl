@@ -182,8 +182,7 @@ everybody_lives('savepoint');
 cut(4096);
 loses('reader', 'EXECUTE one(7)', 'crash');
 $_->quit foreach values %session;
-crash($node);
-$node->start;
+crash_and_start($node);
 like(index_state($node, 't_k'), qr/^invalid: it cannot be read$/, 'crash right after the error: the index is marked');
 rebuild_on($node);
 all_come_back($node, 'crash right after the error');
@@ -207,8 +206,7 @@ is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM 
 fails_like($node, 'INSERT INTO ex VALUES (-7)', qr/"ex_k" cannot be used: pmhash is disabled.*undo journal.*was lost/s, 'journal: constraint');
 like(slurp_file($node->logfile), qr/LOG:  pmhash is disabled: undo journal "\S+" was lost/, 'journal: log');
 $user->quit;
-crash($node);
-$node->start;
+crash_and_start($node);
 all_come_back($node, 'journal');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5000001'), '100',
 	'journal: and are in the index after the restart');

@@ -125,8 +125,7 @@ SQL
 	# The file outlives a crash; what comes after it is served.
 	$old->query_safe('COMMIT');
 	$_->quit foreach $old, $new;
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	is(index_state($node, 't_k'), 'valid', 'after a crash');
 	like($node->safe_psql('postgres', "SET enable_seqscan = off; EXPLAIN $queries{rows}"), qr/t_k/, 'a snapshot of after the crash');
 	is($node->safe_psql('postgres', q{SELECT pmhash.check('t_k')}), '', 'check');

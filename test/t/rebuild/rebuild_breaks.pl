@@ -253,16 +253,14 @@ SQL
 			"$slots slots: the view tells");
 		is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1'), '2', "$slots slots: queries do without");
 	}
-	$node->append_conf('postgresql.conf', $enough);
-	$node->restart;
+	restart_with($node, $enough);
 	all_come_back($node, 'with slots');
 
 	# ---- one slot for all: the end of each worker is the next one's turn ----
 	# Cleaners of some databases are due all the time, and come before users' functions.
 	$node->safe_psql('postgres', 'CREATE INDEX o_e ON o USING pmhash ((k + 1))');
 	$node->safe_psql('postgres', $_) foreach map { "CREATE DATABASE one_$_ TEMPLATE postgres" } 1 .. 8;
-	$node->append_conf('postgresql.conf', "max_worker_processes = 3\npmhash.cleaner_naptime = 1");
-	$node->restart;
+	restart_with($node, "max_worker_processes = 3\npmhash.cleaner_naptime = 1");
 	all_come_back($node, 'with one slot');
 	ok($node->poll_query_until("one_$_", "SELECT bool_and(state = 'valid') FROM pmhash.indexes"), "those of database $_") foreach 1 .. 8;
 	my $offset = -s $node->logfile;
@@ -273,8 +271,7 @@ SQL
 	is(index_state($node, 'o_e'), 'valid', 'and one with an expression');
 	unlike(slurp_file($node->logfile, $offset), qr/slot (?:is free )?for a background worker/, 'nothing is said of slots, as there is one');
 	$node->safe_psql('postgres', $_) foreach map { "DROP DATABASE one_$_" } 1 .. 8;
-	$node->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 60\n$enough");
-	$node->restart;
+	restart_with($node, "pmhash.cleaner_naptime = 60\n$enough");
 
 	# ---- a standby ----
 	my $standby = new_standby($node, 'slots_standby');
@@ -284,8 +281,7 @@ SQL
 	is(standby_state($standby, 'ex_k'), 'invalid: it does not exist', 'a file is gone on a standby that has its launcher');
 	$standby->stop;
 	# no slot but that of core's launcher (a standby needs as many as its primary)
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 1');
-	$node->restart;
+	restart_with($node, 'max_worker_processes = 1');
 	$standby->start;
 	caught_up($node, $standby);
 	$standby->stop;

@@ -113,8 +113,7 @@ SQL
 	# ---- a crash, and an end of the worker, in the middle ----
 	start_held_rebuild();
 	$node->safe_psql('postgres', "$at_once; INSERT INTO t SELECT 1300, i FROM generate_series(1, 100) i");
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	$gate = $node->background_psql('postgres');
 	$node->safe_psql('postgres', "INSERT INTO t SELECT 1301, i FROM generate_series(1, 100) i");
 	all_right('a crash during the scan');
@@ -263,8 +262,7 @@ SQL
 	$node->start;
 	my $gate = $node->background_psql('postgres');
 	$gate->query_safe('SELECT pg_advisory_lock(7)');
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
-	$node->reload;
+	reload_with($node, 'pmhash.rebuild = on');
 
 	foreach my $database (qw(postgres db1))
 	{
@@ -453,8 +451,7 @@ INSERT INTO b SELECT i, i FROM generate_series(1, 100000) i;
 CREATE INDEX b_k ON b USING pmhash (k);
 CREATE INDEX b_e ON b USING pmhash ((k + 1));
 SQL
-	$primary->append_conf('postgresql.conf', 'temp_file_limit = 1MB');
-	$primary->reload;
+	reload_with($primary, 'temp_file_limit = 1MB');
 
 	my $limit = qr/temporary file size exceeds "?temp_file_limit/;
 	my $standby = new_standby($primary, 'standby');

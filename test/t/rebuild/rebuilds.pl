@@ -196,8 +196,7 @@ SQL
 	pass('end of the worker');
 	$node->safe_psql('postgres', "CREATE OR REPLACE FUNCTION slowly(i int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN i; END'");
 	all_come_back($node, 'after the end of the worker');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	all_come_back($node, 'after a crash');
 	same_answers($node, 't', 'k', 't_k', 'after a crash');
 	$node->stop;

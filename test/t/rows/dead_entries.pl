@@ -105,8 +105,7 @@ SQL
 	hold_wal_writer($node);
 	($sql, $answer) = delete_and_look_up(2);
 	is($node->safe_psql('postgres', $sql), $answer, 'before the crash');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	is($node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_seqscan = on; SELECT count(*) FROM d WHERE k = 2'),
 		3000, 'the deletion is lost');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM d WHERE k = 2'), 3000, 'and all are visible to index-only scans');
@@ -141,8 +140,7 @@ SQL
 	# WAL that is not flushed (no commit: see above)
 	$node->safe_psql('postgres', 'BEGIN; INSERT INTO other SELECT generate_series(1, 1000); ROLLBACK');
 	wal_is_behind('removal');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	is(look_up(1), 0, 'the deletion has survived');
 	same_answers($node, 'd', 'k', 'd_k', 'after a removal');
 	is($node->safe_psql('postgres', 'SELECT state FROM pmhash.indexes'), 'valid', 'no index was given up');
@@ -200,8 +198,7 @@ SQL
 DELETE FROM r WHERE k % 4 = $round - 1;
 VACUUM (TRUNCATE OFF) r;
 SQL
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		same_answers($node, 'r', 'k', 'r_k', "VACUUM, round $round");
 		same_answers($node, 'r', 'd', 'r_d', "VACUUM, round $round");
 	}

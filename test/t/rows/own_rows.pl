@@ -527,8 +527,7 @@ SQL
 	$session->quit;
 
 	fails_like($node, q(INSERT INTO t VALUES (1, 'row 7')), qr/violates exclusion constraint/, 'a constraint is checked');
-	$node->append_conf('postgresql.conf', 'old_snapshot_threshold = -1');
-	$node->restart;
+	restart_with($node, 'old_snapshot_threshold = -1');
 	like($node->safe_psql('postgres', 'SET enable_seqscan = off; EXPLAIN SELECT * FROM t WHERE k = 500'), qr/t_k/, 'not set: plans use it');
 	same_answers($node, 't', 'k', 't_k', 'not set');
 	$node->stop;

@@ -410,17 +410,14 @@ SQL
 			'a pool directory that is gone');
 		all_come_back($node, 'the pool directory was gone');
 	}
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
-	$node->restart;
+	restart_with($node, "shared_preload_libraries = ''");
 	# trouble: `pmhash index "..." cannot be used: the pmhash library is not preloaded`
 	says($node, 'INSERT INTO t VALUES (1, 1)',
 		'`pmhash index "..." cannot be used: the pmhash library is not preloaded`');
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'");
-	$node->restart;
+	restart_with($node, "shared_preload_libraries = 'pmhash'");
 
 	# ---- a standby ----
-	$node->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 4\npmhash.wal = off");
-	$node->restart;
+	restart_with($node, "wal_level = replica\nmax_wal_senders = 4\npmhash.wal = off");
 	all_come_back($node, 'the library is back');
 	$node->backup('for_standby');
 	my $standby = PostgreSQL::Test::Cluster->new('standby');

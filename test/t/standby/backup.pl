@@ -80,8 +80,7 @@ CONF
 	is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 5000'), '1', 'recovered to the point');
 	is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1'), '0', 'and not beyond');
 	invalid_then_back($pitr, $apart, 'point-in-time recovery');
-	crash($pitr);
-	$pitr->start;
+	crash_and_start($pitr);
 	all_come_back($pitr, 'point-in-time recovery, crashed');
 	$pitr->stop;
 
@@ -230,8 +229,7 @@ SQL
 		rebuild_off($summed);
 		$summed->start;
 		invalid_then_back($summed, $apart, 'incremental backup, put back');
-		crash($summed);
-		$summed->start;
+		crash_and_start($summed);
 		all_come_back($summed, 'incremental backup, put back, crashed');
 		$summed->stop;
 		return;
@@ -336,18 +334,15 @@ SQL
 	$primary->stop;
 	my ($at_once, $restarted, $killed) = @copies;
 	# none looks again before the promotion
-	$restarted->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
-	$restarted->restart;
-	crash($killed);
-	$killed->start;
+	restart_with($restarted, "pmhash.rebuild = off\n");
+	crash_and_start($killed);
 	foreach my $node (@copies)
 	{
 		my $name = $node->name;
 
 		wait_for_state($node, 'u_k', qr/^valid$/, "$name: u_k, alone");
 		$node->promote;
-		$node->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
-		$node->reload;
+		reload_with($node, "pmhash.rebuild = on\n");
 		all_valid($node, $name);
 		ok(is_made_anew($node, 0, 'o_k'), "$name: what was not logged is rebuilt");
 		ok(!is_made_anew($node, 0, 'u_k'), "$name: what was logged is not");
@@ -461,8 +456,7 @@ CONF
 	# the cleaner of the other one may have marked its stub, which has come with the blocks
 	like(index_state($first, 'o_k'), qr/^invalid: (\Q$apart\E|it does not exist)$/, 'killed, runs alone: file of an index that only one side has used');
 	invalid_then_back($first, 'it does not exist', 'killed, runs alone');
-	crash($first);
-	$first->start;
+	crash_and_start($first);
 	all_come_back($first, 'killed, runs alone, killed again');
 	$first->stop;
 	rebuild_on($second);

@@ -152,8 +152,7 @@ SQL
 	$holder->query_safe('ROLLBACK');
 	$holder->quit;
 	wait_for_state($standby, $_, qr/^valid$/, "terminated: $_ is built") foreach qw(t_k t_s);
-	$standby->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 1\n");
-	$standby->reload;
+	reload_with($standby, "pmhash.cleaner_naptime = 1\n");
 
 	# ---- WAL says that a file goes, and the transaction fails ----
 
@@ -216,8 +215,7 @@ SQL
 
 	# ---- databases without indexes of ours are looked at once ----
 
-	$late->append_conf('postgresql.conf', "log_min_messages = debug1\n");
-	$late->reload;
+	reload_with($late, "log_min_messages = debug1\n");
 	$primary->safe_psql('postgres', 'CREATE DATABASE plain');
 	caught_up($primary, $late);
 	my $plain = $primary->safe_psql('postgres', q(SELECT oid FROM pg_database WHERE datname = 'plain'));

@@ -186,8 +186,7 @@ CONF
 		release('redo_after_entries');
 		caught_up($primary, $node);
 		$position = log_position($node);
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		caught_up($primary, $node);
 		is($node->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 60006"), '1', 'record ends: one row');
 		is_sound($node, 'record ends');
@@ -207,8 +206,7 @@ CONF
 		wait_for_state($_, 't_k', qr/^valid$/, $_->name . ': begin') foreach $node, $lagging;
 		set_restore_point($node, 'before_other');
 		caught_up($primary, $lagging);
-		$lagging->append_conf('postgresql.conf', "primary_conninfo = ''\n");
-		$lagging->reload;
+		reload_with($lagging, "primary_conninfo = ''\n");
 		$lagging->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver') or die;
 
 		# much of the old primary's WAL: the new one does not get there for long
@@ -314,8 +312,7 @@ CONF
 		{
 			usleep(10_000);    # it is being asked
 		}
-		crash($standby);
-		$standby->start;
+		crash_and_start($standby);
 		caught_up($primary, $standby);
 		all_valid('crash');
 		unlike(logged_since($standby, $position), qr/not trusted|has been built/, 'crash: nothing is built');

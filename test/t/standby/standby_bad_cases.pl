@@ -90,22 +90,19 @@ foreach (1 .. 100)
 	usleep(100_000);
 }
 both_valid($standby, 'unwritable for long: built in the end');
-$standby->append_conf('postgresql.conf', <<CONF);
+restart_with($standby, <<CONF);
 pmhash.cleaner_naptime = 1
 log_min_messages = warning
 CONF
-$standby->restart;
 
 # ---- the primary has lost its file, and what it writes now is not logged ----
 
-$primary->append_conf('postgresql.conf', 'pmhash.rebuild = off');
-$primary->reload;
+reload_with($primary, 'pmhash.rebuild = off');
 unlink(index_file($primary, 't_k')) or die;
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (-1, 'lost', -1)});
 caught_up($primary, $standby);
 is(standby_state($standby, 't_k'), 'absent: invalid on the primary: it does not exist', 'what the primary has lost');
-$primary->append_conf('postgresql.conf', 'pmhash.rebuild = on');
-$primary->reload;
+reload_with($primary, 'pmhash.rebuild = on');
 both_valid($standby, 'the primary has it again');
 
 # ---- damaged and removed under a running standby ----
@@ -188,8 +185,7 @@ is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))
 
 # ---- with hot_standby_feedback there is none: the primary keeps what they need ----
 
-$standby->append_conf('postgresql.conf', "hot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
-$standby->reload;
+reload_with($standby, "hot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
 $primary->poll_query_until('postgres', 'SELECT backend_xmin IS NOT NULL FROM pg_stat_replication')
   or die 'no feedback';
 $primary->safe_psql('postgres', 'INSERT INTO dead SELECT 2, i FROM generate_series(1, 300) i');
@@ -216,8 +212,7 @@ foreach (1 .. 100)
 	usleep(50_000);
 }
 is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))), '0', 'feedback: then they go');
-$standby->append_conf('postgresql.conf', "hot_standby_feedback = off\n");
-$standby->reload;
+reload_with($standby, "hot_standby_feedback = off\n");
 
 both_valid($standby, 'after the conflict');
 compare_in_snapshot($standby, 'after the conflict: answers');

@@ -305,8 +305,7 @@ SQL
 
 	sub setting ($line)
 	{
-		$standby->append_conf('postgresql.conf', "$line\n");
-		$standby->reload;
+		reload_with($standby, "$line\n");
 		return;
 	}
 

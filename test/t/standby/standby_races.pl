@@ -282,8 +282,7 @@ SQL
 	hold('standby_sweeping');
 	$standby->start;
 	is_held('standby_sweeping', 'turned off');
-	$standby->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
-	$standby->reload;
+	reload_with($standby, "pmhash.rebuild = off\n");
 	ok($standby->poll_query_until('postgres', q(SELECT current_setting('pmhash.rebuild') = 'off')), 'turned off');
 	release('standby_sweeping');
 	ok($standby->poll_query_until('postgres', "SELECT count(*) = 0 $workers"), 'turned off: it ends');
@@ -297,8 +296,7 @@ SQL
 	sleep 3;
 	cmp_ok($woken->() - $before, '<', 100, 'turned off: the launcher sleeps');
 	is($standby->safe_psql('postgres', "SELECT count(*) $workers"), '0', 'turned off: none is started');
-	$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
-	$standby->reload;
+	reload_with($standby, "pmhash.rebuild = on\n");
 	swept($position, 'turned on', @databases);
 	all_built('turned on');
 

@@ -195,8 +195,7 @@ SQL
 	my $dark = new_standby($primary, 'dark');
 	both_valid($dark, 'not readable: built before');
 	my @dark_files = index_files(pool($dark));
-	$dark->append_conf('postgresql.conf', "hot_standby = off\n");
-	$dark->restart;
+	restart_with($dark, "hot_standby = off\n");
 	$position = log_position($dark);
 	my $darker = new_standby($primary, 'darker', "hot_standby = off\n");
 	change_t($primary, 11, 700);

@@ -61,8 +61,7 @@ CONF
 
 	# ---- synchronous: what has been committed is found there at once ----
 
-	$primary->append_conf('postgresql.conf', "synchronous_standby_names = 'near'\n");
-	$primary->reload;
+	reload_with($primary, "synchronous_standby_names = 'near'\n");
 	$primary->poll_query_until('postgres', "SELECT sync_state = 'sync' FROM pg_stat_replication WHERE application_name = 'near'")
 	  or die 'not synchronous';
 	my $missing = 0;
@@ -72,8 +71,7 @@ CONF
 		$missing++ if $near->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 900000 + $i") != 1;
 	}
 	is($missing, 0, 'remote_apply: each row is found by index when its commit returns');
-	$primary->append_conf('postgresql.conf', "synchronous_standby_names = ''\n");
-	$primary->reload;
+	reload_with($primary, "synchronous_standby_names = ''\n");
 
 	# ---- delayed ----
 

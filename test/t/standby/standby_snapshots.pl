@@ -142,8 +142,7 @@ SQL
 	$one = $again->background_psql('postgres', on_error_stop => 0);
 	$one->query_safe($by_index);
 	plan_without($one, 'before_replay', $query, 50);
-	$again->append_conf('postgresql.conf', "recovery_min_apply_delay = 0\n");
-	$again->reload;
+	reload_with($again, "recovery_min_apply_delay = 0\n");
 	caught_up($primary, $again);
 	wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: the file is in use again');
 	is($keeper->query_safe($query), 50, 'restarted: the same rows');

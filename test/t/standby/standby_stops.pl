@@ -165,8 +165,7 @@ is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) > 
 	't', 'held up: rows that have been deleted since are found');
 isnt(standby_state($standby, 't_k'), 'valid', 'held up: the index is not used');
 unlike(plan_of($standby, 'SELECT * FROM t WHERE k = 30', 'SET enable_seqscan = off;'), qr/t_k/, 'held up: nor by plans');
-$standby->append_conf('postgresql.conf', "recovery_min_apply_delay = 0\n");
-$standby->reload;
+reload_with($standby, "recovery_min_apply_delay = 0\n");
 caught_up($primary, $standby);
 both_valid($standby, 'as far as it was');
 all_right('as far as it was', $standby);

@@ -98,8 +98,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# ---- a start whose own syncfs reports a failed write, and that dies before it asks ----
 	$node->append_conf('postgresql.conf', "fsync = on\nrecovery_init_sync_method = syncfs");
 	$before = $node->safe_psql('postgres', $files);
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'syncfs at start, nothing has failed');
 	is($node->safe_psql('postgres', $files), $before, 'syncfs at start, nothing has failed: nothing is rebuilt');
 	witness_is_back('syncfs at start');
@@ -124,8 +123,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	rebuild_off($node);
 	$node->start;
 	invalid_then_back($node, $failed_state, 'syncfs at start, killed in it');
-	$node->append_conf('postgresql.conf', "fsync = off\nrecovery_init_sync_method = fsync");
-	$node->reload;
+	reload_with($node, "fsync = off\nrecovery_init_sync_method = fsync");
 
 	# A checkpoint that the server makes by itself.
 	sub server_checkpoint
@@ -143,8 +141,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 
 		$node->append_conf('postgresql.conf', "fsync = off\nmax_wal_size = 2MB\nmin_wal_size = 2MB");
 		faults('syncfs', 'slow', 'pmhash launcher', 'off', 1);
-		$node->append_conf('postgresql.conf', 'pmhash_faults.fail_for = 1000');
-		$node->reload;
+		reload_with($node, 'pmhash_faults.fail_for = 1000');
 		checkpoint_and_ask($node);
 		$node->wait_for_log(qr/pmhash_faults: call 1 of syncfs/, $first);
 		foreach (1 .. 4)
@@ -303,8 +300,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	stays_invalid($node, $failed_state, 'failed write');
 	is(witness($node), WITNESS, 'failed write: the witness is back');
 	no_faults(OVERLAY);
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	stays_invalid($node, $failed_state, 'failed write, crash');
 	rebuild_on($node);
 	all_come_back($node, 'failed write');

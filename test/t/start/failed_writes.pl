@@ -43,8 +43,7 @@ use PmhashTest;
 	stays_invalid($node, $failed_state, 'failed write');
 
 	# and after a crash, a shutdown
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	stays_invalid($node, $failed_state, 'failed write, crash');
 	$node->restart;
 	like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, shutdown');
@@ -369,8 +368,7 @@ CONF
 	{
 		$node->safe_psql('postgres', 'INSERT INTO o VALUES (8000)');
 		$node->safe_psql('postgres', $i);
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', "checkpoint, crash $i");
 		is($node->safe_psql('postgres', $files), $before, "checkpoint, crash $i: nothing is rebuilt");
 	}

@@ -53,8 +53,7 @@ SQL
 	goes_on($inode, mb(2), 'restarted');
 	foreach (1, 2)
 	{
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		goes_on($inode, mb(2), 'killed');
 	}
 
@@ -84,11 +83,9 @@ SQL
 	goes_on($inode, mb(2), 'it is read after a crash');
 	$node->restart;
 	goes_on($inode, 64 * 1024 * 1024 + 4096, 'with room it has the size that was asked for');
-	$node->append_conf('postgresql.conf', 'pmhash.journal_size = 1MB');
-	$node->restart;
+	restart_with($node, 'pmhash.journal_size = 1MB');
 	goes_on($inode, 64 * 1024 * 1024 + 4096, 'a smaller one is asked for: the file stays');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	goes_on($inode, 64 * 1024 * 1024 + 4096, 'a smaller one is asked for, killed');
 
 	# ---- the first use fails at first: the control file can't be written ----
@@ -322,8 +319,7 @@ SQL
 
 	# ---- thousands of entries in the long list of one key are lost: taken out together ----
 
-	$node->append_conf('postgresql.conf', no_wal_flushes() . 'pmhash.journal_size = 1MB');
-	$node->restart;
+	restart_with($node, no_wal_flushes() . 'pmhash.journal_size = 1MB');
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 7, i FROM generate_series(3001, 103000) i');
 	lose_rows('INSERT INTO t SELECT 7, -i FROM generate_series(1, 5000) i; SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7; SELECT count(*) FROM t WHERE v = -1');
 	my $from = -s $node->logfile;

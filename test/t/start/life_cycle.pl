@@ -65,8 +65,7 @@ SQL
 	fails_like($node, 'CREATE INDEX t_fail ON t USING pmhash ((1 / (k - 500)))', qr/division by zero/,
 		'CREATE INDEX that fails');
 	is(scalar(index_files($pool)), 1, 'CREATE INDEX that fails, files');
-	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
-	$node->reload;
+	reload_with($node, 'pmhash.cleaner_naptime = 1');
 
 	# event: `REINDEX`, `VACUUM FULL`, `CLUSTER`, `TRUNCATE`, `ALTER TYPE`
 	# ---- new files for old ----
@@ -193,8 +192,7 @@ SQL
 
 	# DROP and crash at once
 	$node->safe_psql('postgres', 'DROP INDEX t_k');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	wait_for_files($pool, 1, 'DROP INDEX, then a crash');
 	run('DROP TABLE t, u', 0, 'all dropped');
 
@@ -252,8 +250,7 @@ SQL
 			chmod($was, $path) or die $!;
 			$node->restart;
 			all_come_back($node, $name);
-			crash($node);
-			$node->start;
+			crash_and_start($node);
 			is($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', "$name: killed");
 		}
 	}

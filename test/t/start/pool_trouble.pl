@@ -86,8 +86,7 @@ SQL
 	my $inside = $node->data_dir . '/pool';
 	foreach my $directory ($file, $foreign, 'relative/path', "$foreign/no/such/parent", $inside, $node->data_dir . '/../pgdata/base')
 	{
-		$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
-		$node->restart;
+		restart_with($node, "pmhash.directory = '$directory'");
 		disabled(qr/\Q$directory\E/, "pmhash.directory = $directory");
 	}
 	ok(!-e $inside, 'no pool was made inside the data directory');
@@ -101,8 +100,7 @@ SQL
 	mkdir($open);
 	chmod(0777, $open);
 	symlink("$foreign/letter.txt", "$open/lock") or die $!;
-	$node->append_conf('postgresql.conf', "pmhash.directory = '$open'");
-	$node->restart;
+	restart_with($node, "pmhash.directory = '$open'");
 	disabled(qr/other users can write in directory "\Q$open\E"/, 'open to all');
 	is(slurp_file("$foreign/letter.txt"), 'dear', 'open to all: nothing is written through a link');
 	unlink("$open/lock") or die $!;
@@ -143,8 +141,7 @@ SQL
 		'CREATE TABLE n (k int4); INSERT INTO n SELECT generate_series(1, 1000); CREATE INDEX n_k ON n USING pmhash (k)');
 	my $theirs = pool($neighbour);
 	# event: in use by another server
-	$node->append_conf('postgresql.conf', "pmhash.directory = '$theirs'");
-	$node->restart;
+	restart_with($node, "pmhash.directory = '$theirs'");
 	disabled(qr/\Q$theirs\E/, 'pool in use by another server');
 	same_answers($neighbour, 'n', 'k', 'n_k', 'the owner');
 	# event: replaced by the directory of another cluster
@@ -158,8 +155,7 @@ SQL
 	$neighbour->stop;
 
 	# back at home
-	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-	$node->restart;
+	restart_with($node, "pmhash.directory = ''");
 	repaired('the own pool again');
 
 	# event: its control file is damaged
@@ -186,8 +182,7 @@ SQL
 
 	sub rebuild ($name)
 	{
-		$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
-		$node->reload;
+		reload_with($node, 'pmhash.rebuild = on');
 		repaired($name);
 		return;
 	}
@@ -307,8 +302,7 @@ SQL
 	# unmounted when the server is killed and started; mounted again for the next
 	$unmount->();
 	$node->safe_psql('postgres', 'INSERT INTO t VALUES (8, 8)');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	repaired('unmounted, killed, started');
 	$node->stop;
 	rmtree($pool);

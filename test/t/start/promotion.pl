@@ -101,8 +101,7 @@ SQL
 	caught_up($first, $late);
 	both_valid($late, 'rewound');
 	my $position = log_position($late);
-	crash($late);
-	$late->start;
+	crash_and_start($late);
 	caught_up($first, $late);
 	both_valid($late, 'rewound and killed');
 	compare_in_snapshot($late, 'rewound and killed: answers');
@@ -199,8 +198,7 @@ SQL
 		unlike(slurp_file($standby->logfile, $from), qr/index "r_k" of table "r" has been rebuilt/, "$how: what was not written to is kept") if !$killed;
 		eval { $session->quit };
 		$standby->safe_psql('postgres', $writes);
-		crash($standby);
-		$standby->start;
+		crash_and_start($standby);
 		all_come_back($standby, "$how: killed");
 		$standby->stop;
 	}
@@ -237,15 +235,13 @@ CONF
 		my $from = -s $node->logfile;
 
 		both_valid($node, "call $call");
-		$node->append_conf('postgresql.conf', <<CONF);
+		restart_with($node, <<CONF);
 pmhash_faults.calls = 'readdir'
 pmhash_faults.error = 5
 pmhash_faults.fail_at = $call
 CONF
-		$node->restart;
 		like(slurp_file($node->logfile, $from), qr/not trusted: could not read or remove the files in .*: Input\/output error/, "call $call: log");
-		$node->append_conf('postgresql.conf', "pmhash_faults.fail_at = 0\n");
-		$node->reload;
+		reload_with($node, "pmhash_faults.fail_at = 0\n");
 		both_valid($node, "call $call: built again");
 		like(logged_since($node, $from), qr/has been built on this standby/, "call $call: really");
 	}
@@ -340,8 +336,7 @@ SQL
 		builds_anew($node, "killed, $point", $position, qr/the server was a standby and has not used the pool as a primary/);
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM other'), '1000', "killed, $point: what was committed is there");
 		$position = log_position($node);
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		goes_on($node, "killed, $point, and as a primary", $position);
 		$node->stop;
 	}
@@ -413,8 +408,7 @@ SQL
 	isnt($copy->safe_psql('postgres', q(SELECT state FROM pmhash.indexes WHERE index = 'o_k')), 'valid', 'what is not logged is not valid');
 	is($copy->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM o WHERE k = 7'),
 		'110', 'all rows are found');
-	$copy->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
-	$copy->reload;
+	reload_with($copy, "pmhash.rebuild = on\n");
 	wait_for_state($copy, $_, qr/^valid$/, "$_ is rebuilt") foreach qw(o_k t_k t_s);
 	same_answers($copy, 'o', 'k', 'o_k', 'rebuilt');
 	$copy->stop;

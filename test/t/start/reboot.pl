@@ -67,8 +67,7 @@ use PmhashTest;
 	# trust: eras
 	invalid_then_back($cache, $power, 'cache, unclean');
 	change_rows($cache);
-	crash($cache);
-	$cache->start;
+	crash_and_start($cache);
 	all_come_back($cache, 'cache, unclean, then a crash');
 
 	# an immediate shutdown is no clean one

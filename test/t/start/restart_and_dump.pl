@@ -121,8 +121,7 @@ SQL
 	}
 
 	# ---- exclusion constraints are kept through crashes ----
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'exclusion constraint after a crash');
 	$node->safe_psql('postgres', 'INSERT INTO ex VALUES (101)');
 

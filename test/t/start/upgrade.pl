@@ -75,8 +75,7 @@ SQL
 		same_answers($new, 'u', 'k', 'u_k', "$name, unlogged");
 		# pg_upgrade has made empty indexes before it put the old stubs in place
 		wait_for_files($pool, 9, "$name: files");
-		crash($new);
-		$new->start;
+		crash_and_start($new);
 		all_come_back($new, "$name, killed");
 		$new->stop;
 		return;

@@ -489,8 +489,7 @@ SQL
 	$node->safe_psql('hers', 'SET ROLE mallory; CREATE EXTENSION pmhash; RESET ROLE; CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
 	unlink("$pool/" . $node->safe_psql('hers', q(SELECT file FROM pmhash.stats('t_k')))) or die;
 	hold('rebuild_before_build');
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
-	$node->reload;
+	reload_with($node, 'pmhash.rebuild = on');
 	$node->safe_psql('hers', 'INSERT INTO t VALUES (1)');
 	is_held('rebuild_before_build', 'a rebuilder is there');
 	my $drop = "SET ROLE mallory;\nDROP DATABASE hers WITH (FORCE)";

@@ -185,8 +185,7 @@ SQL
 		return $node->safe_psql('postgres', "UPDATE pg_proc SET probin = '\$libdir/$name' WHERE position('pmhash_handler' IN proname) > 0");
 	}
 	library_is('no_pmhash');
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
-	$node->restart;
+	restart_with($node, "shared_preload_libraries = ''");
 	# event: the library is not installed, or cannot be loaded
 	# trouble: `could not access file "..."`
 	fails_like($node, $_, qr/ERROR:  could not access file "(\$libdir\/)?no_pmhash"/, "no library: $_")
