@@ -152,13 +152,6 @@ sub value ($node, $query)
 	return $stdout;
 }
 
-# Wait until a query is true.
-sub wait_until ($node, $query, $what)
-{
-	$node->poll_query_until('postgres', $query) or die "$what: does not come";
-	return;
-}
-
 # The standby has all steady indexes, and commits wait for it.
 sub wait_for_standby ($primary, $standby)
 {

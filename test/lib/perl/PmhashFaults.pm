@@ -66,8 +66,7 @@ sub set_faults
 		join('', map { "pmhash_faults.$_ = '$settings{$_}'\n" } sort keys %settings));
 	return if !$node->{_pid};
 	$node->reload;
-	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$settings{fail_at}'")
-	  or die 'no reload';
+	wait_until($node, "SELECT current_setting('pmhash_faults.fail_at') = '$settings{fail_at}'", 'no reload');
 	return;
 }
 

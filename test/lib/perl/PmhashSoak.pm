@@ -588,9 +588,7 @@ sub soak_cycle
 	my $rebuilt = sub {
 		my ($but) = @_;
 		return if $kind !~ /in recovery/;
-		$node->poll_query_until('postgres',
-			"SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index <> '$but'")
-		  or die 'indexes are not rebuilt';
+		wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index <> '$but'", 'indexes are not rebuilt');
 	};
 	$rebuilt->('pre_k');
 

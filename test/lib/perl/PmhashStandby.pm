@@ -22,6 +22,7 @@ our @EXPORT = qw(
   load_of_t
   follow
   caught_up
+  replayed
   gone_with_entries
   compare_in_snapshot
   nothing_under_old_keys
@@ -167,8 +168,15 @@ sub caught_up ($primary, $standby)
 		  . 'SELECT pg_current_wal_flush_lsn()');
 	my ($lsn) = $flushed =~ /(\S+)$/;
 
-	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn")
-	  or die "the standby does not catch up";
+	wait_until($standby, "SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn", "the standby does not catch up");
+	return;
+}
+
+# The primary has done this, and the standby has replayed it.
+sub replayed ($primary, $standby, $sql)
+{
+	$primary->safe_psql('postgres', $sql);
+	caught_up($primary, $standby);
 	return;
 }
 

@@ -42,6 +42,7 @@ our @EXPORT = qw(
   release_wal_writer
   witness
   set_witness
+  wait_until
   wait_until_up
   restart_in_place
   crash
@@ -437,6 +438,13 @@ sub set_witness ($node, $value)
 	open(my $lock, '+<', $path) or die "$path: $!";
 	fcntl($lock, 1036, $hint) or die "F_SET_RW_HINT: $!";
 	close($lock);
+	return;
+}
+
+# Wait until a query is true, in the database postgres; what is wrong if it does not come to be.
+sub wait_until ($node, $query, $wrong)
+{
+	$node->poll_query_until('postgres', $query) or die $wrong;
 	return;
 }
 

@@ -33,9 +33,7 @@ use PmhashTest;
 		{
 			$session->quit;
 			# the server process is some time at it
-			$node->poll_query_until('postgres',
-				"SELECT count(*) = 0 FROM pg_class WHERE relnamespace::regnamespace::text LIKE 'pg_temp%'")
-			  or die 'temporary tables stay';
+			wait_until($node, "SELECT count(*) = 0 FROM pg_class WHERE relnamespace::regnamespace::text LIKE 'pg_temp%'", 'temporary tables stay');
 		}
 		$session = $node->background_psql('postgres', on_error_stop => 0);
 		$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET client_min_messages = error');

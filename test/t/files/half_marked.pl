@@ -57,8 +57,7 @@ CONF
 	# Rows come, of which the primary may make no entries.
 	sub rows_are_found ($name, $count)
 	{
-		$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'x', i FROM generate_series(1, 100) i");
-		caught_up($primary, $standby);
+		replayed($primary, $standby, "INSERT INTO t SELECT $key, 'x', i FROM generate_series(1, 100) i");
 		is($reader->query_safe($count), '100', "$name: the session of the standby finds all rows that have come since");
 		$reader->quit;
 		is($standby->safe_psql('postgres', "$by_index $count"), '100', "$name: so does a new one");
@@ -144,8 +143,7 @@ CONF
 		hold('stub_marked');
 		reload_with($primary, "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		is_held('stub_marked', $name);
-		$primary->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'INSERT INTO other VALUES (1)');
 		builders_come_by($position);
 		is($reader->query_safe($count), '0', "$name: the session has read the stub again");
 		release('stub_marked');
@@ -220,8 +218,7 @@ SQL
 	my $session = begun_query();
 	my $promoted = begun_query();
 
-	$primary->safe_psql('postgres', 'INSERT INTO r SELECT i, i FROM generate_series(1001, 200000) i');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'INSERT INTO r SELECT i, i FROM generate_series(1001, 200000) i');
 	my $position = log_position($standby);
 	unlink(index_file($standby, 'r_k')) or die;
 	is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT v FROM r WHERE k = 150000'), '150000', 'met by another session');

@@ -485,8 +485,7 @@ SQL
 
 	sub came_back ($name)
 	{
-		$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'))
-		  or die "$name: the index does not come back";
+		wait_until($node, q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'), "$name: the index does not come back");
 		is(times_in_log(qr/index "t_k" of table "t" has been rebuilt/), ++$rebuilt, "$name: rebuilt once");
 		is(times_in_log(qr/could not rebuild index/), 0, "$name: at the first try");
 		$node->safe_psql('postgres', 'CALL workers_come_by()');

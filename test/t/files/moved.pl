@@ -120,8 +120,7 @@ SQL
 		$session->query_safe($by_index);
 		like($session->query_safe("EXPLAIN $count"), qr/m_k/, 'standby: a session uses the index');
 		is($session->query_safe($count), '0', 'standby: no row');
-		$node->safe_psql('postgres', "BEGIN; $move; $row; ROLLBACK; $others");
-		caught_up($node, $standby);
+		replayed($node, $standby, "BEGIN; $move; $row; ROLLBACK; $others");
 		is($session->query_safe($count), '0', 'standby: no row after ROLLBACK');
 		$session->quit;
 		$node->safe_psql('postgres', 'DROP TABLE m');
@@ -284,8 +283,7 @@ SQL
 		$node->safe_psql('postgres', table(''));
 		wait_for_state($standby, 'm_k', qr/^valid/, 'promoted: built before');
 		$session->query_safe("BEGIN; $move; $row;");
-		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
-		caught_up($node, $standby);
+		replayed($node, $standby, 'INSERT INTO t VALUES (1)');
 		rebuild_off($standby);
 		$standby->promote;
 		$standby->safe_psql('postgres', $others);

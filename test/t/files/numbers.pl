@@ -163,8 +163,7 @@ SQL
 	# (its last record, at which a standby ends all sessions, comes after its commit and is
 	# flushed with the next one: dbcommands.c, movedb)
 	$node->safe_psql('postgres', 'ALTER DATABASE app SET TABLESPACE elsewhere');
-	$node->safe_psql('postgres', 'SELECT txid_current()');
-	caught_up($node, $standby);
+	replayed($node, $standby, 'SELECT txid_current()');
 	is(index_state($standby, 'x_k', 'app'), 'valid', 'standby, ALTER DATABASE SET TABLESPACE: valid');
 	is((stat($file))[1], (stat($kept))[1], 'standby, ALTER DATABASE SET TABLESPACE: kept');
 	$node->safe_psql('postgres', 'ALTER DATABASE app SET TABLESPACE pg_default');

@@ -420,8 +420,7 @@ SQL
 	$node->safe_psql('postgres', 'ALTER TABLE handed ALTER k TYPE varchar');
 	unlink(index_file($node, 'handed_k'));
 	$node->psql('postgres', q(SELECT pmhash.check('handed_k')));
-	$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'handed_k'))
-	  or die 'not rebuilt';
+	wait_until($node, q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'handed_k'), 'not rebuilt');
 	foreach my $session (@sessions)
 	{
 		$pid = $session->query_safe('SELECT pg_backend_pid()');

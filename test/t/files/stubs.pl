@@ -327,8 +327,7 @@ SQL
 	my $writer = $primary->background_psql('postgres', on_error_stop => 1);
 	$writer->query_safe('BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE');
 	$primary->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 5");
-	$primary->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'")
-	  or die 'no rebuild';
+	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'", 'no rebuild');
 	$primary->safe_psql('postgres', "INSERT INTO t VALUES (5, 'x', 0)");
 	finds_what_is_there(5, 'garbage, a row comes');
 	$_->quit foreach $reader, $writer;
@@ -344,8 +343,7 @@ SQL
 	my $kept = $standby->basedir . '/kept';
 	link($other, $kept) or die $!;    # so that no other gets its inode
 	my $from = log_position($standby);
-	$primary->safe_psql('postgres', "INSERT INTO t VALUES (5, 'x', 0)");
-	caught_up($primary, $standby);
+	replayed($primary, $standby, "INSERT INTO t VALUES (5, 'x', 0)");
 	like(logged_since($standby, $from), qr/LOG: .*all index files of database \d+ are given up on this server/, 'both: log');
 	wait_for_state($standby, 't_s', qr/^valid$/, 'both: t_s is built again');
 	isnt((stat(index_file($standby, 't_s')))[1], $inode, 'both: it is another file');

@@ -38,8 +38,7 @@ SQL
 		$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5');
 		unlink(index_file($node, 't_k')) or die;
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (-1, -1)');
-		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'")
-		  or die "$name: the rebuild waits";
+		wait_until($node, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'", "$name: the rebuild waits");
 		return;
 	}
 
@@ -261,8 +260,7 @@ SQL
 	$walsender->query_safe('BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ');
 	$old->query_safe('BEGIN; INSERT INTO u VALUES (-1)');
 	$walsender->query_until(qr/begun/, "\\echo begun\nCREATE_REPLICATION_SLOT s TEMPORARY LOGICAL pgoutput USE_SNAPSHOT;\n");
-	$node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event = 'transactionid')})
-	  or die 'no slot is being made';
+	wait_until($node, q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event = 'transactionid')}, 'no slot is being made');
 	my $walsender_pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'});
 	kill('STOP', $walsender_pid) or die $!;
 	$old->query_safe('COMMIT');
@@ -282,8 +280,7 @@ SQL
 		$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM u');
 		$node->safe_psql('postgres', 'DELETE FROM r WHERE k = 5');
 		$builder->query_until(qr/begun/, "\\echo begun\nCREATE UNIQUE INDEX CONCURRENTLY r_k ON r USING pmhash (k);\n");
-		$node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots')})
-		  or die 'it does not wait';
+		wait_until($node, q{SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots')}, 'it does not wait');
 		take_over($taker, last_line($old, 'SELECT pg_export_snapshot()'));
 		$old->query_safe('COMMIT');
 		$builder->query_safe('SELECT 1');
@@ -328,8 +325,7 @@ SQL
 		$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5; DELETE FROM w WHERE k = 5');
 		$node->safe_psql('postgres', 'SET session_replication_role = replica; CREATE INDEX CONCURRENTLY w_g ON w USING pmhash (k)') if $concurrently;
 		unlink(index_file($node, 't_k')) or die;
-		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'")
-		  or die "$name is waited for";
+		wait_until($node, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'", "$name is waited for");
 		is($taker->query_safe('EXECUTE before'), '0', 'a plan with the new file');
 		is($taker->query_safe("SET $parallel = on; EXECUTE in_worker; SET $parallel = off"), '0', 'the same in a parallel worker');
 		take_over($taker, $snapshot);

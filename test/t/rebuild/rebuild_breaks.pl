@@ -42,9 +42,7 @@ SQL
 		$gate->query_safe('SELECT pg_advisory_lock(1)');
 		unlink(index_file($node, $index)) or die;
 		$node->safe_psql('postgres', "$rc; INSERT INTO $table VALUES (1000, 1)");
-		$node->poll_query_until('postgres',
-			"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'")
-		  or die 'the rebuild does not wait';
+		wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'", 'the rebuild does not wait');
 		return;
 	}
 
@@ -56,8 +54,7 @@ SQL
 
 	sub all_valid ($name)
 	{
-		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
-		  or die "$name: an index does not come back";
+		wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes", "$name: an index does not come back");
 		is($node->safe_psql('postgres', "SELECT pmhash.check('t_w'), pmhash.check('t_k'), pmhash.check('s_k')"), '||', "$name: check");
 		return;
 	}
@@ -112,9 +109,7 @@ SQL
 	$writer->query_safe("$rc; BEGIN; INSERT INTO t VALUES (1, 1)");
 	unlink(index_file($node, 't_k')) or die;
 	$node->safe_psql('postgres', "$rc; INSERT INTO t VALUES (1000, 1)");
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'")
-	  or die 'writers are not waited for';
+	wait_until($node, "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'", 'writers are not waited for');
 	usleep(1_500_000);    # deadlock_timeout of the rebuild has passed
 	$writer->query("LOCK TABLE t IN SHARE ROW EXCLUSIVE MODE");
 	is($writer->{stderr}, '', 'no deadlock');
@@ -130,18 +125,14 @@ SQL
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
 	unlink(index_file($node, $first), index_file($node, $second)) == 2 or die;
 	$node->safe_psql('postgres', "$rc; INSERT INTO t VALUES (1000, 1); INSERT INTO f VALUES (1000, 1)");
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'")
-	  or die 'the rebuild does not wait';
+	wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'", 'the rebuild does not wait');
 	($first, $second) = ($second, $first)
 	  if $node->safe_psql('postgres', 'SELECT index_relid::regclass FROM pg_stat_progress_create_index') ne $first;
 	my $before = rebuilds($first);
 	my $file = index_file($node, $first);
 	chmod(0500, $directory) or die;
 	release();
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash worker'")
-	  or die 'the rebuild does not end';
+	wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash worker'", 'the rebuild does not end');
 	chmod(0700, $directory) or die;
 	like(slurp_file($node->logfile), qr/could not rebuild index "$second"/, 'the next index has failed');
 	all_valid('an index that fails after another');
@@ -185,9 +176,7 @@ SQL
 			my ($other, $write) = @_;
 			$gate->query_safe('SELECT pg_advisory_lock(1)');
 			$other->query_until(qr/begun/, "\\echo begun\n$write;\n");
-			$node->poll_query_until('postgres',
-				"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event = 'PgSleep'")
-			  or die 'the writer does not wait';
+			wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event = 'PgSleep'", 'the writer does not wait');
 			mark_s();
 			release();
 		});

@@ -38,9 +38,7 @@ SQL
 		$gate->query_safe('SELECT pg_advisory_lock(1)');
 		unlink(index_file($node, 't_w')) or die;
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1000, 1)');
-		$node->poll_query_until('postgres',
-			"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'")
-		  or die 'the rebuild does not wait';
+		wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'", 'the rebuild does not wait');
 		return;
 	}
 
@@ -53,8 +51,7 @@ SQL
 	# By the index and without it, and pmhash.check.
 	sub all_right ($name)
 	{
-		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
-		  or die "$name: an index does not come back";
+		wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes", "$name: an index does not come back");
 		is($node->safe_psql('postgres', "SELECT pmhash.check('t_w'), pmhash.check('t_k')"), '|', "$name: check");
 		my $by_index = $node->safe_psql('postgres',
 			"SET enable_seqscan = off; SELECT i, n, s, d FROM generate_series(1, 1600) i, LATERAL (SELECT count(*), sum(v), count(DISTINCT ctid) FROM t WHERE wait_at(k) = i AND v >= 0) a (n, s, d) WHERE n > 0 ORDER BY i");
@@ -398,8 +395,7 @@ SQL
 	$lock->query_safe('SELECT pg_advisory_lock(1)');
 	my $builder = $node->background_psql('postgres');
 	$builder->query_until(qr/begun/, "\\echo begun\nCREATE INDEX small_k ON small USING pmhash (wait_at(k));\n");
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-	  or die 'the build does not wait';
+	wait_until($node, "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", 'the build does not wait');
 	is($node->safe_psql('postgres', <<SQL),
 SELECT command, phase, blocks_total, blocks_done BETWEEN 1 AND blocks_total, relid::regclass
 FROM pg_stat_progress_create_index

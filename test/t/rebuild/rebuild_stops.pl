@@ -252,8 +252,7 @@ SQL
 	kill 'TERM', $hog;
 	waitpid($hog, 0);
 
-	$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'))
-	  or die 'the index does not come back';
+	wait_until($node, q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'), 'the index does not come back');
 	same_answers($node, 't', 'k', 't_k', 'rebuilt');
 	is($node->safe_psql('postgres', q(SELECT pmhash.check('t_k'))), '', 'pmhash.check');
 }

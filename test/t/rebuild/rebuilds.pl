@@ -107,14 +107,10 @@ use PmhashTest;
 	$writer->query_safe('BEGIN; INSERT INTO t SELECT 7000001, i FROM generate_series(1, 100) i');
 	$node->safe_psql('postgres', "BEGIN; INSERT INTO t VALUES (7000002, 1); PREPARE TRANSACTION 'skipper'");
 	rebuild_on($node);
-	$node->poll_query_until('postgres',
-		"SELECT state LIKE 'rebuild failed: %lock timeout%next try at%' FROM pmhash.indexes WHERE index = 't_k'")
-	  or die 'the rebuild did not report its failure';
+	wait_until($node, "SELECT state LIKE 'rebuild failed: %lock timeout%next try at%' FROM pmhash.indexes WHERE index = 't_k'", 'the rebuild did not report its failure');
 	pass('rebuild gives up after an open transaction and says so');
 	$writer->query_safe('COMMIT');
-	$node->poll_query_until('postgres',
-		"SELECT phase = 'waiting for writers before build' FROM pg_stat_progress_create_index")
-	  or die 'no new try';
+	wait_until($node, "SELECT phase = 'waiting for writers before build' FROM pg_stat_progress_create_index", 'no new try');
 	pass('a prepared transaction is waited for');
 	is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE k = 7000001'), 't',
 		'queries go on meanwhile');
@@ -141,8 +137,7 @@ SQL
 	unlink(map { index_file($node, $_) } 'others_k', map { "held_$_" } qw(a b c d));
 	my $position = -s $node->logfile;
 	rebuild_on($node);
-	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'others_k'")
-	  or die 'not rebuilt';
+	wait_until($node, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'others_k'", 'not rebuilt');
 	my ($before) = slurp_file($node->logfile, $position) =~ /(.*)index "others_k" of table "others" has been rebuilt/s;
 	cmp_ok(scalar(() = $before =~ /could not rebuild index "held_/g), '<=', 1, 'a table that is held up is waited for once');
 	$writer->query_safe('COMMIT');
@@ -183,16 +178,13 @@ SQL
 	unlink(index_file($node, 's_k')) or die;
 	rebuild_on($node);
 	$node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM s WHERE slowly(k) = 1 AND k = 1');
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE index_relid = 's_k'::regclass AND command = 'REINDEX CONCURRENTLY' AND phase LIKE 'building index%'")
-	  or die 'no progress shown';
+	wait_until($node, "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE index_relid = 's_k'::regclass AND command = 'REINDEX CONCURRENTLY' AND phase LIKE 'building index%'", 'no progress shown');
 	pass('progress');
 	is(index_state($node, 's_k'), 'rebuilding', 'state while it is being rebuilt');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE k = 1'), '1', 'the table can be read meanwhile');
 	is($node->safe_psql('postgres', "SET statement_timeout = '5s'; INSERT INTO s VALUES (101) RETURNING k"), '101', 'and written');
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash worker'");
-	$node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: the worker was terminated%' FROM pmhash.indexes WHERE index = 's_k'")
-	  or die 'no failure shown';
+	wait_until($node, "SELECT state LIKE 'rebuild failed: the worker was terminated%' FROM pmhash.indexes WHERE index = 's_k'", 'no failure shown');
 	pass('end of the worker');
 	$node->safe_psql('postgres', "CREATE OR REPLACE FUNCTION slowly(i int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN i; END'");
 	all_come_back($node, 'after the end of the worker');

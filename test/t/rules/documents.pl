@@ -79,9 +79,7 @@ use PmhashTest;
 			ok(IPC::Run::run([ 'sh', '-e', '-c', $example->{text} ], '<', \undef, '>&', \$output),
 				"$example->{section}: commands") or diag($output);
 			$node->_update_pid(1);
-			$node->poll_query_until('postgres',
-				"SELECT count(*) > 0 AND bool_and(state = 'valid') FROM pmhash.indexes")
-			  or die 'indexes do not become valid';
+			wait_until($node, "SELECT count(*) > 0 AND bool_and(state = 'valid') FROM pmhash.indexes", 'indexes do not become valid');
 		}
 		return $output;
 	}

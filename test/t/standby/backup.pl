@@ -35,8 +35,7 @@ INSERT INTO t SELECT 1, i FROM generate_series(1, 100) i;
 SQL
 	my $last = $node->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn())');
 	$node->safe_psql('postgres', 'SELECT pg_switch_wal()');
-	$node->poll_query_until('postgres', "SELECT last_archived_wal >= '$last' FROM pg_stat_archiver")
-	  or die 'WAL is not archived';
+	wait_until($node, "SELECT last_archived_wal >= '$last' FROM pg_stat_archiver", 'WAL is not archived');
 
 	# event: base backup without the pool
 	# ---- base backup, no pool ----

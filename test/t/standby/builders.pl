@@ -73,11 +73,9 @@ SQL
 
 	# ---- an index that is made or rebuilt in other ways than by one transaction ----
 
-	$primary->safe_psql('postgres', 'CREATE INDEX CONCURRENTLY u1_c ON u1 USING pmhash (k) WITH (wal = on)');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CREATE INDEX CONCURRENTLY u1_c ON u1 USING pmhash (k) WITH (wal = on)');
 	wait_for_state($standby, 'u1_c', qr/^valid$/, 'CREATE INDEX CONCURRENTLY');
-	$primary->safe_psql('postgres', 'REINDEX INDEX CONCURRENTLY u1_c');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'REINDEX INDEX CONCURRENTLY u1_c');
 	wait_for_state($standby, 'u1_c', qr/^valid$/, 'REINDEX CONCURRENTLY');
 	unlink(grep { $_ =~ $primary->safe_psql('postgres', q(SELECT substring(file from '[0-9a-f]{16}') FROM pmhash.files() WHERE index = 'u1_c'::regclass)) } index_files(pool($primary))) or die;
 	$primary->safe_psql('postgres', 'INSERT INTO u1 VALUES (101)');
@@ -102,8 +100,7 @@ SQL
 		$primary->safe_psql('postgres', "CREATE TABLE h$n (k int); INSERT INTO h$n VALUES (1); CREATE INDEX h${n}_k ON h$n USING pmhash (sleeps(k)) WITH (wal = on)");
 		usleep(700_000);
 	}
-	$primary->safe_psql('postgres', 'CREATE INDEX h1_p ON h1 USING pmhash (k) WITH (wal = on) WHERE sleeps(k) = 1');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CREATE INDEX h1_p ON h1 USING pmhash (k) WITH (wal = on) WHERE sleeps(k) = 1');
 	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash.indexes WHERE index ~ '^h\d_' AND state LIKE 'building%')), 'an expression: one index is being built');
 	$primary->safe_psql('postgres', "CREATE INDEX u1_p$_ ON u1 USING pmhash (k) WITH (wal = on)") foreach 1 .. 3;
 	$primary->safe_psql('db1', 'CREATE INDEX x_p ON x USING pmhash (k) WITH (wal = on)');
@@ -209,15 +206,13 @@ SQL
 	my $late = new_standby($primary, 'late2');
 	both_valid($late, 'late');
 	sleep 1;
-	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS on');
-	caught_up($primary, $late);
+	replayed($primary, $late, 'ALTER DATABASE db1 ALLOW_CONNECTIONS on');
 	ok($late->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k')), 'no connections, and then some: built');
 
 	# ---- databases without indexes of ours are looked at once ----
 
 	reload_with($late, "log_min_messages = debug1\n");
-	$primary->safe_psql('postgres', 'CREATE DATABASE plain');
-	caught_up($primary, $late);
+	replayed($primary, $late, 'CREATE DATABASE plain');
 	my $plain = $primary->safe_psql('postgres', q(SELECT oid FROM pg_database WHERE datname = 'plain'));
 	sleep 5;	# some regular looks
 	is(scalar(() = slurp_file($late->logfile) =~ /starting background worker process "pmhash worker for database $plain"/g), 1,
@@ -261,9 +256,7 @@ SQL
 
 	my $snapshot = $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()');
 	gone_with_entries($primary);
-	$standby->poll_query_until('postgres',
-		q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'startup' AND wait_event = 'RecoveryConflictSnapshot')})
-	  or die 'replay does not wait';
+	wait_until($standby, q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'startup' AND wait_event = 'RecoveryConflictSnapshot')}, 'replay does not wait');
 	$taker->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 	$old->query_safe('COMMIT');
 	caught_up($primary, $standby);

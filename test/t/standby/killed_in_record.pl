@@ -176,8 +176,7 @@ CONF
 		unlink($node->data_dir . '/pmhash.nonce') or die;	# nothing is trusted
 		$node->start;
 		is_held('standby_caught_up', 'record ends');
-		$primary->safe_psql('postgres', "INSERT INTO t VALUES (60005, 'first of the delta', 1)");
-		caught_up($primary, $node);
+		replayed($primary, $node, "INSERT INTO t VALUES (60005, 'first of the delta', 1)");
 		hold('redo_after_entries');
 		$primary->safe_psql('postgres', "INSERT INTO t VALUES (60006, 'once', 1)");
 		is_held('redo_after_entries', 'record ends');
@@ -247,8 +246,7 @@ CONF
 
 	sub restartpoint
 	{
-		$primary->safe_psql('postgres', 'CHECKPOINT');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'CHECKPOINT');
 		checkpoint_and_ask($standby);
 		return;
 	}

@@ -42,8 +42,7 @@ like(logged_since($standby, $position), qr/is given up on this server/, 'unwrita
 is($standby->safe_psql('postgres', 'SELECT count(*) > 30000 FROM t'), 't', 'unwritable: replay goes on');
 like(standby_state($standby, 't_k'), qr/^disabled: file .* can neither be used nor removed/, 'unwritable: the index is away');
 unlike(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'unwritable: plans do without');
-$primary->safe_psql('postgres', 'DELETE FROM t WHERE k BETWEEN 101000 AND 199999');
-caught_up($primary, $standby);
+replayed($primary, $standby, 'DELETE FROM t WHERE k BETWEEN 101000 AND 199999');
 chmod(0700, $directory) or die $!;
 $standby->restart;
 both_valid($standby, 'writable again');
@@ -68,8 +67,7 @@ $standby->stop;
 both_valid($standby, 'a fast clock');
 chmod(0500, $directory) or die $!;
 $position = log_position($standby);
-$primary->safe_psql('postgres', 'REINDEX INDEX t_k');
-caught_up($primary, $standby);
+replayed($primary, $standby, 'REINDEX INDEX t_k');
 
 # However often it has failed.
 my $tries = 0;
@@ -99,8 +97,7 @@ CONF
 
 reload_with($primary, 'pmhash.rebuild = off');
 unlink(index_file($primary, 't_k')) or die;
-$primary->safe_psql('postgres', q{INSERT INTO t VALUES (-1, 'lost', -1)});
-caught_up($primary, $standby);
+replayed($primary, $standby, q{INSERT INTO t VALUES (-1, 'lost', -1)});
 is(standby_state($standby, 't_k'), 'absent: invalid on the primary: it does not exist', 'what the primary has lost');
 reload_with($primary, 'pmhash.rebuild = on');
 both_valid($standby, 'the primary has it again');
@@ -123,8 +120,7 @@ $session->query_safe('EXECUTE p(100005)');
 unlink($_) foreach index_files($pool);
 change(3, 3000);
 $standby->safe_psql('postgres', q(SELECT count(*) FROM t WHERE k = 5));
-$primary->safe_psql('postgres', "INSERT INTO t VALUES (100005, 'later', 1)");
-caught_up($primary, $standby);
+replayed($primary, $standby, "INSERT INTO t VALUES (100005, 'later', 1)");
 is($session->query_safe('EXECUTE p(100005)'),
 	$primary->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 100005'),
 	'removed: a session with the old file has the right answer');
@@ -186,10 +182,8 @@ is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))
 # ---- with hot_standby_feedback there is none: the primary keeps what they need ----
 
 reload_with($standby, "hot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
-$primary->poll_query_until('postgres', 'SELECT backend_xmin IS NOT NULL FROM pg_stat_replication')
-  or die 'no feedback';
-$primary->safe_psql('postgres', 'INSERT INTO dead SELECT 2, i FROM generate_series(1, 300) i');
-caught_up($primary, $standby);
+wait_until($primary, 'SELECT backend_xmin IS NOT NULL FROM pg_stat_replication', 'no feedback');
+replayed($primary, $standby, 'INSERT INTO dead SELECT 2, i FROM generate_series(1, 300) i');
 my $fed = $standby->background_psql('postgres', on_error_stop => 0);
 $fed->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ');
 is($fed->query_safe('SELECT count(v) FROM dead WHERE k = 2'), '300', 'feedback: a query');
@@ -227,8 +221,7 @@ wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 	my $older = new_standby($future, 'older');
 
 	$position = 0;
-	$future->safe_psql('postgres', "INSERT INTO t SELECT i, 'future', i FROM generate_series(1, 1000) i");
-	caught_up($future, $older);
+	replayed($future, $older, "INSERT INTO t SELECT i, 'future', i FROM generate_series(1, 1000) i");
 	my $log = logged_since($older, 0);
 	my $count = () = $log =~ /WAL has a record that this version does not know/g;
 	is($count, 1, 'newer records: said once');
@@ -267,12 +260,10 @@ SKIP:
 
 	wait_for_state($full, 't_k', qr/^valid$/, 'full: built');
 	append_to_file("$small/ballast", "\0" x (free_bytes($small) - 8 * 1024 * 1024));
-	$source->safe_psql('postgres', "INSERT INTO t SELECT i, 's', i FROM generate_series(1, 400000) i");
-	caught_up($source, $full);
+	replayed($source, $full, "INSERT INTO t SELECT i, 's', i FROM generate_series(1, 400000) i");
 	is($full->safe_psql('postgres', 'SELECT count(*) FROM t'), '410000', 'full: replay goes on');
 	isnt(join(' ', map { standby_state($full, $_) } qw(t_k t_s)), 'valid valid', 'full: an index is away');
-	$source->safe_psql('postgres', 'DELETE FROM t WHERE n > 1000; VACUUM FULL t');
-	caught_up($source, $full);
+	replayed($source, $full, 'DELETE FROM t WHERE n > 1000; VACUUM FULL t');
 	wait_for_state($full, 't_k', qr/^valid$/, 'full: it comes back when there is room');
 
 	# a delta that grows while its build waits leaves the half of the space
@@ -320,8 +311,7 @@ SKIP:
 	my $at = log_position($failing);
 	set_faults($failing, calls => 'syncfs pwrite unlink truncate ftruncate open', process => 'pmhash launcher',
 		at_restart => 'off', error => 5, fail_for => 1_000_000, fail_at => 1);
-	$source->safe_psql('postgres', 'INSERT INTO t SELECT 1, $$x$$, 1; CHECKPOINT');
-	caught_up($source, $failing);
+	replayed($source, $failing, 'INSERT INTO t SELECT 1, $$x$$, 1; CHECKPOINT');
 	checkpoint_and_ask($failing);
 	$failing->wait_for_log(qr/are not trusted: the file system/, $at);
 	usleep(300_000);    # what comes after that message

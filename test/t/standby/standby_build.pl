@@ -337,8 +337,7 @@ SQL
 DROP INDEX IF EXISTS long_one_key;
 CREATE INDEX long_one_key ON long_one USING pmhash (slow_key(k));
 SQL
-		$standby->poll_query_until('postgres', "SELECT state LIKE 'building%' FROM pmhash.indexes WHERE index = 'long_one_key'")
-		  or die 'it is not built';
+		wait_until($standby, "SELECT state LIKE 'building%' FROM pmhash.indexes WHERE index = 'long_one_key'", 'it is not built');
 		# A build that was cancelled pauses before it begins anew, longer each time.
 		for (my $round = 1; $round <= 6 || ($rounds < 3 && $round <= 150); $round++)
 		{
@@ -372,15 +371,13 @@ SQL
 	# ---- scans on a standby change nothing ----
 
 	setting('max_standby_streaming_delay = 60s');
-	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k < 50');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'DELETE FROM t WHERE k < 50');
 	my $entries = q(SELECT entries FROM pmhash.stats('t_k'));
 	my $before = $standby->safe_psql('postgres', $entries);
 	$standby->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
 		  . 'SELECT count(n) FROM t WHERE k = ANY (ARRAY(SELECT generate_series(1, 49))); ' x 20);
 	is($standby->safe_psql('postgres', $entries), $before, 'scans: the entries of dead rows stay');
-	$primary->safe_psql('postgres', 'VACUUM t');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'VACUUM t');
 	cmp_ok($standby->safe_psql('postgres', $entries), '<', $before, 'scans: VACUUM of the primary removes them');
 
 	$standby->stop;
@@ -410,23 +407,17 @@ SQL
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
 	$maker->query_until(qr/begun/,
 		"\\echo begun\nCREATE INDEX CONCURRENTLY c_w ON c USING pmhash (wait_at(k)) WITH (wal = on);\n");
-	$primary->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event = 'PgSleep'")
-	  or die 'the scan does not wait';
+	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event = 'PgSleep'", 'the scan does not wait');
 	$primary->safe_psql('postgres', 'INSERT INTO c VALUES (7)');
 	$holder->query_safe('BEGIN; LOCK TABLE c IN ROW EXCLUSIVE MODE');
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
-	$primary->poll_query_until('postgres',
-		"SELECT indisready FROM pg_index WHERE indexrelid = 'c_w'::regclass")
-	  or die 'the first scan does not end';
+	wait_until($primary, "SELECT indisready FROM pg_index WHERE indexrelid = 'c_w'::regclass", 'the first scan does not end');
 	caught_up($primary, $standby);
 	sleep 3;	# time enough for a build
 	is(standby_state($standby, 'c_w'), 'not valid: its CREATE INDEX or REINDEX has not been completed',
 		'not built before it is complete');
 	$holder->query_safe('COMMIT');
-	$primary->poll_query_until('postgres',
-		"SELECT indisvalid FROM pg_index WHERE indexrelid = 'c_w'::regclass")
-	  or die 'the index is not completed';
+	wait_until($primary, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'c_w'::regclass", 'the index is not completed');
 	caught_up($primary, $standby);
 	wait_for_state($standby, 'c_w', qr/^valid$/, 'built when it is complete');
 	is($standby->safe_psql('postgres', "SELECT entries FROM pmhash.stats('c_w')"), 501,

@@ -40,12 +40,10 @@ CONF
 	# Replay begins at the restartpoint; its first record raises an ERROR.  It goes on to the
 	# name, and not as far as it was.  A file that was built there would have to have all that
 	# comes up to there, and a restart would pass that over for it.
-	$primary->safe_psql('postgres', 'CHECKPOINT');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CHECKPOINT');
 	$standby->safe_psql('postgres', 'CHECKPOINT');
 	$primary->safe_psql('postgres', "SELECT pg_create_restore_point('here')");
-	$primary->safe_psql('postgres', "INSERT INTO t SELECT 20000 + i % 10, 'past the name', i FROM generate_series(1, 200) i");
-	caught_up($primary, $standby);
+	replayed($primary, $standby, "INSERT INTO t SELECT 20000 + i % 10, 'past the name', i FROM generate_series(1, 200) i");
 	my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash.standby()');
 	my $position = log_position($standby);
 	crash($standby);
@@ -77,16 +75,14 @@ CONF
 
 	sub give_up ($key)
 	{
-		$primary->safe_psql('postgres', "DELETE FROM r WHERE k = $key");
-		caught_up($primary, $standby);
+		replayed($primary, $standby, "DELETE FROM r WHERE k = $key");
 		file_is_lost($standby, 'r_k', "SELECT count(n) FROM r WHERE k = $key");
 		return;
 	}
 
 	sub insert_seen ($key, $name)
 	{
-		$primary->safe_psql('postgres', "INSERT INTO r SELECT $key, i FROM generate_series(1, 100) i");
-		caught_up($primary, $standby);
+		replayed($primary, $standby, "INSERT INTO r SELECT $key, i FROM generate_series(1, 100) i");
 		return wait_for_state($standby, 'r_k', qr/^valid$/, "$name: begin");
 	}
 
@@ -123,8 +119,7 @@ SQL
 
 		insert_seen(++$key, $name);
 		$session->query_safe("SET plan_cache_mode = force_generic_plan; $by{index}; PREPARE p AS SELECT k FROM r WHERE k = $key; EXECUTE p");
-		$primary->safe_psql('postgres', 'ALTER INDEX r_k SET (fillfactor = 80)');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'ALTER INDEX r_k SET (fillfactor = 80)');
 		hold('open_before_map');
 		$session->query_until(qr/begun/, "BEGIN ISOLATION LEVEL REPEATABLE READ;\n\\echo begun\nEXECUTE p;\n");
 		is_held('open_before_map', $name);
@@ -302,8 +297,7 @@ SQL
 
 	# ---- a database that takes no connections holds up no other ----
 
-	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS off');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'ALTER DATABASE db1 ALLOW_CONNECTIONS off');
 	$position = log_position($standby);
 	$standby->restart;
 	swept($position, 'one without connections', @databases[1 .. 3]);
@@ -351,8 +345,7 @@ SQL
 	{
 		my %files;
 
-		$standby->poll_query_until('postgres', "SELECT count(*) = 0 $sweeper")
-		  or die 'a sweeper does not end';
+		wait_until($standby, "SELECT count(*) = 0 $sweeper", 'a sweeper does not end');
 		$files{$_} = 1 foreach logged_since($standby, $position) =~ /found what is free in pmhash file (\w+)/g;
 		return keys %files;
 	}
@@ -378,14 +371,12 @@ SQL
 		my $how = $round % 2 ? 'immediate' : 'fast';
 		my $position;
 
-		$primary->safe_psql('postgres', $_) foreach split /(?<=;) /, thin_out($round);
-		caught_up($primary, $standby);
+		replayed($primary, $standby, $_) foreach split /(?<=;) /, thin_out($round);
 		$standby->stop($how);
 		$position = log_position($standby);
 		$standby->start;
 		swept_of_standby_space($position, "round $round, $how");
-		$primary->safe_psql('postgres', fill($round));
-		caught_up($primary, $standby);
+		replayed($primary, $standby, fill($round));
 		$most = figure($primary, 'value_bytes') if figure($primary, 'value_bytes') > $most;
 		note("round $round: primary ", figure($primary, 'value_bytes'), ', standby ', figure($standby, 'value_bytes'));
 	}
@@ -407,8 +398,7 @@ SQL
 	release('standby_sweeping');
 	swept_of_standby_space($position, 'beside replay');
 	my @files = swept_files($position);
-	$primary->safe_psql('postgres', fill(23));
-	caught_up($primary, $standby);
+	replayed($primary, $standby, fill(23));
 	same_as_heap($standby, 'v', 'k', 'v_k', 'beside replay, afterwards');
 
 	# ---- the sweeper is ended in the middle: the next one begins anew, by itself ----
@@ -421,8 +411,7 @@ SQL
 	my $ended = $standby->safe_psql('postgres', "SELECT pid $sweeper");
 	$standby->safe_psql('postgres', "SELECT pg_terminate_backend($ended)");
 	release('standby_sweeping');
-	$standby->poll_query_until('postgres', "SELECT count(*) = 0 $sweeper AND pid = $ended")
-	  or die 'the sweeper does not end';
+	wait_until($standby, "SELECT count(*) = 0 $sweeper AND pid = $ended", 'the sweeper does not end');
 	unlike(logged_since($standby, $position), qr/found what is free in pmhash file.*terminating background worker/s, 'ended: in the middle');
 	# whichever it was in the middle of
 	ok($standby->wait_for_log(qr/found what is free in pmhash file $_/, $position), "ended: $_ is swept") foreach @files;

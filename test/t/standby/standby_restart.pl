@@ -102,8 +102,7 @@ SQL
 		$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 		$standby->start;
 		change_t($primary, 3 + $checkpoint, 700);
-		$primary->safe_psql('postgres', 'CHECKPOINT');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'CHECKPOINT');
 		$standby->safe_psql('postgres', 'CHECKPOINT') if $checkpoint;
 		is($standby->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE k = 5'), 't',
 			"$name: the server is up");
@@ -140,8 +139,7 @@ SQL
 	my $old_position = log_position($primary);
 	$primary->enable_streaming($standby);
 	$primary->start;
-	$standby->safe_psql('postgres', "INSERT INTO t VALUES (7, 'switched', 1)");
-	caught_up($standby, $primary);
+	replayed($standby, $primary, "INSERT INTO t VALUES (7, 'switched', 1)");
 	both_valid($primary, 'switchover: the old primary follows');
 	compare_in_snapshot($primary, 'switchover: its answers');
 	no_findings($primary, 'switchover: pmhash.check');
@@ -205,8 +203,7 @@ SQL
 	foreach my $node ($dark, $darker)
 	{
 		$node->promote;
-		$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'")
-		  or die 'not valid';
+		wait_until($node, "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'", 'not valid');
 		compare_in_snapshot($node, 'not readable, promoted: answers of ' . $node->name);
 		change_t($node, 12, 700);
 		no_findings($node, 'not readable, promoted: ' . $node->name);
@@ -271,8 +268,7 @@ SQL
 	# trust: standby-signal
 	like(logged_since($primary, $old_position), qr/was a standby and has not used the pool as a primary/,
 		'signal removed: not trusted');
-	$primary->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'")
-	  or die 'not rebuilt';
+	wait_until($primary, "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'", 'not rebuilt');
 	compare_in_snapshot($primary, 'signal removed: answers');
 	$primary->stop;
 	$standby->stop;

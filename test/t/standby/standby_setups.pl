@@ -62,8 +62,7 @@ CONF
 	# ---- synchronous: what has been committed is found there at once ----
 
 	reload_with($primary, "synchronous_standby_names = 'near'\n");
-	$primary->poll_query_until('postgres', "SELECT sync_state = 'sync' FROM pg_stat_replication WHERE application_name = 'near'")
-	  or die 'not synchronous';
+	wait_until($primary, "SELECT sync_state = 'sync' FROM pg_stat_replication WHERE application_name = 'near'", 'not synchronous');
 	my $missing = 0;
 	foreach my $i (1 .. 30)
 	{
@@ -96,8 +95,7 @@ CONF
 	$primary->safe_psql('postgres', "INSERT INTO t SELECT 930000, 'too late', i FROM generate_series(1, 500) i");
 	# (by its name: what the server writes by itself meanwhile is in the next one)
 	my $segment = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
-	$primary->poll_query_until('postgres', "SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver")
-	  or die 'WAL is not archived';
+	wait_until($primary, "SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver", 'WAL is not archived');
 	my $node = PostgreSQL::Test::Cluster->new('point');
 
 	$node->init_from_backup($primary, 'for_points');

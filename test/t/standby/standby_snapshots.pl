@@ -52,8 +52,7 @@ SQL
 	my $snapshot = $keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()");
 	is($keeper->query_safe($query), 100, 'the rows of an old snapshot');
 	$primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
-	$primary->safe_psql('postgres', 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wal = on)');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wal = on)');
 	wait_for_state($standby, 'p_k', qr/^valid$/, 'built on the standby');
 	is($keeper->query_safe($query), 100, 'the same on the standby');
 	plan_without($one, 'on_standby', $query, 100);
@@ -126,11 +125,9 @@ SQL
 	# The same of a file that was built before a restart, after which replay begins before that.
 	my $again = new_standby($primary, 'again', "max_standby_streaming_delay = -1\nbgwriter_lru_maxpages = 0\n");
 	wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built');
-	$primary->safe_psql('postgres', 'INSERT INTO p SELECT 7 FROM generate_series(1, 50) i; CHECKPOINT');
-	caught_up($primary, $again);
+	replayed($primary, $again, 'INSERT INTO p SELECT 7 FROM generate_series(1, 50) i; CHECKPOINT');
 	$again->safe_psql('postgres', 'CHECKPOINT');
-	$primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
-	caught_up($primary, $again);
+	replayed($primary, $again, 'DELETE FROM p WHERE k = 7');
 	unlink(index_file($again, 'p_k')) or die;
 	is($again->safe_psql('postgres', "$by_index; $query"), 0, 'restarted: the file is missed');
 	wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built once more');
@@ -185,8 +182,7 @@ SKIP:
 		push @walsenders, $walsender;
 		$walsender->query_safe($_) foreach @before;
 		$walsender->query_until(qr/begun/, "\\echo begun\nCREATE_REPLICATION_SLOT $slot TEMPORARY LOGICAL pgoutput $option;\n");
-		$standby->poll_query_until('postgres', "SELECT restart_lsn IS NOT NULL FROM pg_replication_slots WHERE slot_name = '$slot'")
-		  or die 'no slot';
+		wait_until($standby, "SELECT restart_lsn IS NOT NULL FROM pg_replication_slots WHERE slot_name = '$slot'", 'no slot');
 		return $walsender;
 	}
 
@@ -258,8 +254,7 @@ SQL
 	$primary->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()');
 	my $built_since = slot_snapshot($slot);
 	$primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
-	$primary->safe_psql('postgres', 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wal = on)');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wal = on)');
 	wait_for_state($standby, 'p_k', qr/^valid$/, 'p_k is built on the standby');
 	sees('p', $built_since, 30, 'built since, on the standby');
 
@@ -307,8 +302,7 @@ SQL
 	is(scalar(@said), 1, 'the log says so, once');
 	is($standby->safe_psql('db1', 'SET enable_seqscan = off; SELECT count(*) FROM x1 WHERE k = 1'), '1', 'queries do without');
 
-	$primary->safe_psql('postgres', join(";\n", map { "DROP TABLE many_$_" } 1 .. $places));
-	caught_up($primary, $standby);
+	replayed($primary, $standby, join(";\n", map { "DROP TABLE many_$_" } 1 .. $places));
 	ok($standby->poll_query_until('db1', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'"), 'there is a place again')
 	  || diag($standby->safe_psql('db1', 'SELECT index, state FROM pmhash.indexes'));
 	$_->stop foreach $standby, $primary;

@@ -57,8 +57,7 @@ $primary->safe_psql('postgres', $_) foreach (
 	'VACUUM ANALYZE e');
 caught_up($primary, $standby);
 wait_for_state($standby, 'e_k', qr/^valid$/, 'given up: built');
-$primary->safe_psql('postgres', 'DELETE FROM e WHERE k = 7 AND n BETWEEN 10000 AND 20000');
-caught_up($primary, $standby);
+replayed($primary, $standby, 'DELETE FROM e WHERE k = 7 AND n BETWEEN 10000 AND 20000');
 {
 	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
 	my $count = 'SELECT count(*) FROM e WHERE k = 7';
@@ -71,8 +70,7 @@ caught_up($primary, $standby);
 	hold('scan_before_visibility');
 	release('scan_between_batches');
 	is_held('scan_before_visibility', 'given up: the next batch has been read');
-	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
 	is($standby->safe_psql('postgres',
 			"SELECT reltuples < 25000 AND relallvisible = relpages FROM pg_class WHERE relname = 'e'"), 't',
 		'given up: all pages are all-visible');
@@ -92,8 +90,7 @@ $primary->safe_psql('postgres', $_) foreach (
 	'CREATE INDEX e_k ON e USING pmhash (k) WITH (wal = on)');
 caught_up($primary, $standby);
 wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built');
-$primary->safe_psql('postgres', 'DELETE FROM e WHERE k % 10 = 7');
-caught_up($primary, $standby);
+replayed($primary, $standby, 'DELETE FROM e WHERE k % 10 = 7');
 {
 	my $session = start_and_hold('check_before_entries', q(SELECT pmhash.check('e_k')), 'given up under a check: the rows are checked');
 
@@ -101,8 +98,7 @@ caught_up($primary, $standby);
 	$standby->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM e WHERE k = 5; SELECT count(*) FROM t WHERE k = 5; SELECT count(*) FROM t WHERE s = 'text 5'");
 	wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built again');
 	both_valid($standby, 'given up under a check');
-	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
 	release('check_before_entries');
 	like(finish($session), qr/^ERROR:  index "e_k" has got another file while it was checked/, 'given up under a check: it has no findings');
 }
@@ -122,8 +118,7 @@ foreach my $point (qw(redo_before_entries redo_applied))
 		my $name = "$point, $what";
 		my $position;
 
-		$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
 		$position = log_position($standby);
 		hold($point);
 		$primary->safe_psql('postgres', $records{$what});
@@ -131,8 +126,7 @@ foreach my $point (qw(redo_before_entries redo_applied))
 		crash($standby);
 		release($point);
 		$standby->start;
-		$primary->safe_psql('postgres', $records{$what});
-		caught_up($primary, $standby);
+		replayed($primary, $standby, $records{$what});
 		all_right($name, $standby);
 		is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))),
 			$primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))),
@@ -147,8 +141,7 @@ foreach my $point (qw(redo_before_entries redo_applied))
 # commit.  The files have what came after that, the tables have not.
 my $position = log_position($standby);
 $standby->safe_psql('postgres', 'CHECKPOINT');
-$primary->safe_psql('postgres', 'CHECKPOINT');
-caught_up($primary, $standby);
+replayed($primary, $standby, 'CHECKPOINT');
 $standby->safe_psql('postgres', 'CHECKPOINT');
 $primary->safe_psql('postgres', $_) foreach (
 	'DELETE FROM t WHERE k BETWEEN 20 AND 60',

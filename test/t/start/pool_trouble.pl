@@ -47,8 +47,7 @@ SQL
 
 	sub repaired ($name)
 	{
-		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'")
-		  or die "indexes are not rebuilt";
+		wait_until($node, "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'", "indexes are not rebuilt");
 		same_answers($node, 't', 'k', 't_k', $name);
 		same_answers($node, 'o', 'k', 'o_k', $name);
 		all_checked($node, $name);
@@ -260,8 +259,7 @@ SQL
 		fails_like($node, "\\set VERBOSITY verbose\nINSERT INTO ex VALUES (0)", qr/55000: .*"ex_k" has no usable file.*HINT:  (?:Put the directory of pmhash back, or restart the server|Its rebuild has failed)/s, "$name: constraint");
 		# trouble: `the directory of pmhash has been unmounted, removed or replaced`
 		fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/the directory of pmhash has been unmounted, removed or replaced.*HINT/s, "$name: CREATE INDEX");
-		$node->poll_query_until('postgres', "SELECT state ~ 'rebuild failed: the directory of pmhash' FROM pmhash.indexes WHERE index = 't_k'")
-		  or die 'the rebuild has not failed';
+		wait_until($node, "SELECT state ~ 'rebuild failed: the directory of pmhash' FROM pmhash.indexes WHERE index = 't_k'", 'the rebuild has not failed');
 		is(join(' ', glob("$pool/*")), $in_its_place, "$name: nothing is made in its place");
 		$reader->quit;
 		$writer->quit;

@@ -62,14 +62,12 @@ SQL
 
 	# (as many rows that the planner would take page scans and joins, which have no table to
 	# go to where an index scan has it)
-	$late->safe_psql('postgres', "INSERT INTO t SELECT 8, 'many', i FROM generate_series(1, 300) i; ANALYZE t");
-	caught_up($late, $first);
+	replayed($late, $first, "INSERT INTO t SELECT 8, 'many', i FROM generate_series(1, 300) i; ANALYZE t");
 	my $session = $first->background_psql('postgres', on_error_stop => 1);
 	$session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
 	my $seen = $session->query_safe('SELECT count(n) FROM t WHERE k = 8');
 	cmp_ok($seen, '>', 0, 'snapshot: there are rows');
-	$late->safe_psql('postgres', 'DELETE FROM t WHERE k = 8');
-	caught_up($late, $first);
+	replayed($late, $first, 'DELETE FROM t WHERE k = 8');
 	file_is_lost($first, 't_k', 'SELECT count(n) FROM t WHERE k = 8');
 	built_again($first, 't_k', 'snapshot');
 	both_valid($first, 'snapshot: built again after a deletion');
@@ -393,8 +391,7 @@ SQL
 	$primary->start;
 	$copy->start;
 	wait_for_state($copy, 't_k', qr/^valid$/, 'the copy has its files');
-	$primary->safe_psql('postgres', 'INSERT INTO o SELECT 7 FROM generate_series(1, 100)');
-	caught_up($primary, $copy);
+	replayed($primary, $copy, 'INSERT INTO o SELECT 7 FROM generate_series(1, 100)');
 	$primary->stop;
 
 	use_stop_points($copy);

@@ -52,8 +52,7 @@ SQL
 	my $canceled = $node->background_psql('postgres', on_error_stop => 0);
 	my $pid = $canceled->query_safe('SELECT pg_backend_pid()');
 	$canceled->query_until(qr/begun/, "\\echo begun\nINSERT INTO t SELECT i, -1 FROM generate_series(1, 100000000) i;\n");
-	$node->poll_query_until('postgres', "SELECT (SELECT entries FROM pmhash.stats('t_k')) > (SELECT count(*) FROM t) + 1000")
-	  or die 'no entry is made';
+	wait_until($node, "SELECT (SELECT entries FROM pmhash.stats('t_k')) > (SELECT count(*) FROM t) + 1000", 'no entry is made');
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	is(scalar($canceled->query('SELECT pg_backend_pid()')), $pid, 'cancelled INSERT: the session goes on');
 	like(slurp_file($node->logfile), qr/canceling statement due to user request/, 'cancelled INSERT: message');
@@ -194,8 +193,7 @@ SQL
 	# known.
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 	$node->restart;
-	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
-	  or die 'not rebuilt';
+	wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes", 'not rebuilt');
 	same_answers($node, 't', 'k', 't_k', 'preloaded again');
 	$node->safe_psql('postgres', 'VACUUM t; INSERT INTO t SELECT i, i FROM generate_series(2000, 3000) i');
 	same_answers($node, 't', 'k', 't_k', 'preloaded again, changed');
