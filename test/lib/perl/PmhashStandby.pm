@@ -17,6 +17,7 @@ our @EXPORT = qw(
   standby_state
   wait_for_state
   both_valid
+  both_right
   no_findings
   change_t
   load_of_t
@@ -120,6 +121,15 @@ sub no_findings ($node, $name)
 {
 	return is($node->safe_psql('postgres', q(SELECT pmhash.check('t_k'), pmhash.check('t_s'))),
 		'|', $name);
+}
+
+# Tests: they do, and answers and pmhash.check are right.
+sub both_right ($node, $name)
+{
+	both_valid($node, $name);
+	compare_in_snapshot($node, "$name: answers");
+	no_findings($node, "$name: pmhash.check");
+	return;
 }
 
 # The n-th change of some of the rows of t, with so many new ones before a VACUUM and,

@@ -45,8 +45,7 @@ unlike(plan_of($standby, 'SELECT * FROM t WHERE k = 5'), qr/t_k/, 'unwritable: p
 replayed($primary, $standby, 'DELETE FROM t WHERE k BETWEEN 101000 AND 199999');
 chmod(0700, $directory) or die $!;
 $standby->restart;
-both_valid($standby, 'writable again');
-compare_in_snapshot($standby, 'writable again: answers');
+both_right($standby, 'writable again');
 
 # ---- for half an hour: builds are tried until it can be written again ----
 
@@ -108,8 +107,7 @@ $position = log_position($standby);
 truncate($_, 8192) foreach index_files($pool);
 change(2, 3000);
 is($standby->safe_psql('postgres', 'SELECT count(*) > 2900 FROM t WHERE k BETWEEN 200000 AND 203000'), 't', 'cut off: replay goes on');
-both_valid($standby, 'cut off: built again');
-compare_in_snapshot($standby, 'cut off: answers');
+both_right($standby, 'cut off: built again');
 
 # ---- a session that has the old file mapped must not see it again ----
 
@@ -129,8 +127,7 @@ is($session->query_safe('EXECUTE p(100005)'),
 
 $standby->restart;
 caught_up($primary, $standby);
-both_valid($standby, 'removed and restarted');
-compare_in_snapshot($standby, 'removed and restarted: answers');
+both_right($standby, 'removed and restarted');
 
 # ---- a build is waiting ----
 
@@ -208,8 +205,7 @@ foreach (1 .. 100)
 is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))), '0', 'feedback: then they go');
 reload_with($standby, "hot_standby_feedback = off\n");
 
-both_valid($standby, 'after the conflict');
-compare_in_snapshot($standby, 'after the conflict: answers');
+both_right($standby, 'after the conflict');
 wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 
 # ---- records that this version does not know ----

@@ -18,15 +18,6 @@ CONF
 	my $near = new_standby($primary, 'near');
 	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 
-	# A test: the server answers by index as by sequential scan, and pmhash.check agrees.
-	sub all_right ($node, $name)
-	{
-		both_valid($node, $name);
-		compare_in_snapshot($node, "$name: answers");
-		no_findings($node, "$name: pmhash.check");
-		return;
-	}
-
 	# ---- a base backup under load, a standby of a standby ----
 
 	my $bench = load_of_t($primary, 20);
@@ -49,13 +40,13 @@ CONF
 		$primary->safe_psql('postgres', $_) foreach 'ALTER INDEX t_k SET (wal = on)', 'REINDEX INDEX CONCURRENTLY t_k';
 		usleep(rand(400_000));
 	}
-	all_right($near, 'turned off and on under load');
+	both_right($near, 'turned off and on under load');
 	$load->signal('TERM');
 	$load->finish;
 	foreach my $node ($near, $busy, $far)
 	{
 		caught_up($primary, $node);
-		all_right($node, $node->name . ', after the load');
+		both_right($node, $node->name . ', after the load');
 	}
 	$busy->stop;
 
@@ -81,7 +72,7 @@ CONF
 	is($delayed->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 910000"), '0', 'delayed: not yet');
 	caught_up($primary, $delayed);
 	is($delayed->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 910000"), '10', 'delayed: now');
-	all_right($delayed, 'delayed');
+	both_right($delayed, 'delayed');
 	$delayed->stop;
 
 	# ---- recovery to a point (without the library: wal_records) ----
@@ -110,9 +101,9 @@ CONF
 	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'not promoted';
 	is($node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(k) FROM t'),
 		$rows, 'recovery to a point: its rows');
-	all_right($node, 'recovery to a point');
+	both_right($node, 'recovery to a point');
 	change_t($node, 4, 700, 300);
-	all_right($node, 'recovery to a point, changed');
+	both_right($node, 'recovery to a point, changed');
 	$node->stop;
 
 	# ---- promoted: what is logged is there at once (standby_restart), what is not is rebuilt ----
@@ -132,13 +123,13 @@ SQL
 	$near->promote;
 	$near->safe_psql('postgres', 'INSERT INTO u VALUES (5)');
 	is($near->safe_psql('postgres', "$by_index; SELECT count(*) FROM u WHERE k = 5"), '1', 'promoted: the unlogged one begins empty');
-	all_right($near, 'the new primary');
+	both_right($near, 'the new primary');
 	caught_up($near, $far);
 	wait_for_state($far, 't_k', qr/^valid$/, 'the standby of the new primary');
 	$near->safe_psql('postgres', 'ALTER INDEX t_s SET (wal = on); REINDEX INDEX t_s');
 	change_t($near, 5, 700, 300);
 	caught_up($near, $far);
-	all_right($far, 'the standby of the new primary, vacuumed');
+	both_right($far, 'the standby of the new primary, vacuumed');
 
 	$_->stop foreach $far, $near;
 }
