@@ -26,6 +26,7 @@ our @EXPORT = qw(
   stays_invalid
   comes_back
   all_come_back
+  all_rebuilt
   invalid_then_back
   all_checked
   patch_control
@@ -200,13 +201,18 @@ sub all_come_back ($node, $name, $database = 'postgres')
 	return;
 }
 
+# They do when rebuilds are on again.
+sub all_rebuilt ($node, $name, $database = 'postgres')
+{
+	rebuild_on($node);
+	return all_come_back($node, $name, $database);
+}
+
 # t_k is invalid for a reason as long as rebuilds are off, and all come back when they are on.
 sub invalid_then_back ($node, $reason, $name)
 {
 	stays_invalid($node, $reason, $name);
-	rebuild_on($node);
-	all_come_back($node, $name);
-	return;
+	return all_rebuilt($node, $name);
 }
 
 # CRC-32C, bit by bit.

@@ -42,6 +42,7 @@ our @EXPORT = qw(
   release_wal_writer
   witness
   set_witness
+  session_with
   wait_until
   wait_until_up
   restart_in_place
@@ -439,6 +440,15 @@ sub set_witness ($node, $value)
 	fcntl($lock, 1036, $hint) or die "F_SET_RW_HINT: $!";
 	close($lock);
 	return;
+}
+
+# A session of the database postgres that stays, and has done this.
+sub session_with ($node, $sql, %options)
+{
+	my $session = $node->background_psql('postgres', %options);
+
+	$session->query_safe($sql);
+	return $session;
 }
 
 # Wait until a query is true, in the database postgres; what is wrong if it does not come to be.

@@ -35,8 +35,7 @@ use PmhashTest;
 			# the server process is some time at it
 			wait_until($node, "SELECT count(*) = 0 FROM pg_class WHERE relnamespace::regnamespace::text LIKE 'pg_temp%'", 'temporary tables stay');
 		}
-		$session = $node->background_psql('postgres', on_error_stop => 0);
-		$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET client_min_messages = error');
+		$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET client_min_messages = error', on_error_stop => 0);
 		$session->query_safe(<<'SQL');
 CREATE TABLE IF NOT EXISTS wanted (files int);
 CREATE OR REPLACE FUNCTION pg_temp.answers(t text) RETURNS text LANGUAGE plpgsql AS $$

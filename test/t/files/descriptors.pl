@@ -64,8 +64,7 @@ SQL
 	}
 
 	# ---- one transaction that makes them all, one that writes to all ----
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('CREATE INDEX p_k ON p USING pmhash (k)');
+	my $session = session_with($node, 'CREATE INDEX p_k ON p USING pmhash (k)');
 	is(scalar(index_files($pool)), $partitions, 'CREATE INDEX: a file for each partition');
 	holds_little($session, 'CREATE INDEX');
 	$session->query_safe("INSERT INTO p SELECT i % 5000, (i::bigint * 7919) % 1000003 FROM generate_series(1, 20000) i");

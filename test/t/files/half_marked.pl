@@ -46,8 +46,7 @@ CONF
 		my $count = 'SELECT count(*) FROM t WHERE k = ' . ++$key;
 		my $file = index_file($primary, 't_k');
 
-		$reader = $standby->background_psql('postgres', on_error_stop => 1);
-		$reader->query_safe($by_index);
+		$reader = session_with($standby, $by_index, on_error_stop => 1);
 		like($reader->query_safe("EXPLAIN $count"), qr/t_k/, "$name: a session of the standby uses the index");
 		is($reader->query_safe($count), '0', "$name: it finds nothing");
 		unlink($file) or die "$file: $!";

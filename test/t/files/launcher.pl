@@ -231,8 +231,7 @@ SQL
 
 	# event: a database is locked for long: `ALTER DATABASE` in an open transaction, `CREATE DATABASE ... TEMPLATE`, a lock on its catalogs
 	lose_in_d();
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('BEGIN; ALTER DATABASE d RENAME TO e');
+	my $session = session_with($node, 'BEGIN; ALTER DATABASE d RENAME TO e');
 	rebuild_on($node);
 	lost_and_rebuilt('ALTER DATABASE') foreach 1 .. 2;
 	is($node->safe_psql('postgres', "SELECT wait_event $launcher AND wait_event = 'BgWorkerShutdown'"), '',

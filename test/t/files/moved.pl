@@ -90,8 +90,7 @@ SQL
 		my $session;
 
 		$node->safe_psql('postgres', table('', $with));
-		$session = $node->background_psql('postgres', on_error_stop => 1);
-		$session->query_safe($sql);
+		$session = session_with($node, $sql, on_error_stop => 1);
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
 		crash($node);
 		eval { $session->quit };

@@ -47,8 +47,7 @@ SQL
 		{
 			(my $query = $scans{$kind}) =~ s/count\(v\)/count($column)/;
 			make_table($columns{$kind});
-			my $session = $node->background_psql('postgres', on_error_stop => 0);
-			$session->query_safe("SET enable_seqscan = off; $settings{$kind}; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query");
+			my $session = session_with($node, "SET enable_seqscan = off; $settings{$kind}; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query", on_error_stop => 0);
 			is($session->query_safe('EXECUTE q'), $kind eq 'several' ? 2 : 0, "$kind, $column: before");
 			rebuild_off($node);
 			$node->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(101, 200000) i');
@@ -67,8 +66,7 @@ SQL
 	# ---- a long list that others have added ----
 
 	make_table('k');
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k IN (3, 7)');
+	my $session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k IN (3, 7)', on_error_stop => 0);
 	is($session->query_safe('EXECUTE q'), 2, 'a list: before');
 	rebuild_off($node);
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 7, i FROM generate_series(1, 300000) i');
@@ -82,8 +80,7 @@ SQL
 	my $pool = pool($node);
 
 	make_table('k');
-	$session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan');
+	$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan', on_error_stop => 0);
 	$session->query_safe('PREPARE q AS SELECT count(k) FROM t WHERE k = 150000; PREPARE w AS SELECT count(v) FROM t WHERE k = 150000');
 	is($session->query_safe('EXECUTE q; EXECUTE w'), "0\n0", 'unmounted: before');
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(101, 200000) i');
@@ -115,8 +112,7 @@ CREATE TABLE t (k int4, v int4) WITH (autovacuum_enabled = off);
 INSERT INTO t SELECT i, i FROM generate_series(1, 100000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
 SQL
-		$session = $node->background_psql('postgres', on_error_stop => 0);
-		$session->query_safe("SET enable_seqscan = off; $set; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query");
+		$session = session_with($node, "SET enable_seqscan = off; $set; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query", on_error_stop => 0);
 		$session->query_safe('EXECUTE q');
 		like($session->query_safe('EXPLAIN EXECUTE q'), qr/$plan/, "own rows, $name: planned");
 		rebuild_off($node);
@@ -210,8 +206,7 @@ SQL
 
 	# ---- entries found dead ----
 
-	my $dead = $node->background_psql('postgres', on_error_stop => 0);
-	$dead->query_safe("$by{index}; SET plan_cache_mode = force_generic_plan");
+	my $dead = session_with($node, "$by{index}; SET plan_cache_mode = force_generic_plan", on_error_stop => 0);
 
 	# Were they to be removed, by the session whose scan has found them?  They are of many
 	# segments, of which some stand elsewhere by then.

@@ -184,8 +184,7 @@ loses('reader', 'EXECUTE one(7)', 'crash');
 $_->quit foreach values %session;
 crash_and_start($node);
 like(index_state($node, 't_k'), qr/^invalid: it cannot be read$/, 'crash right after the error: the index is marked');
-rebuild_on($node);
-all_come_back($node, 'crash right after the error');
+all_rebuilt($node, 'crash right after the error');
 
 # event: the undo journal is removed or cut off while the server runs, or its medium fails
 # ---- the undo journal ----

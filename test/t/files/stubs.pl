@@ -289,8 +289,7 @@ SQL
 	# A session of the standby that has read the page.
 	sub begin_reading
 	{
-		$reader = $standby->background_psql('postgres', on_error_stop => 1);
-		$reader->query_safe("$by_index PREPARE p(int) AS SELECT count(*) FROM t WHERE k = \$1");
+		$reader = session_with($standby, "$by_index PREPARE p(int) AS SELECT count(*) FROM t WHERE k = \$1", on_error_stop => 1);
 		$reader->query_safe('EXECUTE p(5)');
 		return;
 	}
@@ -324,8 +323,7 @@ SQL
 	begin_reading();
 	like($reader->query_safe('EXPLAIN EXECUTE p(5)'), qr/t_k/, 'garbage: the index is used');
 	overwrite('x', $primary);
-	my $writer = $primary->background_psql('postgres', on_error_stop => 1);
-	$writer->query_safe('BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE');
+	my $writer = session_with($primary, 'BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE', on_error_stop => 1);
 	$primary->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 5");
 	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'", 'no rebuild');
 	$primary->safe_psql('postgres', "INSERT INTO t VALUES (5, 'x', 0)");

@@ -105,8 +105,7 @@ SQL
 	}
 
 	# ---- a writer that wants a lock on the table while it is waited for ----
-	my $writer = $node->background_psql('postgres', on_error_stop => 0);
-	$writer->query_safe("$rc; BEGIN; INSERT INTO t VALUES (1, 1)");
+	my $writer = session_with($node, "$rc; BEGIN; INSERT INTO t VALUES (1, 1)", on_error_stop => 0);
 	unlink(index_file($node, 't_k')) or die;
 	$node->safe_psql('postgres', "$rc; INSERT INTO t VALUES (1000, 1)");
 	wait_until($node, "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'", 'writers are not waited for');

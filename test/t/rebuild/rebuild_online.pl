@@ -71,8 +71,7 @@ SQL
 	$node->safe_psql('postgres', "$at_once; BEGIN; INSERT INTO t SELECT 1012, i FROM generate_series(1, 100) i; PREPARE TRANSACTION 'meanwhile'");
 	$node->safe_psql('postgres', "$at_once; BEGIN; INSERT INTO t VALUES (1013, 1); ROLLBACK");
 	$node->safe_psql('postgres', "$at_once; INSERT INTO ex VALUES (1000)");
-	my $late = $node->background_psql('postgres');
-	$late->query_safe('BEGIN; INSERT INTO t SELECT 1014, i FROM generate_series(1, 50) i');
+	my $late = session_with($node, 'BEGIN; INSERT INTO t SELECT 1014, i FROM generate_series(1, 50) i');
 	release_rebuild();
 	all_right('writers during the scan');
 	$late->query_safe('INSERT INTO t SELECT 1014, i FROM generate_series(51, 100) i; COMMIT');
@@ -86,8 +85,7 @@ SQL
 	my $count = $reader->query_safe('SELECT count(*) FROM t WHERE wait_at(k) = 77 AND v >= 0');
 	cmp_ok($count, '>', 0, 'rows for the old snapshot');
 	# cursors that are put away when it has been lost, and after the new file has come to be
-	my $held = $node->background_psql('postgres');
-	$held->query_safe("SET enable_seqscan = off; SET pmhash.enable_pagescan = off; BEGIN");
+	my $held = session_with($node, "SET enable_seqscan = off; SET pmhash.enable_pagescan = off; BEGIN");
 	$held->query_safe("DECLARE $_->[0] $_->[1] CURSOR WITH HOLD FOR SELECT v FROM t WHERE wait_at(k) = 77 AND v >= 0; FETCH 1 FROM $_->[0]")
 	  foreach [ 'h', 'SCROLL' ], [ 'n', 'NO SCROLL' ];
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 77');
@@ -150,8 +148,7 @@ SQL
 	# ---- a constraint's index ----
 	rebuild_off($node);
 	unlink(index_file($node, 'ex_k')) or die;
-	$reader = $node->background_psql('postgres');
-	$reader->query_safe('BEGIN; LOCK TABLE ex IN ROW EXCLUSIVE MODE');
+	$reader = session_with($node, 'BEGIN; LOCK TABLE ex IN ROW EXCLUSIVE MODE');
 	rebuild_on($node);
 	my (undef, undef, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\n$at_once; INSERT INTO ex VALUES (50)");
 	like($stderr, qr/ERROR:  40001: /, 'a constraint is not skipped');
@@ -257,8 +254,7 @@ SQL
 	unlink(index_files(pool($node)));
 	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 	$node->start;
-	my $gate = $node->background_psql('postgres');
-	$gate->query_safe('SELECT pg_advisory_lock(7)');
+	my $gate = session_with($node, 'SELECT pg_advisory_lock(7)');
 	reload_with($node, 'pmhash.rebuild = on');
 
 	foreach my $database (qw(postgres db1))
@@ -308,8 +304,7 @@ SQL
 	is("@failures", '', 'no other failure');
 
 	# As docs/operations.md says: it is ended, and the index dropped before the next try.
-	$gate = $node->background_psql('postgres');
-	$gate->query_safe('SELECT pg_advisory_lock(7)');
+	$gate = session_with($node, 'SELECT pg_advisory_lock(7)');
 	unlink($node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 'a_gate'")) or die;
 	$node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM a WHERE gate(k) = 1');
 	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 $rebuilders AND wait_event = 'PgSleep' AND query ~ 'a_gate'"), 'it is in the function again');
@@ -391,8 +386,7 @@ END \$\$;
 SQL
 
 	# ---- the scan, stopped ----
-	my $lock = $node->background_psql('postgres');
-	$lock->query_safe('SELECT pg_advisory_lock(1)');
+	my $lock = session_with($node, 'SELECT pg_advisory_lock(1)');
 	my $builder = $node->background_psql('postgres');
 	$builder->query_until(qr/begun/, "\\echo begun\nCREATE INDEX small_k ON small USING pmhash (wait_at(k));\n");
 	wait_until($node, "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", 'the build does not wait');

@@ -38,8 +38,7 @@ use PmhashTest;
 
 	# event: removed while in use
 	# ---- found while the server runs: by a query, by an insert ----
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1');
+	my $session = session_with($node, 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1');
 	rebuild_off($node);
 	unlink(index_file($node, 't_k')) or die;
 	# another session meets it and leaves a row out; the first must not miss it
@@ -76,8 +75,7 @@ use PmhashTest;
 	$node->safe_psql('postgres', 'VACUUM ex');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM ex WHERE k = 50'), '1', 'constraint, query');
 	# while a rebuild is on its way the error tells to try again
-	my $reader = $node->background_psql('postgres', on_error_stop => 0);
-	$reader->query_safe("BEGIN; LOCK TABLE ex IN ROW EXCLUSIVE MODE");
+	my $reader = session_with($node, "BEGIN; LOCK TABLE ex IN ROW EXCLUSIVE MODE", on_error_stop => 0);
 	rebuild_on($node);
 	my ($status, $stdout, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET lock_timeout = '60s'; INSERT INTO ex VALUES (-2)");
 	like($stderr, qr/ERROR:  40001: .*"ex_k".*Try again/s, 'constraint, retryable error');
@@ -87,8 +85,7 @@ use PmhashTest;
 
 	# event: a plan was made before the index became invalid
 	# ---- a cached plan ----
-	my $cached = $node->background_psql('postgres');
-	$cached->query_safe("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE p AS SELECT count(*) FROM t WHERE k = \$1; EXECUTE p(2)");
+	my $cached = session_with($node, "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE p AS SELECT count(*) FROM t WHERE k = \$1; EXECUTE p(2)");
 	rebuild_off($node);
 	unlink(index_file($node, 't_k')) or die;
 	$node->safe_psql('postgres', 'INSERT INTO t VALUES (2, -79)');
@@ -103,8 +100,7 @@ use PmhashTest;
 	# ---- writers that hold the rebuild up, then are waited for ----
 	rebuild_off($node);
 	unlink(index_file($node, 't_k')) or die;
-	my $writer = $node->background_psql('postgres');
-	$writer->query_safe('BEGIN; INSERT INTO t SELECT 7000001, i FROM generate_series(1, 100) i');
+	my $writer = session_with($node, 'BEGIN; INSERT INTO t SELECT 7000001, i FROM generate_series(1, 100) i');
 	$node->safe_psql('postgres', "BEGIN; INSERT INTO t VALUES (7000002, 1); PREPARE TRANSACTION 'skipper'");
 	rebuild_on($node);
 	wait_until($node, "SELECT state LIKE 'rebuild failed: %lock timeout%next try at%' FROM pmhash.indexes WHERE index = 't_k'", 'the rebuild did not report its failure');
@@ -132,8 +128,7 @@ CREATE TABLE others (k int);
 @{[map { "CREATE INDEX held_$_ ON held USING pmhash ($_);" } qw(a b c d)]}
 CREATE INDEX others_k ON others USING pmhash (k);
 SQL
-	$writer = $node->background_psql('postgres');
-	$writer->query_safe('BEGIN; INSERT INTO held VALUES (1, 2, 3, 4)');
+	$writer = session_with($node, 'BEGIN; INSERT INTO held VALUES (1, 2, 3, 4)');
 	unlink(map { index_file($node, $_) } 'others_k', map { "held_$_" } qw(a b c d));
 	my $position = -s $node->logfile;
 	rebuild_on($node);

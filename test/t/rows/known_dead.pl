@@ -170,8 +170,7 @@ SQL
 	is(sql('SELECT count(v) FROM d WHERE k = 10'), 1000, 'and committed');
 
 	# an older snapshot sees rows that are deleted; HOT chains, of which all is dead or not
-	my $old = $node->background_psql('postgres');
-	$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(v) FROM d WHERE k = 3');
+	my $old = session_with($node, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(v) FROM d WHERE k = 3');
 	sql('UPDATE d SET v = v + 1 WHERE k = 1');
 	is(delete_and_look_up(3), '', 'beside an older snapshot');
 	is(sql('SELECT count(v) FROM d WHERE k = 3'), 0, 'a newer one sees no row');
@@ -286,8 +285,7 @@ SQL
 	fresh_table();
 	delete_and_look_up(2);
 	sql('DELETE FROM d WHERE k = 3 AND v % 8 = 3');
-	my $cursor = $node->background_psql('postgres');
-	$cursor->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT v FROM d WHERE k = 3; FETCH 1 FROM c');
+	my $cursor = session_with($node, 'BEGIN; DECLARE c CURSOR FOR SELECT v FROM d WHERE k = 3; FETCH 1 FROM c');
 	flush_wal();
 	# later records on their pages, which nothing flushes
 	$cursor->query_safe('DECLARE l CURSOR FOR SELECT v FROM d WHERE v % 4 = 0 FOR UPDATE; MOVE ALL IN l; MOVE ALL IN c; CLOSE c');
@@ -352,8 +350,7 @@ SQL
 	foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 	{
 		fresh_table();
-		my $older = $node->background_psql('postgres');
-		$older->query_safe("BEGIN ISOLATION LEVEL $level; SELECT count(v) FROM d WHERE k = 1");
+		my $older = session_with($node, "BEGIN ISOLATION LEVEL $level; SELECT count(v) FROM d WHERE k = 1");
 		delete_and_look_up(2);
 		is($older->query_safe('SELECT count(v) FROM d WHERE k = 2'), $level eq 'READ COMMITTED' ? 0 : 1000, "$level: a transaction from before");
 		$older->quit;

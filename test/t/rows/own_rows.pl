@@ -511,8 +511,7 @@ VACUUM ANALYZE;
 DELETE FROM t WHERE k = 400;
 SQL
 
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ');
+	my $session = session_with($node, 'SET enable_seqscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ', on_error_stop => 0);
 	unlike($session->query_safe('EXPLAIN SELECT * FROM t WHERE k = 500'), qr/t_k/, 'no plan uses the index');
 	unlike($session->query_safe("EXPLAIN SELECT * FROM t a JOIN t b USING (k) WHERE a.v = 'row 1'"), qr/t_k|pmhash/, 'nor does a join');
 	is($session->query_safe('SELECT count(v) FROM t WHERE k = 500'), '1', 'before: there is the row');

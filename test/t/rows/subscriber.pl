@@ -161,8 +161,7 @@ SQL
 	same_rows('beside open transactions');
 
 	# ---- a large transaction, streamed to a parallel worker: its rows are in the table ----
-	my $large = $publisher->background_psql('postgres');
-	$large->query_safe('BEGIN');
+	my $large = session_with($publisher, 'BEGIN');
 	$large->query_safe("INSERT INTO bare SELECT 1, repeat('large', 20) || i FROM generate_series(1, 3000) i");
 	soon("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'logical replication parallel worker'", '1', 'a transaction is streamed');
 	soon("SELECT pg_relation_size('bare') > 100000", 't', 'its rows come in');
@@ -202,8 +201,7 @@ SQL
 		$publisher->safe_psql('postgres', $rows);
 		$publisher->wait_for_catchup('sub');
 		$subscriber->safe_psql('postgres', "DELETE FROM $table WHERE t LIKE 'q%'");
-		my $session = $subscriber->background_psql('postgres');
-		$session->query_safe("BEGIN; $rows");
+		my $session = session_with($subscriber, "BEGIN; $rows");
 		$subscriber->safe_psql('postgres', $then) if defined $then;
 		$publisher->safe_psql('postgres', "DELETE FROM $table WHERE t = 'q40'");
 		soon($waits, '1', "$name: the worker waits");

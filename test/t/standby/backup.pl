@@ -148,8 +148,7 @@ SQL
 	$node->start;
 	ok($node->wait_for_log(qr/undo journal: .* [1-9]\d\d+ entries taken out|not trusted: (WAL that had been flushed was not replayed|.*the data directory is a copy)/, $from),
 		'snapshot of the data directory of a running server, rows alone: entries taken out, or not trusted');
-	rebuild_on($node);
-	all_come_back($node, 'snapshot of the data directory of a running server, rows alone');
+	all_rebuilt($node, 'snapshot of the data directory of a running server, rows alone');
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k BETWEEN 12001 AND 12100'), '0',
 		'rows of the time after the snapshot');
 	$node->stop;
@@ -409,8 +408,7 @@ SQL
 	part($first, $second);
 	$first->stop;
 	rewind($first, $second, 'shut down');
-	rebuild_on($second);
-	all_come_back($second, 'the new primary');
+	all_rebuilt($second, 'the new primary');
 	$first->enable_streaming($second);
 	$first->set_standby_mode;
 	# event: `pg_rewind`, the server then follows as a standby
@@ -458,8 +456,7 @@ CONF
 	crash_and_start($first);
 	all_come_back($first, 'killed, runs alone, killed again');
 	$first->stop;
-	rebuild_on($second);
-	all_come_back($second, 'the other one after all');
+	all_rebuilt($second, 'the other one after all');
 	$second->stop;
 }
 

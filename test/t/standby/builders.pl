@@ -86,8 +86,7 @@ SQL
 
 	# ---- expressions that never end, on standbys ----
 
-	my $gate = $standby->background_psql('postgres');
-	$gate->query_safe('SELECT pg_advisory_lock(7)');
+	my $gate = session_with($standby, 'SELECT pg_advisory_lock(7)');
 	$primary->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION sleeps(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
@@ -136,8 +135,7 @@ SQL
 	# ---- builders are terminated while they wait ----
 
 	# (no regular look comes meanwhile)
-	my $holder = $primary->background_psql('postgres');
-	$holder->query_safe('BEGIN; CREATE TABLE holds_builds (k int)');
+	my $holder = session_with($primary, 'BEGIN; CREATE TABLE holds_builds (k int)');
 	my $standby = new_standby($primary, 'standby2', "pmhash.cleaner_naptime = 100000\n");
 	foreach my $how ('pg_terminate_backend', 'pg_cancel_backend')
 	{

@@ -111,8 +111,7 @@ both_right($standby, 'cut off: built again');
 
 # ---- a session that has the old file mapped must not see it again ----
 
-my $session = $standby->background_psql('postgres', on_error_stop => 1);
-$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
+my $session = session_with($standby, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan', on_error_stop => 1);
 $session->query_safe('PREPARE p AS SELECT count(*) FROM t WHERE k = $1');
 $session->query_safe('EXECUTE p(100005)');
 unlink($_) foreach index_files($pool);
@@ -131,8 +130,7 @@ both_right($standby, 'removed and restarted');
 
 # ---- a build is waiting ----
 
-my $holder = $primary->background_psql('postgres', on_error_stop => 1);
-$holder->query_safe("BEGIN; INSERT INTO t VALUES (-1, 'held', 1)");
+my $holder = session_with($primary, "BEGIN; INSERT INTO t VALUES (-1, 'held', 1)", on_error_stop => 1);
 $primary->safe_psql('postgres', <<SQL);
 CREATE TABLE w (k integer);
 INSERT INTO w SELECT i % 100 FROM generate_series(1, 1000) i;
@@ -151,8 +149,7 @@ INSERT INTO dead SELECT 1, i FROM generate_series(1, 500) i;
 SQL
 wait_for_state($standby, 'dead_k', qr/^valid$/, 'conflict: built');
 my $from = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
-my $reader = $standby->background_psql('postgres', on_error_stop => 0);
-$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+my $reader = session_with($standby, 'BEGIN ISOLATION LEVEL REPEATABLE READ', on_error_stop => 0);
 $reader->query_safe('SELECT count(*) FROM t WHERE k = 1');
 $position = log_position($standby);
 $primary->safe_psql('postgres', 'DELETE FROM dead');
@@ -181,8 +178,7 @@ is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))
 reload_with($standby, "hot_standby_feedback = on\nwal_receiver_status_interval = 1s\n");
 wait_until($primary, 'SELECT backend_xmin IS NOT NULL FROM pg_stat_replication', 'no feedback');
 replayed($primary, $standby, 'INSERT INTO dead SELECT 2, i FROM generate_series(1, 300) i');
-my $fed = $standby->background_psql('postgres', on_error_stop => 0);
-$fed->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ');
+my $fed = session_with($standby, 'SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ', on_error_stop => 0);
 is($fed->query_safe('SELECT count(v) FROM dead WHERE k = 2'), '300', 'feedback: a query');
 sleep 2;
 $primary->safe_psql('postgres', 'DELETE FROM dead WHERE k = 2');

@@ -118,8 +118,7 @@ SQL
 
 	my @old_files = index_files(pool($primary));
 	change_t($primary, 5, 700);
-	my $session = $standby->background_psql('postgres', on_error_stop => 1);
-	$session->query_safe("SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5");
+	my $session = session_with($standby, "SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5", on_error_stop => 1);
 	$primary->stop('fast');
 	$position = log_position($standby);
 	$standby->promote;

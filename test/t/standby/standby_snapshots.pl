@@ -75,8 +75,7 @@ SQL
 	my $parallel = $primary->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 	foreach my $mode ('off', 'on')
 	{
-		$other = $standby->background_psql('postgres', on_error_stop => 0);
-		$other->query_safe("$by_index; SET $parallel = $mode; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query; EXECUTE q");
+		$other = session_with($standby, "$by_index; SET $parallel = $mode; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query; EXECUTE q", on_error_stop => 0);
 		$other->query_safe("$exported; SELECT FROM p LIMIT 0; SAVEPOINT s");
 		like(answer($other, 'EXECUTE q'), qr/^psql:\S+ ERROR:  pmhash index "p_k" is younger than the snapshot/, "$parallel = $mode: an older plan, in a subtransaction");
 		is(answer($other, 'ROLLBACK TO s; EXECUTE q'), '100', "$parallel = $mode: the same, tried again in this transaction");
@@ -98,8 +97,7 @@ SQL
 	is($standby->safe_psql('postgres', q(SELECT pmhash.check('p_k'))), '', 'with another snapshot: no findings');
 
 	my $import = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'";
-	my $session = $standby->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe("$by_index; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query");
+	my $session = session_with($standby, "$by_index; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query", on_error_stop => 0);
 	is($session->query_safe('EXECUTE q'), 0, 'a snapshot of its own');
 	like($session->query_safe('EXPLAIN EXECUTE q'), qr/Index Only Scan using p_k/, 'by the index');
 
@@ -136,8 +134,7 @@ SQL
 	$again->start;
 	$keeper = $again->background_psql('postgres', on_error_stop => 0);
 	is($keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; $query"), 50, 'restarted: the rows of an old snapshot');
-	$one = $again->background_psql('postgres', on_error_stop => 0);
-	$one->query_safe($by_index);
+	$one = session_with($again, $by_index, on_error_stop => 0);
 	plan_without($one, 'before_replay', $query, 50);
 	reload_with($again, "recovery_min_apply_delay = 0\n");
 	caught_up($primary, $again);

@@ -92,8 +92,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# the witness is away, and no process is known to have asked
 	set_witness($node, 0);
 	like(restart_in_place($node), qr/the operating system went down, or the file system of the pool was unmounted/, 'in place, no witness: log');
-	rebuild_on($node);
-	all_come_back($node, 'killed while it asks, in place');
+	all_rebuilt($node, 'killed while it asks, in place');
 
 	# ---- a start whose own syncfs reports a failed write, and that dies before it asks ----
 	$node->append_conf('postgresql.conf', "fsync = on\nrecovery_init_sync_method = syncfs");
@@ -112,8 +111,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# trust: asked-before-start
 	stays_invalid($node, 'a start of the server went down before it used the pool',
 		'syncfs at start, a failed write');
-	rebuild_on($node);
-	all_come_back($node, 'syncfs at start, a failed write');
+	all_rebuilt($node, 'syncfs at start, a failed write');
 	crash($node);
 	faults('syncfs', 'kill', '', 'off', 1);
 	ok(!$node->start(fail_ok => 1), 'syncfs at start, killed in it');
@@ -196,8 +194,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 		ok($node->wait_for_log(qr/not trusted: a process failed while it asked for failed writes/, $from), 'failed while it asked: log');
 		stays_invalid($node, $failed_state, 'failed while it asked');
 		is(witness($node), WITNESS, 'failed while it asked: the witness is back');
-		rebuild_on($node);
-		all_come_back($node, 'failed while it asked');
+		all_rebuilt($node, 'failed while it asked');
 	}
 
 	# the postmaster, at its end
@@ -302,8 +299,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	no_faults(OVERLAY);
 	crash_and_start($node);
 	stays_invalid($node, $failed_state, 'failed write, crash');
-	rebuild_on($node);
-	all_come_back($node, 'failed write');
+	all_rebuilt($node, 'failed write');
 	isnt($node->safe_psql('postgres', $files), $before, 'the files are new ones');
 
 	# ---- what file system it is cannot be found out ----

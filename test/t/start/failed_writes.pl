@@ -26,8 +26,7 @@ use PmhashTest;
 
 	# event: the kernel fails to write back pages of the pool's file system, while the server runs
 	# ---- noticed with the next checkpoint; a session that has the files open as well ----
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('SET enable_seqscan = off; INSERT INTO t VALUES (-1, -1); SELECT * FROM t WHERE k = -1');
+	my $session = session_with($node, 'SET enable_seqscan = off; INSERT INTO t VALUES (-1, -1); SELECT * FROM t WHERE k = -1');
 	my $before = $node->safe_psql('postgres', $files);
 	my $from = -s $node->logfile;
 	rebuild_off($node);
@@ -47,8 +46,7 @@ use PmhashTest;
 	stays_invalid($node, $failed_state, 'failed write, crash');
 	$node->restart;
 	like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, shutdown');
-	rebuild_on($node);
-	all_come_back($node, 'failed write');
+	all_rebuilt($node, 'failed write');
 	isnt($node->safe_psql('postgres', $files), $before, 'the files are new ones');
 
 	# ---- the pool directory is not where it was; processes that have its files open go on ----
@@ -65,8 +63,7 @@ use PmhashTest;
 	faults('syncfs', 0);
 	$node->restart;
 	like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, the pool directory was away');
-	rebuild_on($node);
-	all_come_back($node, 'failed write, the pool directory was away');
+	all_rebuilt($node, 'failed write, the pool directory was away');
 
 	# ---- while the launcher has files written back it takes part in what all processes must ----
 	$node->safe_psql('postgres', 'CREATE DATABASE other');
@@ -305,8 +302,7 @@ CONF
 		my ($directory) = $path =~ m{(.*)/};
 
 		checkpoint_and_ask($node);
-		my $session = $node->background_psql('postgres');
-		$session->query_safe('BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
+		my $session = session_with($node, 'BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
 		$node->stop('immediate');
 		eval { $session->quit };
 		if ($case eq 'directory')

@@ -111,8 +111,7 @@ SQL
 	run("COMMIT PREPARED 'p'", 0, 'committed prepared DROP INDEX');
 
 	# ---- temporary tables ----
-	my $temp = $node->background_psql('postgres');
-	$temp->query_safe('CREATE TEMP TABLE tmp (k int4)');
+	my $temp = session_with($node, 'CREATE TEMP TABLE tmp (k int4)');
 	$temp->query_safe('CREATE INDEX tmp_k ON tmp USING pmhash (k)');
 	$temp->query_safe('INSERT INTO tmp SELECT generate_series(1, 1000)');
 	sleep 3;
@@ -134,8 +133,7 @@ SQL
 
 	# A copy says that a process has made it which has gone: it is removed.  One that says the
 	# same as the original is taken for what that session has made.
-	$temp = $node->background_psql('postgres');
-	$temp->query_safe('CREATE TEMP TABLE tmp (k int4); CREATE INDEX tmp_k ON tmp USING pmhash (k)');
+	$temp = session_with($node, 'CREATE TEMP TABLE tmp (k int4); CREATE INDEX tmp_k ON tmp USING pmhash (k)');
 	my ($own) = index_files($pool);
 	my ($same, $left) = map { $own =~ s/[0-9a-f]{16}(?=\.pmh$)/$_/r } 'fedcba9876543210', 'fedcba9876543211';
 	foreach my $copy ($same, $left)
@@ -166,8 +164,7 @@ CREATE UNLOGGED TABLE u (k int4);
 CREATE INDEX u_k ON u USING pmhash (k);
 INSERT INTO u SELECT generate_series(1, 1000);
 SQL
-	$temp = $node->background_psql('postgres', on_error_stop => 0);
-	$temp->query_safe('CREATE TEMP TABLE tmp (k int4)');
+	$temp = session_with($node, 'CREATE TEMP TABLE tmp (k int4)', on_error_stop => 0);
 	$temp->query_safe('CREATE INDEX tmp_k ON tmp USING pmhash (k)');
 	$temp->query_safe('BEGIN');
 	$temp->query_safe('CREATE INDEX t_open ON t USING pmhash (k)');
@@ -283,8 +280,7 @@ SQL
 	rename("$pool.away", $pool) or die $!;
 	$node->start;
 	like($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), qr/^invalid/, 'disabled for a run that was killed: not trusted');
-	rebuild_on($node);
-	all_come_back($node, 'disabled for a run that was killed');
+	all_rebuilt($node, 'disabled for a run that was killed');
 	$node->stop;
 
 	# event: the clock is set back
@@ -535,8 +531,7 @@ SQL
 		like(index_state($node, "${table}_k"), qr/^invalid/, "$name: invalid");
 		$node->safe_psql('postgres', "INSERT INTO $table VALUES (5)");
 		is($node->safe_psql('postgres', "SELECT ctid FROM $table"), '(0,1)', "$name: the place is used again");
-		rebuild_on($node);
-		all_come_back($node, $name);
+		all_rebuilt($node, $name);
 		is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT string_agg(k::text, ',') FROM $table WHERE k IN (5, 77777)"), '5',
 			"$name: the new row, and not the lost one");
 		rebuild_off($node);

@@ -271,8 +271,7 @@ SQL
 	my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
 
 	# A plan without the index is gone when a transaction that writes something has begun.
-	my $reader = $node->background_psql('postgres');
-	$reader->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
+	my $reader = session_with($node, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
 	$unmount->();
 	$reader->query_safe('PREPARE early AS SELECT * FROM o WHERE k = 7');
 	is($reader->query_safe('EXECUTE early'), 7, 'unmounted for a moment: a plan without an index');
@@ -284,8 +283,7 @@ SQL
 	# event: unmounted while the server runs
 	my $untouched = index_file($node, 'o_k');
 	lost_while_running('unmounted', $unmount, '');
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE o AS SELECT * FROM o WHERE k = 7');
+	my $session = session_with($node, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE o AS SELECT * FROM o WHERE k = 7');
 	is($session->query_safe('EXECUTE o'), 7, 'unmounted: a plan without an index');
 	$mount->();
 	repaired('mounted again');
@@ -340,8 +338,7 @@ SQL
 	# ---- read-only while the server runs ----
 	my ($database) = map { s,/[^/]*$,,r } index_files($pool);
 	chmod(0500, $pool, $database);
-	my $late = $node->background_psql('postgres');
-	$late->query_safe('INSERT INTO t SELECT 9, i FROM generate_series(1, 500) i');
+	my $late = session_with($node, 'INSERT INTO t SELECT 9, i FROM generate_series(1, 500) i');
 	is($late->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 9'),
 		$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 9'),
 		'read-only directories: files that are there are read and written');

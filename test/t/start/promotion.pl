@@ -63,8 +63,7 @@ SQL
 	# (as many rows that the planner would take page scans and joins, which have no table to
 	# go to where an index scan has it)
 	replayed($late, $first, "INSERT INTO t SELECT 8, 'many', i FROM generate_series(1, 300) i; ANALYZE t");
-	my $session = $first->background_psql('postgres', on_error_stop => 1);
-	$session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+	my $session = session_with($first, 'BEGIN ISOLATION LEVEL REPEATABLE READ', on_error_stop => 1);
 	my $seen = $session->query_safe('SELECT count(n) FROM t WHERE k = 8');
 	cmp_ok($seen, '>', 0, 'snapshot: there are rows');
 	replayed($late, $first, 'DELETE FROM t WHERE k = 8');
@@ -168,8 +167,7 @@ SQL
 		my $writes = 'INSERT INTO t SELECT i % 3000, i FROM generate_series(1, 3000) i; DELETE FROM t WHERE k % 7 = 3';
 
 		wait_for_state($standby, $_, qr/^valid$/, "$how: $_") foreach qw(t_k t_v o_k ex_k r_k);
-		my $session = $standby->background_psql('postgres', on_error_stop => 0);
-		$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k = 5');
+		my $session = session_with($standby, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k = 5', on_error_stop => 0);
 		is($session->query_safe('EXECUTE q'), 2, "$how: a plan with an index");
 		rename($pool, "$pool.away") or die;
 		mkdir($pool) or die if $killed;

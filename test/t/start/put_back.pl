@@ -159,8 +159,7 @@ is(index_state($node, 't_k'), 'valid', 'and after a crash');
 $node->stop('immediate');
 $node->start;
 is(index_state($node, 't_k'), 'valid', 'and after two');
-rebuild_on($node);
-all_come_back($node, 'the file of the last shutdown');
+all_rebuilt($node, 'the file of the last shutdown');
 
 # event: both put back, copied from a server that was shut down
 # ---- both together: nothing is wrong ----
@@ -175,8 +174,7 @@ copy_tree("$save.pool", $pool);
 rebuild_off($node);
 $node->start;
 is(index_state($node, 't_k'), 'valid', 'both put back together');
-rebuild_on($node);
-all_come_back($node, 'both put back together');
+all_rebuilt($node, 'both put back together');
 
 # event: killed again during a rebuild
 # ---- two crashes, the second while indexes are being rebuilt ----

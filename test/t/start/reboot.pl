@@ -108,8 +108,7 @@ use PmhashTest;
 		'killed, a start without the library: not trusted');
 	is($cache->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 77777'), '0',
 		'killed, a start without the library: no lost row');
-	rebuild_on($cache);
-	all_come_back($cache, 'killed, a start without the library');
+	all_rebuilt($cache, 'killed, a start without the library');
 
 	# Two boots, the second start before anything was rebuilt.  The process that finds the
 	# index invalid marks it with the reason; of an index that no session has met it is that of
@@ -125,8 +124,7 @@ use PmhashTest;
 	$cache->start;
 	stays_invalid($cache, 'it was not written back, and what was in the page cache may be lost', 'cache, unclean twice');
 	is(index_state($cache, 'o_k'), "invalid: $power", 'cache, unclean twice, not met in between');
-	rebuild_on($cache);
-	all_come_back($cache, 'cache, unclean twice');
+	all_rebuilt($cache, 'cache, unclean twice');
 	$cache->stop;
 
 	# ---- class dax: we are made to believe in persistent memory ----
@@ -217,8 +215,7 @@ use PmhashTest;
 
 	sub back_again ($name)
 	{
-		rebuild_on($node);
-		all_come_back($node, $name);
+		all_rebuilt($node, $name);
 		rebuild_off($node);
 		return;
 	}

@@ -253,8 +253,7 @@ SQL
 	# trust: identifier
 	stays_invalid($node, 'it belongs to another cluster', 'another identifier');
 	like(log_since($node, $from), qr/not trusted: the server has got another system identifier/, 'another identifier: the log says so');
-	rebuild_on($node);
-	all_come_back($node, 'another identifier');
+	all_rebuilt($node, 'another identifier');
 	$node->restart;
 	is(index_state($node, 't_k'), 'valid', 'another identifier: as ever from then on');
 

@@ -102,8 +102,7 @@ SQL
 	rebuild_off($old);
 	$old->start;
 	is($old->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'the old cluster has its indexes');
-	rebuild_on($old);
-	all_come_back($old, 'the old cluster');
+	all_rebuilt($old, 'the old cluster');
 	$old->stop;
 
 	# ---- without the library, with the pool of the old cluster ----

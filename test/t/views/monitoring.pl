@@ -249,8 +249,7 @@ SQL
 			"INSERT INTO churned SELECT generate_series(${round}00001, ${round}50000)",
 			"DELETE FROM churned WHERE k <= ${round}00000", 'VACUUM churned');
 	}
-	my $session = $primary->background_psql('postgres');
-	$session->query_safe('CREATE TEMPORARY TABLE passing AS SELECT generate_series(1, 1000) AS k');
+	my $session = session_with($primary, 'CREATE TEMPORARY TABLE passing AS SELECT generate_series(1, 1000) AS k');
 	$session->query_safe('CREATE INDEX passing_k ON passing USING pmhash (k)');
 	$primary->poll_query_until('postgres', 'SELECT launcher FROM pmhash.stat');
 	all_is_well($primary, 'primary');
@@ -352,8 +351,7 @@ CONF
 	is(counted('lookups'), '2', 'a killed session: counts again');
 
 	# one that is terminated in a transaction, and one that ends in one
-	$session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN; SELECT FROM a WHERE k = 7');
+	$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN; SELECT FROM a WHERE k = 7', on_error_stop => 0);
 	sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%k = 7%' AND pid <> pg_backend_pid()");
 	ok($node->poll_query_until('postgres', 'SELECT lookups = 3 FROM pmhash.stat'),
 		'a terminated session is counted');
@@ -374,8 +372,7 @@ CONF
 
 	# a plan that was made with the index
 	rebuild_off($node);
-	$session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; BEGIN; DECLARE c CURSOR FOR SELECT k, ctid IS NULL FROM b WHERE k = 7');
+	$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; BEGIN; DECLARE c CURSOR FOR SELECT k, ctid IS NULL FROM b WHERE k = 7', on_error_stop => 0);
 	patch_file(index_file($node, 'b_k'), 0, "\0" x 4096);
 	# (that session has mapped the file)
 	sql('INSERT INTO b VALUES (1002)');

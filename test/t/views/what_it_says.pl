@@ -38,8 +38,7 @@ SQL
 
 	# One that is given up before it has a file: nothing rebuilds it, so nothing says so.
 	{
-		my $writer = $node->background_psql('postgres');
-		$writer->query_safe('BEGIN; INSERT INTO o VALUES (5001)');
+		my $writer = session_with($node, 'BEGIN; INSERT INTO o VALUES (5001)');
 		my $builder = IPC::Run::start([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'), '-c', 'CREATE INDEX CONCURRENTLY o_f ON o USING pmhash (k)' ],
 			'<', \undef, '>', '/dev/null', '2>', '/dev/null');
 		my $waiting = "FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event_type = 'Lock'";
@@ -84,8 +83,7 @@ SQL
 		$node->stop;
 		unlink($file) or die $!;
 		$node->start;
-		$holder = $node->background_psql('postgres');
-		$holder->query_safe('BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE');
+		$holder = session_with($node, 'BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE');
 		rebuild_on($node);
 		ok($node->poll_query_until('postgres',
 				"SELECT state ~ '^rebuild failed: .* lock timeout; next try at ' FROM pmhash.indexes WHERE index = 'o_k'"),
@@ -307,8 +305,7 @@ SQL
 	$node->poll_query_until('postgres', "SELECT pg_stat_file('$orphan', true) IS NULL") or die;
 
 	# A session that has planned with an index, and one that has used it.
-	my $planner = $node->background_psql('postgres');
-	$planner->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off');
+	my $planner = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off');
 	like($planner->query_safe("EXPLAIN (COSTS OFF) SELECT v FROM $_ WHERE k = 5"), qr/Index Scan using ${_}_k/, "plan: $_")
 		foreach qw(gone plain);
 	my $user = $node->background_psql('postgres');
@@ -324,8 +321,7 @@ SQL
 	chmod(0, $file{unreadable_k}) or die;
 	my $fork = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('fork_k')");
 	rename($fork, "$fork.away") or die;
-	my $locker = $node->background_psql('postgres');
-	$locker->query_safe('BEGIN; LOCK TABLE locked; DROP INDEX locked_k');
+	my $locker = session_with($node, 'BEGIN; LOCK TABLE locked; DROP INDEX locked_k');
 
 	my $wanted = <<'STATES';
 cut_k: invalid: it is damaged
