@@ -23,6 +23,7 @@ our @EXPORT = qw(
   file_damage
   rebuild_off
   rebuild_on
+  start_without_rebuilds
   stays_invalid
   comes_back
   all_come_back
@@ -125,6 +126,13 @@ sub rebuild_on ($node)
 {
 	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
 	$node->reload if $node->{_pid};
+	return;
+}
+
+sub start_without_rebuilds ($node)
+{
+	rebuild_off($node);
+	$node->start;
 	return;
 }
 

@@ -50,6 +50,8 @@ our @EXPORT = qw(
   crash_and_start
   reload_with
   restart_with
+  start_with
+  log_of_start
   children
   wait_until_dead
   die_in_start
@@ -526,6 +528,22 @@ sub restart_with ($node, $settings)
 	$node->append_conf('postgresql.conf', $settings);
 	$node->restart;
 	return;
+}
+
+sub start_with ($node, $settings)
+{
+	$node->append_conf('postgresql.conf', $settings);
+	$node->start;
+	return;
+}
+
+# Start it; returns what it says.
+sub log_of_start ($node)
+{
+	my $from = -s $node->logfile;
+
+	$node->start;
+	return slurp_file($node->logfile, $from);
 }
 
 # Start a server that has crashed, without a launcher, so that no process needs the

@@ -202,12 +202,10 @@ SQL
 	# ---- the pool is refused for a server life, and is as it was in the next one ----
 	make_and_change();
 	$node->stop;
-	$node->append_conf('postgresql.conf', "pmhash.directory = '" . $node->data_dir . "/inside'");
-	$node->start;
+	start_with($node, "pmhash.directory = '" . $node->data_dir . "/inside'");
 	make_again('wal_log');
 	$node->stop;
-	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-	$node->start;
+	start_with($node, "pmhash.directory = ''");
 	isnt(index_state($node, 'x_k', 'app'), 'valid', 'after a life without the pool: not valid');
 	is_as_gold($node, 'after a life without the pool');
 	$node->stop;

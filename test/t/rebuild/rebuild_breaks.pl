@@ -274,8 +274,7 @@ SQL
 	caught_up($node, $standby);
 	$standby->stop;
 	rmtree($standbys);
-	$standby->append_conf('postgresql.conf', "max_worker_processes = 1\nmax_parallel_workers = 0");
-	$standby->start;
+	start_with($standby, "max_worker_processes = 1\nmax_parallel_workers = 0");
 	wait_for_state($standby, 'ex_k', qr/^to be built; no pmhash launcher is running to build it \(see max_worker_processes\)$/,
 		'a standby without a slot for its launcher');
 	$standby->stop;

@@ -252,8 +252,7 @@ SQL
 	gated($_) foreach qw(postgres db1);
 	$node->stop;
 	unlink(index_files(pool($node)));
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
-	$node->start;
+	start_with($node, 'pmhash.rebuild = off');
 	my $gate = session_with($node, 'SELECT pg_advisory_lock(7)');
 	reload_with($node, 'pmhash.rebuild = on');
 

@@ -308,8 +308,7 @@ SQL
 
 	# a journal that is full many times over: inserts wait for a flush
 	$node->stop;
-	$node->append_conf('postgresql.conf', 'pmhash.journal_size = 64kB');
-	$node->start;
+	start_with($node, 'pmhash.journal_size = 64kB');
 	lose_rows(4, '[0-9]+');
 	$node->stop;
 	$node->start;

@@ -42,8 +42,7 @@ SQL
 	my $bare = PostgreSQL::Test::Cluster->new('bare');
 	$bare->init_from_backup($node, 'base');
 	$bare->append_conf('postgresql.conf', 'archive_mode = off');
-	rebuild_off($bare);
-	$bare->start;
+	start_without_rebuilds($bare);
 	invalid_then_back($bare, 'it does not exist', 'backup without the pool');
 	$bare->stop;
 
@@ -53,8 +52,7 @@ SQL
 	$with->init_from_backup($node, 'base');
 	PostgreSQL::Test::RecursiveCopy::copypath($copied_pool, pool($with));
 	$with->append_conf('postgresql.conf', 'archive_mode = off');
-	rebuild_off($with);
-	$with->start;
+	start_without_rebuilds($with);
 	# trust: signal
 	invalid_then_back($with, $apart, 'backup with a copied pool');
 	$with->restart;
@@ -73,8 +71,7 @@ recovery_target_name = 'here'
 recovery_target_action = promote
 archive_mode = off
 CONF
-	rebuild_off($pitr);
-	$pitr->start;
+	start_without_rebuilds($pitr);
 	$pitr->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 	is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 5000'), '1', 'recovered to the point');
 	is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1'), '0', 'and not beyond');
@@ -127,8 +124,7 @@ INSERT INTO o SELECT generate_series(10001, 11000);
 SQL
 	crash($node);
 	put_back($_) foreach $pool, $node->data_dir;
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	like(index_state($node, 'o_k'), qr/^invalid: \Q$apart\E/, 'snapshot of a running server: not trusted');
 	invalid_then_back($node, $apart, 'snapshot of a running server');
 	$node->stop;
@@ -136,16 +132,14 @@ SQL
 
 	# entries that the journal remembers are taken out: the data directory is as
 	# after a crash at the moment of the snapshot
-	$node->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 600\nwal_writer_delay = 10s");
-	$node->start;
+	start_with($node, "pmhash.cleaner_naptime = 600\nwal_writer_delay = 10s");
 	all_come_back($node, 'before a snapshot, rows alone');
 	snapshot();
 	$node->safe_psql('postgres', 'INSERT INTO o SELECT generate_series(12001, 12100)');
 	crash($node);
 	put_back($node->data_dir);
 	my $from = -s $node->logfile;
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	ok($node->wait_for_log(qr/undo journal: .* [1-9]\d\d+ entries taken out|not trusted: (WAL that had been flushed was not replayed|.*the data directory is a copy)/, $from),
 		'snapshot of the data directory of a running server, rows alone: entries taken out, or not trusted');
 	all_rebuilt($node, 'snapshot of the data directory of a running server, rows alone');
@@ -213,8 +207,7 @@ SQL
 
 		my $combined = PostgreSQL::Test::Cluster->new('combined');
 		$combined->init_from_backup($summed, 'part', combine_with_prior => ['full']);
-		rebuild_off($combined);
-		$combined->start;
+		start_without_rebuilds($combined);
 		invalid_then_back($combined, 'it does not exist', 'incremental backup');
 		$combined->stop;
 
@@ -224,8 +217,7 @@ SQL
 		$summed->command_ok([ 'pg_combinebackup', '-o', $summed->data_dir,
 				map { $summed->backup_dir . "/$_" } ('full', 'part') ],
 			'combined in the place of its origin');
-		rebuild_off($summed);
-		$summed->start;
+		start_without_rebuilds($summed);
 		invalid_then_back($summed, $apart, 'incremental backup, put back');
 		crash_and_start($summed);
 		all_come_back($summed, 'incremental backup, put back, crashed');
@@ -304,8 +296,7 @@ SQL
 	# ---- one that is promoted before anyone has written ----
 
 	my $alone = cold_copy('alone');
-	$alone->append_conf('postgresql.conf', "primary_conninfo = ''\n");
-	$alone->start;
+	start_with($alone, "primary_conninfo = ''\n");
 	$alone->poll_query_until('postgres', 'SELECT pg_is_in_recovery()') or die;
 	$alone->promote;
 	all_valid($alone, 'alone');
@@ -414,8 +405,7 @@ SQL
 	# event: `pg_rewind`, the server then follows as a standby
 	cmp_ok(scalar(index_files(pool($first))), '>', 3, 'the old primary has files');
 	my $from = -s $first->logfile;
-	rebuild_off($first);
-	$first->start;
+	start_without_rebuilds($first);
 	$second->wait_for_catchup($first);
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 20000'), '3000', 'it has the rows of the new primary');
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k BETWEEN 20001 AND 30000'), '0', 'and none of its own');

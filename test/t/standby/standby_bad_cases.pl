@@ -297,8 +297,7 @@ SKIP:
 	my $failing = made_standby($source, 'failing', "checkpoint_timeout = 1h\n");
 	my $library = PmhashFaults::build_library($failing->basedir);
 
-	$failing->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash, $library'\n");
-	$failing->start;
+	start_with($failing, "shared_preload_libraries = 'pmhash, $library'\n");
 	both_valid($failing, 'failing: built');
 	my $at = log_position($failing);
 	set_faults($failing, calls => 'syncfs pwrite unlink truncate ftruncate open', process => 'pmhash launcher',

@@ -60,8 +60,7 @@ CONF
 	}
 	unlike(logged_since($standby, $position), $built, 'ERROR: nothing is built before it is');
 	crash($standby);
-	$standby->append_conf('postgresql.conf', "recovery_target_name = ''\n");
-	$standby->start;
+	start_with($standby, "recovery_target_name = ''\n");
 	replayed_and_valid('ERROR, replayed');
 	compare_in_snapshot($standby, 'ERROR, replayed: answers');
 	no_findings($standby, 'ERROR, replayed: pmhash.check');

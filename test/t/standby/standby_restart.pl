@@ -97,16 +97,14 @@ SQL
 
 		$position = log_position($standby);
 		$standby->stop;
-		$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
-		$standby->start;
+		start_with($standby, "shared_preload_libraries = ''\n");
 		change_t($primary, 3 + $checkpoint, 700);
 		replayed($primary, $standby, 'CHECKPOINT');
 		$standby->safe_psql('postgres', 'CHECKPOINT') if $checkpoint;
 		is($standby->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE k = 5'), 't',
 			"$name: the server is up");
 		$standby->stop($checkpoint ? 'fast' : 'immediate');
-		$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
-		$standby->start;
+		start_with($standby, "shared_preload_libraries = 'pmhash'\n");
 		caught_up($primary, $standby);
 		both_right($standby, $name);
 	}
@@ -334,8 +332,7 @@ SQL
 	{
 		my $pool = "$PostgreSQL::Test::Utils::tmp_check/$end" . "\xc3\xa4" x 60;
 
-		$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.directory = '$pool'");
-		$standby->start;
+		start_with($standby, "pmhash.rebuild = on\npmhash.directory = '$pool'");
 		$standby->poll_query_until('wide', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'") or die;
 		$standby->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 		$primary->safe_psql('wide', 'CHECKPOINT');    # replay has nothing to apply again, and maps nothing
@@ -356,8 +353,7 @@ SQL
 	{
 		my $pool = $PostgreSQL::Test::Utils::tmp_check . ("/" . "\xc3\xa4" x 100) x 3 . "/p$end";
 
-		$primary->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
-		$primary->start;
+		start_with($primary, "pmhash.directory = '$pool'");
 		my ($status, $stdout, $stderr) = $primary->psql('wide', "SET client_encoding = latin1; $state");
 		is($stderr, '', "disabled: monitoring can read the view, path with '$end'");
 		like($stdout, qr/^disabled: could not create directory "[^"]*\xe4\/p$end": No such file or directory/, '... and why');

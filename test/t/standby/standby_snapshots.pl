@@ -130,8 +130,7 @@ SQL
 	is($again->safe_psql('postgres', "$by_index; $query"), 0, 'restarted: the file is missed');
 	wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built once more');
 	crash($again);
-	$again->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
-	$again->start;
+	start_with($again, "recovery_min_apply_delay = '1h'\n");
 	$keeper = $again->background_psql('postgres', on_error_stop => 0);
 	is($keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; $query"), 50, 'restarted: the rows of an old snapshot');
 	$one = session_with($again, $by_index, on_error_stop => 0);

@@ -150,8 +150,7 @@ $primary->safe_psql('postgres', $_) foreach (
 caught_up($primary, $standby);
 my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash.standby()');
 crash($standby);
-$standby->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
-$standby->start;
+start_with($standby, "recovery_min_apply_delay = '1h'\n");
 is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
 	'held up: it is not where it was');
 is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) > 0 FROM t WHERE k BETWEEN 20 AND 60 AND k = ANY (ARRAY(SELECT generate_series(20, 60)))'),

@@ -61,10 +61,8 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	$node->{_pid} = undef;
 	faults('syncfs', 'fail', '', 'off', 0);
 	$node->append_conf('postgresql.conf', 'restart_after_crash = on');
-	$from = -s $node->logfile;
-	$node->start;
 	# trust: asking
-	like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up, or went down while it asked whether all had been written back/,
+	like(log_of_start($node), qr/not trusted: the server had to give them up, or went down while it asked whether all had been written back/,
 		'killed while it asks: log');
 	invalid_then_back($node, $failed_state, 'killed while it asks');
 
@@ -78,8 +76,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	is(witness($node), WITNESS, 'killed while all is written: the witness is there');
 	$node->{_pid} = undef;
 	faults('syncfs', 'fail', '', 'off', 0);
-	$node->append_conf('postgresql.conf', 'restart_after_crash = on');
-	$node->start;
+	start_with($node, 'restart_after_crash = on');
 	is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'killed while all is written');
 	is($node->safe_psql('postgres', $files), $before, 'killed while all is written: nothing is rebuilt');
 
@@ -118,8 +115,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	unlink($node->data_dir . '/postmaster.pid');
 	is(witness($node), ASKING, 'syncfs at start, killed in it: the witness is away');
 	faults('syncfs', 'fail', '', 'off', 0);
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	invalid_then_back($node, $failed_state, 'syncfs at start, killed in it');
 	reload_with($node, "fsync = off\nrecovery_init_sync_method = fsync");
 

@@ -129,8 +129,7 @@ use PmhashTest;
 		$node->safe_psql('postgres', 'SELECT 1');
 		$node->stop;
 		like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: /, "$name: log");
-		$node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
-		$node->start;
+		start_with($node, 'pmhash_faults.fail_at = 0');
 		invalid_then_back($node, $failed_state, $name);
 		return;
 	}
@@ -289,8 +288,7 @@ CONF
 		ok(!-e $node->data_dir . '/postmaster.pid', 'given up at the end: the postmaster ends');
 		is(witness($node), 4, 'given up at the end: hint');
 		no_faults();
-		$node->append_conf('postgresql.conf', "pmhash_faults.after = ''");
-		$node->start;
+		start_with($node, "pmhash_faults.after = ''");
 		invalid_then_back($node, $failed_write, 'given up at the end');
 	}
 

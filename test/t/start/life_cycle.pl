@@ -272,8 +272,7 @@ SQL
 	$node->stop;
 	rename($pool, "$pool.away") or die $!;
 	append_to_file($pool, 'in the way');
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	crash($node);
 	unlink($pool);
@@ -565,9 +564,7 @@ SQL
 	rename($hba, "$hba.away") or die $!;
 	is($node->start(fail_ok => 1), 0, "a start fails: $_") foreach 1, 2;
 	rename("$hba.away", $hba) or die $!;
-	my $from = -s $node->logfile;
-	$node->start;
-	unlike(slurp_file($node->logfile, $from), qr/not trusted/, 'failed starts after an orderly end: trusted');
+	unlike(log_of_start($node), qr/not trusted/, 'failed starts after an orderly end: trusted');
 	is($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'failed starts after an orderly end: valid');
 	$node->stop;
 }

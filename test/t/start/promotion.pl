@@ -138,9 +138,7 @@ SQL
 	$old->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 
 	# event: started and killed, then a standby without the library that is promoted and killed
-	my $from = -s $old->logfile;
-	$old->start;
-	like(slurp_file($old->logfile, $from), qr/not trusted: the server has run without the pool since it was shut down/, 'not trusted');
+	like(log_of_start($old), qr/not trusted: the server has run without the pool since it was shut down/, 'not trusted');
 	wait_for_state($old, 't_k', qr/^valid$/, 'rebuilt');
 	same_answers($old, 't', 'k', 't_k', 'rows of the other server');
 	$_->stop foreach $old, $new;

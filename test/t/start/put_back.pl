@@ -28,8 +28,7 @@ sub copy_tree ($from, $to)
 # Start with rebuilds off, look, switch them on, wait.
 sub invalid_then_rebuilt ($reason, $name)
 {
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	invalid_then_back($node, $reason, $name);
 	return;
 }
@@ -143,16 +142,14 @@ $node->start;
 change_rows($node);
 $node->stop;
 put_back($file);
-rebuild_off($node);
-$node->start;
+start_without_rebuilds($node);
 $node->stop;
 invalid_then_rebuilt($older, 'older file that is not used in one run');
 
 # the same file: nothing is wrong
 $file = save_file_stopped();
 put_back($file);
-rebuild_off($node);
-$node->start;
+start_without_rebuilds($node);
 is(index_state($node, 't_k'), 'valid', 'the file of the last shutdown');
 crash_and_start($node);
 is(index_state($node, 't_k'), 'valid', 'and after a crash');
@@ -171,8 +168,7 @@ change_rows($node);
 $node->stop;
 copy_tree($save, $data);
 copy_tree("$save.pool", $pool);
-rebuild_off($node);
-$node->start;
+start_without_rebuilds($node);
 is(index_state($node, 't_k'), 'valid', 'both put back together');
 all_rebuilt($node, 'both put back together');
 
@@ -206,8 +202,7 @@ sub start_again ($put_back, $name)
 		invalid_then_rebuilt($apart, "$name, older data directory");
 		return;
 	}
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	is(index_state($node, 't_k'), 'valid', $name);
 	same_answers($node, 't', 'k', 't_k', $name);
 	rebuild_on($node);
@@ -237,8 +232,7 @@ foreach my $put_back (0, 1)
 	my $from = -s $node->logfile;
 	my $failed = 0;
 
-	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
-	$node->start;
+	start_with($node, 'pmhash.cleaner_naptime = 1');
 	copy_running();
 	chmod(0400, "$data/pmhash.nonce") or die $!;
 	for (my $try = 0; $try < 600 && $failed < 3; $try++)

@@ -49,8 +49,7 @@ use PmhashTest;
 	my $files = join(' ', index_files($pool));
 	$cache->stop;
 	pretend_reboot($pool);
-	rebuild_off($cache);
-	$cache->start;
+	start_without_rebuilds($cache);
 	is($cache->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'cache, clean shutdown: valid');
 	is(join(' ', index_files($pool)), $files, 'cache, clean shutdown: the same files');
 	all_come_back($cache, 'cache, clean shutdown');
@@ -74,8 +73,7 @@ use PmhashTest;
 	change_rows($cache);
 	$cache->stop('immediate');
 	pretend_reboot($pool);
-	rebuild_off($cache);
-	$cache->start;
+	start_without_rebuilds($cache);
 	# trust: witness
 	invalid_then_back($cache, $power, 'cache, immediate shutdown');
 
@@ -88,8 +86,7 @@ use PmhashTest;
 	$cache->start;
 	$cache->stop;
 	$cache->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
-	rebuild_off($cache);
-	$cache->start;
+	start_without_rebuilds($cache);
 	invalid_then_back($cache, $apart, 'cache, unclean, a start without the library');
 
 	# The same on one boot.  The rows that the crash has lost are not in the table
@@ -116,8 +113,7 @@ use PmhashTest;
 	change_rows($cache);
 	crash($cache);
 	pretend_reboot($pool);
-	rebuild_off($cache);
-	$cache->start;
+	start_without_rebuilds($cache);
 	$cache->safe_psql('postgres', 'INSERT INTO t VALUES (1, 1)');
 	crash($cache);
 	pretend_reboot($pool);
@@ -256,9 +252,7 @@ use PmhashTest;
 		$node->restart;
 		change(60_000);
 		crash($node);
-		my $from = -s $node->logfile;
-		$node->start;
-		unlike(slurp_file($node->logfile, $from), qr/not trusted|went down/, 'another boot id: log');
+		unlike(log_of_start($node), qr/not trusted|went down/, 'another boot id: log');
 		is(states(), 'valid', 'another boot id: kept');
 		back_again('another boot id');
 	}
@@ -282,8 +276,7 @@ use PmhashTest;
 	{
 		my $from = -s $node->logfile;
 
-		rebuild_off($node);
-		$node->start;
+		start_without_rebuilds($node);
 		$node->wait_for_log(qr/are not trusted: $log/, $from);
 		invalid_then_back($node, $apart, $name);
 		return;

@@ -248,8 +248,7 @@ SQL
 	$node->stop;
 	change_identifier($node);
 	my $from = -s $node->logfile;
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	# trust: identifier
 	stays_invalid($node, 'it belongs to another cluster', 'another identifier');
 	like(log_since($node, $from), qr/not trusted: the server has got another system identifier/, 'another identifier: the log says so');
@@ -301,8 +300,7 @@ SQL
 
 	# nor if the setting names it
 	$from = -s $node->logfile;
-	$node->append_conf('postgresql.conf', "pmhash.directory = '" . pool($node) . "'");
-	$node->start;
+	start_with($node, "pmhash.directory = '" . pool($node) . "'");
 	like(log_since($node, $from), qr/pmhash is disabled: directory .* belongs to another cluster/, 'the setting names it: disabled');
 	is(join(' ', index_files(pool($node))), "@before", 'the setting names it: nothing is touched');
 	$node->stop;

@@ -99,8 +99,7 @@ SQL
 	system_or_bail('pg_ctl', '-D', $copy->data_dir, '-w', 'stop');
 
 	# the old cluster is started again
-	rebuild_off($old);
-	$old->start;
+	start_without_rebuilds($old);
 	is($old->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'the old cluster has its indexes');
 	all_rebuilt($old, 'the old cluster');
 	$old->stop;

@@ -173,8 +173,7 @@ use PmhashTest;
 	$node->stop;
 	unlink(pool($node));
 	rename(pool($node) . '.away', pool($node)) or die $!;
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
-	$node->start;
+	start_with($node, 'max_worker_processes = 0');
 	is(fires('PmhashNoLauncher'), 1, 'no launcher');
 	$node->stop;
 }
@@ -408,8 +407,7 @@ CONF
 	$node->stop;
 	unlink(pool($node));
 	rename(pool($node) . '.away', pool($node)) or die $!;
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
-	$node->start;
+	start_with($node, "shared_preload_libraries = ''");
 	is(sql('SELECT state, directory, launcher, lookups FROM pmhash.stat'), 'not preloaded|||', 'not preloaded');
 	is(sql($sizes), 't|t|t', 'not preloaded: sizes are not known');
 	$node->stop;

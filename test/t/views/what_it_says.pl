@@ -55,9 +55,8 @@ SQL
 
 	# ---- in the log at a start ----
 	{
-		my $from = -s $node->logfile;
-		$node->restart;
-		my $log = slurp_file($node->logfile, $from);
+		$node->stop;
+		my $log = log_of_start($node);
 		unlike($log, qr/resource manager/, 'nothing is said of resource managers');
 	}
 
@@ -152,10 +151,8 @@ SQL
 
 	# ---- one that cannot even be opened, so that it is not locked ----
 	chmod(0000, $pool) or die;
-	$from = -s $node->logfile;
-	$node->start;
 	# event: cannot be opened when the server starts (because of its mode, for instance)
-	like(slurp_file($node->logfile, $from), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
+	like(log_of_start($node), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
 	like(index_state($node, 'o_k'), qr/^disabled: could not open directory .*; when that is repaired the server has to be restarted$/, 'not opened: pmhash.indexes');
 	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/could not open directory.*HINT:  Repair this and restart the server/s, 'not opened: error');
 	chmod(0700, $pool) or die;
@@ -168,10 +165,8 @@ SQL
 	# ---- another version of pmhash ----
 	# trust: other-version
 	patch_control($pool, 8, pack('V', 99));
-	$from = -s $node->logfile;
-	$node->start;
 	# event: another version of pmhash has used the pool directory
-	like(slurp_file($node->logfile, $from), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
+	like(log_of_start($node), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
 		'a pool of another version: log');
 	all_come_back($node, 'a pool of another version');
 
@@ -207,8 +202,7 @@ SQL
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'no_pmhash'");
 	$node->stop;
 	ok(!$node->start(fail_ok => 1), 'no library, and preloaded: no start');
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'");
-	$node->start;
+	start_with($node, "shared_preload_libraries = 'pmhash'");
 	all_come_back($node, 'the library is back');
 
 	# ---- a standby ----
