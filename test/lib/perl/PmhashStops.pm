@@ -59,13 +59,28 @@ sub use_stop_points
 	($node) = @_;
 	$points = $node->data_dir . '/stop_points';
 	-d $points or mkdir $points or die "$points: $!";
+	if (!-e "$points/armed")
+	{
+		append_to_file("$points/armed.new", '0');
+		rename("$points/armed.new", "$points/armed") or die $!;
+	}
 	return $points;
+}
+
+# Whether any is wanted (stop_points.c).
+sub arm ($is_wanted)
+{
+	open(my $armed, '+<', "$points/armed") or die "$points/armed: $!";
+	syswrite($armed, $is_wanted ? '1' : '0');
+	close($armed);
+	return;
 }
 
 # Have the next process that comes by a point held there.
 sub hold ($point)
 {
 	append_to_file("$points/$point", '');
+	arm(1);
 	return;
 }
 
@@ -73,6 +88,7 @@ sub hold ($point)
 sub fail_at ($point)
 {
 	append_to_file("$points/$point.error", '');
+	arm(1);
 	return;
 }
 
@@ -82,6 +98,7 @@ sub is_held ($point, $name = 'a process')
 	my $deadline = time + $patience;
 
 	usleep(2_000) while !-e "$points/$point.held" && time < $deadline;
+	arm(0) if !grep { !/\/armed$|\.held$/ } glob "$points/*";
 	return ok(-e "$points/$point.held", "$name: held at $point");
 }
 
