@@ -17,7 +17,6 @@ use v5.36;
 
 use Exporter 'import';
 use File::Path qw(mkpath rmtree);
-use IPC::Run;
 use PmhashPauses;
 use PmhashTest;
 
