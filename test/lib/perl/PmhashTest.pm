@@ -45,6 +45,7 @@ our @EXPORT = qw(
   session_with
   wait_until
   wait_until_up
+  wait_while
   restart_in_place
   crash
   crash_and_start
@@ -457,6 +458,15 @@ sub session_with ($node, $sql, %options)
 sub wait_until ($node, $query, $wrong)
 {
 	$node->poll_query_until('postgres', $query) or die $wrong;
+	return;
+}
+
+# Wait while that is true, so many seconds at most.
+sub wait_while ($condition, $seconds)
+{
+	my $deadline = time + $seconds;
+
+	usleep(20_000) while $condition->() && time < $deadline;
 	return;
 }
 

@@ -66,10 +66,7 @@ CONF
 	# Builders of the standby come by every second, and may have built it again.
 	sub builders_come_by ($position)
 	{
-		for (my $i = 0; $i < 40 && logged_since($standby, $position) !~ /has been built/; $i++)
-		{
-			usleep(100_000);
-		}
+		wait_while(sub { logged_since($standby, $position) !~ /has been built/ }, 4);
 		return;
 	}
 

@@ -149,11 +149,7 @@ foreach my $n ($all ? (1 .. 20, map { 25 * $_ } 1 .. 40) : (3, 60, 400))
 	worker_faults('pmhash worker', 'memory', $n);
 	unlink($file);
 	$node->safe_psql('postgres', "$by_index SELECT * FROM f WHERE k = 5");
-	for (my $i = 0; $i < 200; $i++)
-	{
-		last if substr(slurp_file($node->logfile), $from) =~ /pmhash_faults: call $n |has been rebuilt/;
-		usleep(50_000);
-	}
+	wait_while(sub { substr(slurp_file($node->logfile), $from) !~ /pmhash_faults: call $n |has been rebuilt/ }, 10);
 	worker_faults('', 'memory', 0);
 	$findings = $node->safe_psql('postgres', "CALL wait_until_valid(); SELECT * FROM check_findings('^f')");
 	is($findings, '', "rebuilder, call $n");

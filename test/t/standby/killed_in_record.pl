@@ -254,10 +254,7 @@ CONF
 	# A test: the log says so, within this time.
 	sub is_noticed ($name, $position)
 	{
-		for (my $i = 0; $i < 300 && logged_since($standby, $position) !~ $noticed; $i++)
-		{
-			usleep(100_000);
-		}
+		wait_while(sub { logged_since($standby, $position) !~ $noticed }, 30);
 		return like(logged_since($standby, $position), $noticed, "$name: log");
 	}
 
@@ -299,10 +296,7 @@ CONF
 
 		restartpoint();
 		sleep(1);
-		for (my $i = 0; $i < 3000 && witness($standby) == 4; $i++)
-		{
-			usleep(10_000);    # it is being asked
-		}
+		wait_while(sub { witness($standby) == 4 }, 30);    # it is being asked
 		crash_and_start($standby);
 		caught_up($primary, $standby);
 		both_right($standby, 'crash');

@@ -242,10 +242,7 @@ SQL
 	ok(-d $directory, 'it has a directory');
 	on_primary('DROP DATABASE db1');
 	caught_up($primary, $standby);
-	for (my $i = 0; $i < 600 && -e $directory; $i++)
-	{
-		usleep(50_000);
-	}
+	wait_while(sub { -e $directory }, 30);
 	ok(!-e $directory, 'a dropped database leaves nothing on the standby');
 
 	# ---- again and again, under load ----

@@ -53,11 +53,7 @@ CONF
 	like(logged_since($standby, $position), qr/are not trusted: error of the test at redo_record/, 'ERROR: there was one');
 	is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
 		'ERROR: replay is not where it was');
-	foreach (1 .. 50)
-	{
-		last if logged_since($standby, $position) =~ $built;
-		usleep(100_000);
-	}
+	wait_while(sub { logged_since($standby, $position) !~ $built }, 5);
 	unlike(logged_since($standby, $position), $built, 'ERROR: nothing is built before it is');
 	crash($standby);
 	start_with($standby, "recovery_target_name = ''\n");

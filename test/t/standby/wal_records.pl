@@ -338,10 +338,7 @@ SQL
 		'FILE_GONE|t', 'file lost: its end is in WAL before the commit');
 	$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1');
 	$node->reload;
-	for (my $i = 0; $i < 600 && sql("SELECT state FROM pmhash.indexes WHERE index = 't_k'") ne 'valid'; $i++)
-	{
-		usleep(100_000);
-	}
+	wait_while(sub { sql("SELECT state FROM pmhash.indexes WHERE index = 't_k'") ne 'valid' }, 60);
 	isnt(file_of('t_k'), $file, 'rebuilt');
 	is(types($from, file_of('t_k')), 'FILE_NEW', 'rebuilt: its new file is logged');
 	$from = lsn();

@@ -26,10 +26,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# where others write much.
 	sub witness_is_back ($name)
 	{
-		for (my $i = 0; $i < 6000 && witness($node) == ASKING; $i++)
-		{
-			usleep(10_000);
-		}
+		wait_while(sub { witness($node) == ASKING }, 60);
 		return is(witness($node), WITNESS, "$name: the witness is back");
 	}
 
@@ -251,10 +248,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 		my $from = -s $node->logfile;
 
 		checkpoint_and_ask($node);
-		for (my $i = 0; $i < 200 && slurp_file($node->logfile, $from) !~ $wanted; $i++)
-		{
-			usleep(100_000);
-		}
+		wait_while(sub { slurp_file($node->logfile, $from) !~ $wanted }, 20);
 		return slurp_file($node->logfile, $from);
 	}
 

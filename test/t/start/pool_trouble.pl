@@ -228,10 +228,7 @@ SQL
 		my $nonce = slurp_file($node->data_dir . '/pmhash.nonce');
 
 		$node->safe_psql('postgres', q(SELECT pg_logical_emit_message(false, 'pmhash', 'renew')));
-		for (my $i = 0; $i < 1000 && slurp_file($node->data_dir . '/pmhash.nonce') eq $nonce; $i++)
-		{
-			usleep(10_000);
-		}
+		wait_while(sub { slurp_file($node->data_dir . '/pmhash.nonce') eq $nonce }, 10);
 		usleep(200_000);
 		return;
 	}

@@ -76,11 +76,7 @@ invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
 copy_tree($pool, $save);
 my $nonce = slurp_file("$data/pmhash.nonce");
 change_rows($node);
-foreach (1 .. 600)
-{
-	last if slurp_file("$data/pmhash.nonce") ne $nonce;
-	usleep(100_000);
-}
+wait_while(sub { slurp_file("$data/pmhash.nonce") eq $nonce }, 60);
 crash($node);
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'pool of earlier in the run, after a crash');

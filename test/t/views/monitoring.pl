@@ -155,11 +155,7 @@ use PmhashTest;
 	is(fires('PmhashIndexUnusable'), 1, 'an index that cannot be used');
 	$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, 7)');
 	# (the cleaner may have marked it, and count that when WAL is flushed)
-	for (1 .. 100)
-	{
-		last if counter_of('PmhashIndexInvalidated') > 0;
-		usleep(100_000);
-	}
+	wait_while(sub { counter_of('PmhashIndexInvalidated') == 0 }, 10);
 	cmp_ok(counter_of('PmhashIndexInvalidated'), '>', 0, 'which was marked as invalid');
 	rebuild_on($node);
 	comes_back($node, 'rebuilt');
