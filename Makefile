@@ -58,7 +58,7 @@ ISOLATION = join_ssi pages_ssi ssi ssi_btree concurrent_build scan_and_change ex
 TAP_TESTS = 1
 
 # What the TAP tests share.
-export PERL5LIB := $(abspath $(srcdir))/test/lib/perl$(addprefix :,$(PERL5LIB))
+export PERL5LIB := $(abspath $(top))/test/lib/perl$(addprefix :,$(PERL5LIB))
 
 # All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the
 # other suites there are some that take seconds.
