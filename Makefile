@@ -57,6 +57,9 @@ ISOLATION = join_ssi pages_ssi ssi ssi_btree concurrent_build scan_and_change ex
 	vacuum_and_scan shrink_and_scan speculative eval_plan_qual held_cursor row_type operator_family
 TAP_TESTS = 1
 
+# What the TAP tests share.
+export PERL5LIB := $(abspath $(top))/test/lib/perl$(addprefix :,$(PERL5LIB))
+
 # All of them take half an hour: REGRESS= ISOLATION= runs them.  Beside the
 # other suites there are some that take seconds.
 ifeq ($(REGRESS)$(ISOLATION),)

@@ -3,8 +3,7 @@
 
 package PmhashDead;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use PmhashTest;
@@ -34,10 +33,8 @@ CONF
 # All that follows is about this server, which has the extension.  With $tables it gets
 # what they need: make_table() makes a table d of 4,000 rows, 1,000 of each key from 0 to
 # 3, with an index d_k; pages are half empty, so that no scan prunes any.
-sub use_for_dead
+sub use_for_dead ($server, $tables = undef)
 {
-	my ($server, $tables) = @_;
-
 	$node = $server;
 	return if !$tables;
 	return sql(<<'SQL');
@@ -53,9 +50,8 @@ END $$;
 SQL
 }
 
-sub sql
+sub sql ($sql)
 {
-	my ($sql) = @_;
 	return $node->safe_psql('postgres', $sql);
 }
 
@@ -68,24 +64,22 @@ sub flush_wal
 # call them dead though none of this is flushed; a scan does so, and puts them into the
 # list.  (The transaction of the look-up goes on, because the server keeps one LSN for the
 # commits of 32.)
-sub delete_and_look_up
+sub delete_and_look_up ($k, $then = '')
 {
-	my ($k, $then) = @_;
 	return sql(<<SQL);
 DELETE FROM d WHERE k = $k;
 BEGIN;
 DO 'BEGIN PERFORM v FROM d WHERE k = 0 FOR UPDATE; END';
 DO 'BEGIN PERFORM v FROM d WHERE k = $k; END';
-@{[ $then // '' ]}
+@{[ $then ]}
 ROLLBACK;
 SQL
 }
 
 # The TIDs that a query reads of an index, after what it returns.
-sub reads
+sub reads ($query, $index = 'd_k')
 {
-	my ($query, $index) = @_;
-	return sql(sprintf("BEGIN; %s; SELECT tids_read('%s'); COMMIT", $query, $index // 'd_k'));
+	return sql(sprintf("BEGIN; %s; SELECT tids_read('%s'); COMMIT", $query, $index));
 }
 
 1;

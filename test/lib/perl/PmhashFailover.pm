@@ -18,8 +18,7 @@
 
 package PmhashFailover;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use PmhashPauses;
@@ -140,9 +139,8 @@ sub new_pair
 }
 
 # What psql says to a query.  On a standby replay may cancel it.
-sub value
+sub value ($node, $query)
 {
-	my ($node, $query) = @_;
 	my ($status, $stdout, $stderr);
 
 	foreach (1 .. 50)
@@ -154,20 +152,9 @@ sub value
 	return $stdout;
 }
 
-# Wait until a query is true.
-sub wait_until
-{
-	my ($node, $query, $what) = @_;
-
-	$node->poll_query_until('postgres', $query) or die "$what: does not come";
-	return;
-}
-
 # The standby has all steady indexes, and commits wait for it.
-sub wait_for_standby
+sub wait_for_standby ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'",
 		'a synchronous standby');
 	caught_up($primary, $standby);
@@ -176,9 +163,8 @@ sub wait_for_standby
 	return;
 }
 
-sub steady_files
+sub steady_files ($node)
 {
-	my ($node) = @_;
 	return value($node, "SELECT string_agg(p.index || ' ' || regexp_replace(p.file, '.*/', ''), ', ' ORDER BY 1) FROM pmhash.indexes p JOIN steady() i ON p.index = i.index");
 }
 
@@ -186,36 +172,28 @@ sub steady_files
 
 # An old primary that has stopped cleanly, with all it did on the standby, is
 # attached as it is.  All others have gone on past the promotion, perhaps.
-sub kill_primary
+sub kill_primary ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	crash($primary);
 	$standby->promote;
 	return 'rewind';
 }
 
-sub kill_with_wal_held_back
+sub kill_with_wal_held_back ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	PmhashSoak::hold_wal_back($primary);
 	return kill_primary($primary, $standby);
 }
 
-sub stop_immediately
+sub stop_immediately ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	$primary->stop('immediate');
 	$standby->promote;
 	return 'rewind';
 }
 
-sub switch_over
+sub switch_over ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	# a primary with no standby that listens stops with WAL that no other server has
 	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'", 'streaming');
 	$primary->stop('fast');
@@ -224,12 +202,9 @@ sub switch_over
 }
 
 # The primary goes on for a while when no standby hears it any more.
-sub cut_off
+sub cut_off ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
-	$standby->append_conf('postgresql.conf', "primary_conninfo = ''\n");
-	$standby->reload;
+	reload_with($standby, "primary_conninfo = ''\n");
 	usleep(200_000);
 	$standby->promote;
 	usleep(200_000 + rand(500_000));
@@ -237,10 +212,8 @@ sub cut_off
 	return 'rewind';
 }
 
-sub kill_both
+sub kill_both ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	if (rand() < 0.5) { crash($primary); crash($standby); }
 	else { crash($standby); crash($primary); }
 	$standby->start;
@@ -248,10 +221,8 @@ sub kill_both
 	return 'rewind';
 }
 
-sub kill_standby_before
+sub kill_standby_before ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	crash($standby);
 	usleep(rand(500_000));
 	$standby->start;
@@ -259,33 +230,26 @@ sub kill_standby_before
 	return kill_primary($primary, $standby);
 }
 
-sub kill_promoted
+sub kill_promoted ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	kill_primary($primary, $standby);
 
 	# before the first use, or after it (src/README, "Standbys")
 	usleep(rand(200_000)) if rand() < 0.5;
-	crash($standby);
-	$standby->start;
+	crash_and_start($standby);
 	return 'rewind';
 }
 
 # What has been received, and not replayed, comes before the promotion.
-sub kill_with_replay_late
+sub kill_with_replay_late ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	value($standby, 'SELECT pg_wal_replay_pause()');
 	usleep(200_000 + rand(500_000));
 	return kill_primary($primary, $standby);
 }
 
-sub restart_standby_before
+sub restart_standby_before ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
-
 	value($standby, 'CHECKPOINT');
 	$standby->restart;
 	usleep(rand(500_000));
@@ -317,9 +281,8 @@ sub failover_kinds
 
 # Take a server that is down back to the new primary's history.  It keeps its
 # configuration, which pg_rewind copies as well.
-sub rewind
+sub rewind ($old, $new)
 {
-	my ($old, $new) = @_;
 	my $conf = slurp_file($old->data_dir . '/postgresql.conf');
 
 	value($new, 'CHECKPOINT');
@@ -331,10 +294,8 @@ sub rewind
 }
 
 # The old primary follows the new one.
-sub attach_again
+sub attach_again ($old, $new, $how)
 {
-	my ($old, $new, $how) = @_;
-
 	rewind($old, $new) if $how eq 'rewind';
 	$old->enable_streaming($new);
 	$old->start;
@@ -352,17 +313,15 @@ my $bad = qr/pmhash: $of_steady.* has been rebuilt|could not rebuild index|could
 	was terminated by signal (?:6|11)\b/x;
 
 # Lines of the log since a place that must not be there.
-sub bad_lines
+sub bad_lines ($node, $from, $pattern)
 {
-	my ($node, $from, $pattern) = @_;
 	return join('', map { $node->name . ": $_\n" }
 		grep { /$pattern/ } split /\n/, slurp_file($node->logfile, $from));
 }
 
 # Differences that were found on the standby under load.
-sub seen_on_standby
+sub seen_on_standby ($node, $from, $readers)
 {
-	my ($node, $from, $readers) = @_;
 	my $log = slurp_file($node->logfile, $from);
 
 	$sum{compared} += () = $log =~ /soak: compared \w+/g;
@@ -374,9 +333,8 @@ sub seen_on_standby
 # are compared.  Then they end, and not in the middle of the next cycle, when a build
 # that is not complete would be a rebuild after the promotion.  Each table has a row that
 # is dead: without one VACUUM leaves the indexes alone, and of few it puts them off.
-sub end_files_of_before
+sub end_files_of_before ($old, $new)
 {
-	my ($old, $new) = @_;
 	my $from = -s $old->logfile;
 	my $findings = value($old, 'SELECT * FROM soak_steady_findings()');
 	my $indexes = value($new, 'SELECT count(*) FROM steady()');
@@ -391,9 +349,8 @@ sub end_files_of_before
 }
 
 # All that is to be compared on the new primary, at once.
-sub findings_at_once
+sub findings_at_once ($node, $run)
 {
-	my ($node, $run) = @_;
 	my ($lost, $n) = PmhashSoak::check_acknowledged($node, $run);
 	my $findings = value($node, 'SELECT * FROM soak_steady_findings()');
 	my ($unprepared, $open) = PmhashSoak::check_prepared($node, $run);
@@ -405,10 +362,8 @@ sub findings_at_once
 }
 
 # The others, when they have a file again.
-sub findings_of_others
+sub findings_of_others ($node)
 {
-	my ($node) = @_;
-
 	wait_until($node, "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'",
 		'the indexes that DDL replaces');
 	return value($node, "SELECT soak_findings(i) FROM soak_indexes i WHERE tab IN ('side', 'turned', 'un')");
@@ -416,9 +371,8 @@ sub findings_of_others
 
 # ---- a cycle ----
 
-sub start_everything
+sub start_everything ($primary, $standby, $cycle)
 {
-	my ($primary, $standby, $cycle) = @_;
 	my $readers = '';
 
 	return (\$readers,
@@ -428,10 +382,8 @@ sub start_everything
 }
 
 # One cycle; the standby is the primary afterwards.
-sub failover_cycle
+sub failover_cycle ($primary, $standby, $cycle, $kind)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($primary, $standby, $cycle, $kind) = @_;
 	my $name = "cycle $cycle, $kind";
 	my $run = $cycle * 1_000_000;
 	my ($from, $files, $readers, $reading, @load, $how, $wrong, $pauses);

@@ -3,8 +3,7 @@
 
 package PmhashFaults;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use IPC::Run;
@@ -30,18 +29,15 @@ my %figures = (statements => 0, calls => 0, failed => 0);
 my %sites;                  # return addresses in pmhash where a call has failed
 
 # A directory of the server's installation.
-sub installed
+sub installed ($what)
 {
-	my ($what) = @_;
 	chomp(my $path = `pg_config --$what`);
 	return $path;
 }
 
 # Compile the library; returns its path without ".so".
-sub build_library
+sub build_library ($to)
 {
-	my ($to) = @_;
-
 	system_or_bail('gcc', '-Wall', '-O2', '-g', '-fPIC', '-shared',
 		'-isystem', installed('includedir-server'), '-o', "$to/pmhash_faults.so",
 		"$directory/pmhash_faults.c");
@@ -49,9 +45,8 @@ sub build_library
 }
 
 # A server with pmhash and the library, started.
-sub new_faulty_server
+sub new_faulty_server ($name, $settings = undef)
 {
-	my ($name, $settings) = @_;
 	my $node = new_server($name, $settings);
 	my $library = build_library($node->basedir);
 
@@ -71,27 +66,21 @@ sub set_faults
 		join('', map { "pmhash_faults.$_ = '$settings{$_}'\n" } sort keys %settings));
 	return if !$node->{_pid};
 	$node->reload;
-	$node->poll_query_until('postgres', "SELECT current_setting('pmhash_faults.fail_at') = '$settings{fail_at}'")
-	  or die 'no reload';
+	wait_until($node, "SELECT current_setting('pmhash_faults.fail_at') = '$settings{fail_at}'", 'no reload');
 	return;
 }
 
 # To pmhash some hours pass, so that it asks the kernel for failed writes if there has been
 # a checkpoint.  A launcher does so at once.
-sub hours_pass
+sub hours_pass ($node)
 {
-	my ($node) = @_;
-
 	$node->{pmhash_hours} += 2;
-	$node->append_conf('postgresql.conf', "pmhash_faults.hours = $node->{pmhash_hours}\n");
-	$node->reload;
+	reload_with($node, "pmhash_faults.hours = $node->{pmhash_hours}\n");
 	return;
 }
 
-sub checkpoint_and_ask
+sub checkpoint_and_ask ($node)
 {
-	my ($node) = @_;
-
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	hours_pass($node);
 	return;
@@ -105,9 +94,8 @@ our %from_here = (
 	cancel => "SET pmhash_faults.action = 'cancel'; SET pmhash_faults.calls = 'posix_fallocate'; SET pmhash_faults.fail_for = 1; SET pmhash_faults.fail_at = 1;\n");
 
 # Run statements in one session, whatever fails; returns the SQLSTATEs of errors.
-sub errors_of
+sub errors_of ($node, $sql)
 {
-	my ($node, $sql) = @_;
 	my $input = "\\set VERBOSITY sqlstate\n$sql";
 	my ($stdout, $stderr) = ('', '');
 
@@ -118,10 +106,8 @@ sub errors_of
 
 # SQL that makes the function that tells what has failed, and more that the
 # loop needs.
-sub faults_function
+sub faults_function ($library)
 {
-	my ($library) = @_;
-
 	return <<SQL;
 CREATE FUNCTION pmhash_faults_report() RETURNS text
 LANGUAGE c AS '$library', 'pmhash_faults_report';
@@ -169,9 +155,8 @@ SQL
 }
 
 # psql commands for call number n of a case, in a session of its own
-sub one_fault
+sub one_fault ($case, $n)
 {
-	my ($case, $n) = @_;
 	my $script = "\\c -\nSET client_min_messages = error;\n" . ($case->{before} // '') . "\n";
 
 	$script .= "SET pmhash_faults.calls = '$case->{calls}';\n";
@@ -193,9 +178,8 @@ sub one_fault
 }
 
 # Run a case for some n; returns what came of each, and what else was said.
-sub run_case
+sub run_case ($node, $case, @n)
 {
-	my ($node, $case, @n) = @_;
 	my $script = join('', map { one_fault($case, $_) } @n) . "SELECT 'finding: ' || f FROM all_findings() f;\n";
 	my ($stdout, $stderr) = ('', '');
 	my (@done, @first, $other, $message);
@@ -229,10 +213,8 @@ sub run_case
 
 # The numbers to be tried: all, or the first call of each place that has not
 # been made to fail so often yet.
-sub choose
+sub choose ($count, $often)
 {
-	my ($count, $often) = @_;
-
 	return 1 .. $count->{calls} if !defined $often;
 	return map { $_->[0] } grep { ($sites{ $_->[1] } // 0) < $often } @{ $count->{first} };
 }
@@ -248,10 +230,8 @@ sub choose
 #	states			pattern of SQLSTATEs that are right
 # A test: each ends with success or such an error, the session goes on, and
 # all indexes are right.
-sub fail_each
+sub fail_each ($node, $case, $often)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $case, $often) = @_;
 	my $log_from = -s $node->logfile;
 	my ($wrong, $count) = run_case($node, $case, $end);
 	my ($failed, $refused, @n, @done) = (0, 0);

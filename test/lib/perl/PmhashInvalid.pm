@@ -7,8 +7,7 @@
 
 package PmhashInvalid;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use File::Copy;
@@ -24,9 +23,11 @@ our @EXPORT = qw(
   file_damage
   rebuild_off
   rebuild_on
+  start_without_rebuilds
   stays_invalid
   comes_back
   all_come_back
+  all_rebuilt
   invalid_then_back
   all_checked
   patch_control
@@ -50,11 +51,9 @@ SQL
 
 # Change rows of t, so that the files of before and after differ, and the last checkpoint
 # does not know of some.
-sub change_rows
+sub change_rows ($node, $database = 'postgres')
 {
-	my ($node, $database) = @_;
-
-	$node->safe_psql($database // 'postgres', <<SQL);
+	$node->safe_psql($database, <<SQL);
 DELETE FROM t WHERE k % 7 = 0;
 VACUUM t;
 INSERT INTO t SELECT i % 3000, i FROM generate_series(10000, 11000) i;
@@ -62,25 +61,21 @@ SQL
 	return;
 }
 
-sub index_file
+sub index_file ($node, $index, $database = 'postgres')
 {
-	my ($node, $index, $database) = @_;
-	return $node->safe_psql($database // 'postgres',
+	return $node->safe_psql($database,
 		"SELECT file FROM pmhash.indexes WHERE index = '$index'");
 }
 
-sub index_state
+sub index_state ($node, $index, $database = 'postgres')
 {
-	my ($node, $index, $database) = @_;
-	return $node->safe_psql($database // 'postgres',
+	return $node->safe_psql($database,
 		"SELECT state FROM pmhash.indexes WHERE index = '$index'");
 }
 
 # Overwrite bytes of a file.
-sub patch_file
+sub patch_file ($file, $offset, $bytes)
 {
-	my ($file, $offset, $bytes) = @_;
-
 	open(my $fh, '+<:raw', $file) or die "$file: $!";
 	seek($fh, $offset, 0);
 	print $fh $bytes;
@@ -89,9 +84,8 @@ sub patch_file
 }
 
 # Where in an index file its first segment begins.
-sub first_segment
+sub first_segment ($file)
 {
-	my ($file) = @_;
 	my $bytes = slurp_file($file, 0);
 	my $directory = (unpack('Q<', substr($bytes, 256, 8)) & ((1 << 42) - 1)) * 64;
 
@@ -121,33 +115,32 @@ sub file_damage
 		[ 'unreadable file', 'it cannot be read', sub { chmod(0, $_[0]) } ]);
 }
 
-sub rebuild_off
+sub rebuild_off ($node)
 {
-	my ($node) = @_;
-
 	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 	$node->reload if $node->{_pid};
 	return;
 }
 
-sub rebuild_on
+sub rebuild_on ($node)
 {
-	my ($node) = @_;
-
 	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
 	$node->reload if $node->{_pid};
 	return;
 }
 
+sub start_without_rebuilds ($node)
+{
+	rebuild_off($node);
+	$node->start;
+	return;
+}
+
 # t_k is invalid for a reason, and rebuilds are switched off: queries answer
 # without it, rows can be written, VACUUM runs.
-sub stays_invalid
+sub stays_invalid ($node, $reason, $name, $database = 'postgres')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $reason, $name, $database) = @_;
-	my $db = $database // 'postgres';
-
-	is($node->safe_psql($db, <<SQL), 't', "$name: query");
+	is($node->safe_psql($database, <<SQL), 't', "$name: query");
 SET enable_seqscan = off;
 SELECT count(*) FROM t WHERE k = 1 \\gset by_
 SET enable_seqscan = on;
@@ -155,7 +148,7 @@ SET enable_indexscan = off;
 SET enable_bitmapscan = off;
 SELECT count(*) = :by_count FROM t WHERE k = 1;
 SQL
-	like($node->safe_psql($db, <<SQL), qr/^invalid: \Q$reason\E$/, "$name: state");
+	like($node->safe_psql($database, <<SQL), qr/^invalid: \Q$reason\E$/, "$name: state");
 INSERT INTO t SELECT i, -i FROM generate_series(1, 50) i;
 UPDATE t SET k = k + 1 WHERE v BETWEEN 100 AND 150;
 DELETE FROM t WHERE v BETWEEN 200 AND 250;
@@ -169,84 +162,70 @@ SQL
 }
 
 # Wait until no index of a database is invalid.
-sub wait_until_valid
+sub wait_until_valid ($node, $database)
 {
-	my ($node, $database) = @_;
-
 	return $node->poll_query_until($database,
 		"SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'");
 }
 
 # A test: these indexes, as table_column, are used and have what the table has, and
 # pmhash.check finds nothing; this SQL says what else there should be.
-sub right_and_sound
+sub right_and_sound ($node, $name, $database, $checks, @indexes)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name, $database, $checks, @indexes) = @_;
 	my $sql = join('', map { my ($table, $key) = split /_/;
 			"SELECT '$_', by_index, by_bitmap FROM every_key('$table', '$key', '$_');\n" } @indexes);
-	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres', $sql . $checks);
+	my ($status, $stdout, $stderr) = $node->psql($database, $sql . $checks);
 
 	return is("$status $stdout$stderr", '0 ' . join("\n", map { "$_|same|same" } @indexes) . "\nt",
 		"$name: @indexes right and sound");
 }
 
 # t_k comes back by itself, is used, and has what the table has.
-sub comes_back
+sub comes_back ($node, $name, $database = 'postgres')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name, $database) = @_;
-	my $db = $database // 'postgres';
-
-	ok(wait_until_valid($node, $db), "$name: rebuilt")
-	  || diag($node->safe_psql($db, 'SELECT * FROM pmhash.indexes'));
+	ok(wait_until_valid($node, $database), "$name: rebuilt")
+	  || diag($node->safe_psql($database, 'SELECT * FROM pmhash.indexes'));
 	return right_and_sound($node, $name, $database, "SELECT pmhash.check('t_k') IS NOT NULL;", 't_k');
 }
 
 my $all_checked = 'SELECT count(*) > 0 FROM pmhash.files() i, LATERAL (SELECT pmhash.check(i.index)) c;';
 
 # A test: pmhash.check finds nothing in any index of a database.
-sub all_checked
+sub all_checked ($node, $name, $database = 'postgres')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name, $database) = @_;
-	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres', $all_checked);
+	my ($status, $stdout, $stderr) = $node->psql($database, $all_checked);
 
 	return is("$status $stdout$stderr", '0 t', "$name: pmhash.check of all indexes");
 }
 
 # All indexes do, and the constraint holds.
-sub all_come_back
+sub all_come_back ($node, $name, $database = 'postgres')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name, $database) = @_;
-
-	my $db = $database // 'postgres';
-
-	ok(wait_until_valid($node, $db), "$name: rebuilt")
-	  || diag($node->safe_psql($db, 'SELECT * FROM pmhash.indexes'));
+	ok(wait_until_valid($node, $database), "$name: rebuilt")
+	  || diag($node->safe_psql($database, 'SELECT * FROM pmhash.indexes'));
 	right_and_sound($node, $name, $database, $all_checked, qw(t_k t_v o_k ex_k));
 	fails_like($node, 'INSERT INTO ex VALUES (50)',
 		qr/violates exclusion constraint "ex_k"/, "$name, constraint", $database);
 	return;
 }
 
-# t_k is invalid for a reason as long as rebuilds are off, and all come back when they are on.
-sub invalid_then_back
+# They do when rebuilds are on again.
+sub all_rebuilt ($node, $name, $database = 'postgres')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $reason, $name) = @_;
-
-	stays_invalid($node, $reason, $name);
 	rebuild_on($node);
-	all_come_back($node, $name);
-	return;
+	return all_come_back($node, $name, $database);
+}
+
+# t_k is invalid for a reason as long as rebuilds are off, and all come back when they are on.
+sub invalid_then_back ($node, $reason, $name)
+{
+	stays_invalid($node, $reason, $name);
+	return all_rebuilt($node, $name);
 }
 
 # CRC-32C, bit by bit.
-sub crc32c
+sub crc32c ($bytes)
 {
-	my ($bytes) = @_;
 	my $crc = 0xffffffff;
 
 	foreach my $byte (unpack('C*', $bytes))
@@ -258,9 +237,8 @@ sub crc32c
 }
 
 # Change bytes of a pool's control file, for a server that is down.
-sub patch_control
+sub patch_control ($pool, $offset, $bytes)
 {
-	my ($pool, $offset, $bytes) = @_;
 	my $file = "$pool/control";
 	my $control = slurp_file($file);
 
@@ -272,9 +250,8 @@ sub patch_control
 
 # Let a pool look as after another boot of the machine, for a server that is down: its lock
 # file's inode has no marker.
-sub pretend_reboot
+sub pretend_reboot ($pool)
 {
-	my ($pool) = @_;
 	my $none = pack('Q', 0);
 
 	open(my $lock, '<', "$pool/lock") or die $!;

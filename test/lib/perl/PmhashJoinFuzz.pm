@@ -7,8 +7,7 @@
 
 package PmhashJoinFuzz;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use PmhashRandom qw(one_of);
@@ -295,18 +294,16 @@ my @columns = (
 	'o.id', 'i.id', 'i.k', 'i.t', 'o.t', 'i.n', 'o.k + i.id', 'i.ctid', 'i.tableoid',
 	'i', 'o', 'i.co', '(i.co).y', 'i.late', 'i.ar', 'o.ar', 'length(i.t)', 'i.f', 'i.m', 'i.w', 'i.sp', 'o.ne', 'i.iv', 'coalesce(i.s, -1)', 'i.c', '(i.k2, o.k2)');
 
-sub conditions
+sub conditions ($binding)
 {
-	my ($binding) = @_;
 	my @list = ($binding->[1]);
 
 	push @list, one_of(@filters) while rand() < 0.3;
 	return join(' AND ', @list);
 }
 
-sub targets
+sub targets ($outer_only)
 {
-	my ($outer_only) = @_;
 	my @list = map { one_of(@columns) } 1 .. 1 + int(rand(4));
 
 	@list = map { s/\bi\b/o/gr } @list if $outer_only;
@@ -523,9 +520,8 @@ sub scanned
 }
 
 # A statement that gives a row for each query whose answers differ.
-sub comparison
+sub comparison ($query, $is_list)
 {
-	my ($query, $is_list) = @_;
 	my $text = "\$q\$$query\$q\$";
 	my @on = $is_list ? scanned('on') : forced();
 	my @off = $is_list ? scanned('off') :
@@ -544,9 +540,8 @@ sub comparison
 }
 
 # Queries and changes in a transaction, for psql.
-sub script
+sub script ($n)
 {
-	my ($n) = @_;
 	my $text = "BEGIN;\n";
 
 	for (1 .. $n)
@@ -564,9 +559,8 @@ sub script
 }
 
 # Compare answers for so many seconds; returns what differs, '' if nothing does.
-sub fuzz_joins
+sub fuzz_joins ($node, $seed, $seconds)
 {
-	my ($node, $seed, $seconds) = @_;
 	my $end = time() + $seconds;
 
 	# and on a slow machine until there are enough lists to say something of them

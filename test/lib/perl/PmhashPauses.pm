@@ -3,8 +3,7 @@
 
 package PmhashPauses;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use File::Basename qw(dirname);
@@ -22,9 +21,8 @@ my %paused;    # how often, by kind of process
 my $n = 0;
 
 # From now on these servers have pauses, also after they have been started again.
-sub start_pauses
+sub start_pauses (@nodes)
 {
-	my (@nodes) = @_;
 	my $file = "$PostgreSQL::Test::Utils::tmp_check/pauses_$$." . ++$n;
 
 	return if ($ENV{PMHASH_PAUSES} // '1') eq '0';
@@ -33,10 +31,8 @@ sub start_pauses
 }
 
 # No process is stopped any more.
-sub end_pauses
+sub end_pauses ($pauses)
 {
-	my ($pauses) = @_;
-
 	return if !defined $pauses;
 	$pauses->{run}->signal('TERM');
 	$pauses->{run}->finish;

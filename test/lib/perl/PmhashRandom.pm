@@ -2,8 +2,7 @@
 
 package PmhashRandom;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 
@@ -19,10 +18,8 @@ sub one_of
 }
 
 # A whole number, both ends included.
-sub between
+sub between ($from, $to)
 {
-	my ($from, $to) = @_;
-
 	return $from + int(rand($to - $from + 1));
 }
 

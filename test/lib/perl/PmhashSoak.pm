@@ -13,12 +13,10 @@
 
 package PmhashSoak;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use File::Path qw(mkpath rmtree);
-use IPC::Run;
 use PmhashPauses;
 use PmhashTest;
 
@@ -264,9 +262,8 @@ sub write_scripts
 }
 
 # Start one kind of clients.
-sub start_clients
+sub start_clients ($node, $name, $options, @arguments)
 {
-	my ($node, $name, $options, @arguments) = @_;
 	my $output = '';
 
 	local $ENV{PGAPPNAME} = "soak $name";
@@ -279,9 +276,8 @@ sub start_clients
 }
 
 # 'durable' are settings of those whose commits must not be lost.
-sub start_load
+sub start_load ($node, $cycle, $durable)
 {
-	my ($node, $cycle, $durable) = @_;
 	my $run = $cycle * $run_size;
 	my @mixed;
 
@@ -306,9 +302,8 @@ sub start_load
 }
 
 # Transactions acknowledged to each client, from pgbench's log.
-sub count_acknowledged
+sub count_acknowledged ($prefix)
 {
-	my ($prefix) = @_;
 	my %count;
 
 	foreach my $file (glob "$directory/log/$prefix.*")
@@ -327,10 +322,9 @@ sub count_acknowledged
 # ---- a server for it ----
 
 # Further settings as a string.
-sub new_soak_server
+sub new_soak_server ($name, $settings = '')
 {
-	my ($name, $settings) = @_;
-	my $node = new_server($name, <<CONF . ($settings // ''));
+	my $node = new_server($name, <<CONF . ($settings));
 max_connections = 40
 max_prepared_transactions = 20
 max_wal_size = 64MB
@@ -351,9 +345,8 @@ CONF
 
 # Stop the processes that flush WAL on their own account, and go on for a
 # moment: what the asynchronous clients write now is in no file yet.
-sub hold_wal_back
+sub hold_wal_back ($node)
 {
-	my ($node) = @_;
 	my @pids = split /\n/, $node->safe_psql(
 		'postgres', <<SQL);
 SELECT pid FROM pg_stat_activity
@@ -367,9 +360,8 @@ SQL
 }
 
 # Start a dead server and kill all its processes while it recovers.
-sub start_and_kill
+sub start_and_kill ($node)
 {
-	my ($node) = @_;
 	my $file = $node->data_dir . '/postmaster.pid';
 	my $deadline = time + 30;
 	my ($pid, @pids);
@@ -390,19 +382,16 @@ sub start_and_kill
 	return;
 }
 
-sub crash_all
+sub crash_all ($node)
 {
-	my ($node) = @_;
 	crash($node);
 	$node->start;
 	return;
 }
 
 # Kill it again while it recovers, up to three times.
-sub crash_in_recovery
+sub crash_in_recovery ($node)
 {
-	my ($node) = @_;
-
 	crash($node);
 	start_and_kill($node) foreach 0 .. int(rand(3));
 	$node->start;
@@ -411,9 +400,8 @@ sub crash_in_recovery
 
 # End one process in a bad way: the postmaster ends the others and starts
 # recovery.
-sub crash_one
+sub crash_one ($node, $signal)
 {
-	my ($node, $signal) = @_;
 	my $from = -s $node->logfile;
 	my @pids = split /\n/, $node->safe_psql('postgres',
 		"SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'soak %'");
@@ -451,9 +439,8 @@ sub crash_kinds
 # ---- what must be there ----
 
 # Rows of table ack after n transactions of a client.
-sub expected_ack
+sub expected_ack ($run, $client, $n)
 {
-	my ($run, $client, $n) = @_;
 	my $base = $run + 100_000 * $client;
 
 	return join(',',
@@ -463,9 +450,8 @@ sub expected_ack
 
 # Each client's rows are as its last acknowledged transaction has left them,
 # or the one after that, which may have been committed without its knowing.
-sub check_acknowledged
+sub check_acknowledged ($node, $run)
 {
-	my ($node, $run) = @_;
 	my %count = count_acknowledged('ack');
 	my $wrong = '';
 	my $total = 0;
@@ -486,9 +472,8 @@ sub check_acknowledged
 
 # Prepared transactions: those acknowledged and not finished are there, those
 # finished are not; of committed ones all rows are there, of others none.
-sub check_prepared
+sub check_prepared ($node, $run)
 {
-	my ($node, $run) = @_;
 	my %count = count_acknowledged('prepared');
 	my $n = $count{0} // 0;
 	my $wrong = '';
@@ -511,9 +496,8 @@ sub check_prepared
 }
 
 # Finish them, half of them either way; tell whether their rows are there.
-sub finish_prepared
+sub finish_prepared ($node, $run, @open)
 {
-	my ($node, $run, @open) = @_;
 	my $wrong = '';
 
 	foreach my $i (@open)
@@ -539,9 +523,8 @@ my %sum = (cycles => 0, acknowledged => 0, prepared => 0, undone => 0, undos => 
 my $giving_up = qr/pmhash: index .* has been rebuilt|could not rebuild|removed index file|are not trusted|PANIC:|pmhash is disabled/;
 
 # What the log since a place tells of shrinks: how many have begun and ended.
-sub shrinks_in_log
+sub shrinks_in_log ($node, $from)
 {
-	my ($node, $from) = @_;
 	my $log = substr(slurp_file($node->logfile), $from);
 	my $begun = () = $log =~ /shrinking index "gone_/g;
 	my $ended = () = $log =~ /index "gone_\w" has been shrunk/g;
@@ -550,9 +533,8 @@ sub shrinks_in_log
 }
 
 # Wait until VACUUM is shrinking an index, though not for ever.
-sub wait_for_shrink
+sub wait_for_shrink ($node, $from)
 {
-	my ($node, $from) = @_;
 	my $deadline = time + 10;
 	my ($begun, $ended) = shrinks_in_log($node, $from);
 
@@ -565,9 +547,8 @@ sub wait_for_shrink
 }
 
 # Count them; those that have not ended the crash has cut off.
-sub count_shrinks
+sub count_shrinks ($node, $from)
 {
-	my ($node, $from) = @_;
 	my ($begun, $ended) = shrinks_in_log($node, $from);
 
 	$sum{shrinks} += $begun;
@@ -575,9 +556,8 @@ sub count_shrinks
 	return;
 }
 
-sub all_findings
+sub all_findings ($node)
 {
-	my ($node) = @_;
 	my $findings = $node->safe_psql('postgres', 'SELECT * FROM soak_all_findings()');
 
 	$findings =~ s/^un_k: state is empty\n?//m;
@@ -586,7 +566,6 @@ sub all_findings
 
 sub soak_cycle
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($node, $cycle, $kind) = @_;
 	my $name = "cycle $cycle, $kind";
 	my $run = $cycle * $run_size;
@@ -608,9 +587,7 @@ sub soak_cycle
 	my $rebuilt = sub {
 		my ($but) = @_;
 		return if $kind !~ /in recovery/;
-		$node->poll_query_until('postgres',
-			"SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index <> '$but'")
-		  or die 'indexes are not rebuilt';
+		wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index <> '$but'", 'indexes are not rebuilt');
 	};
 	$rebuilt->('pre_k');
 

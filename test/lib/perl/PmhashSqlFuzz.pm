@@ -16,8 +16,7 @@
 
 package PmhashSqlFuzz;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use IPC::Run;
@@ -49,9 +48,8 @@ my %figures = (transactions => 0, statements => 0, errors => 0, failed => 0, com
 
 # Keys that are equal and have other bytes (numeric, lower), long ones in TOAST, a predicate
 # that rows come to fulfil.
-sub unique_schema
+sub unique_schema ($node)
 {
-	my ($node) = @_;
 	my @indexes = $node->pg_version >= 18
 	  ? ('CREATE UNIQUE INDEX fu_n ON fu USING pmhash (n);',
 		'CREATE UNIQUE INDEX fu_t ON fu USING pmhash (lower(t)) WHERE v >= 0;')
@@ -141,9 +139,8 @@ sub new_fuzz_server
 
 # ---- sessions ----
 
-sub new_session
+sub new_session ($node)
 {
-	my ($node) = @_;
 	my $session = { in => '', out => '', n => 0 };
 
 	$session->{timer} = IPC::Run::timeout($patience);
@@ -155,10 +152,8 @@ sub new_session
 }
 
 # Give a session something to do.
-sub begin_sql
+sub begin_sql ($session, $sql)
 {
-	my ($session, $sql) = @_;
-
 	$session->{n}++;
 	$session->{log} .= "$sql\n";
 	$session->{in} .= "$sql\n\\echo =DONE $session->{n}=\n";
@@ -167,10 +162,8 @@ sub begin_sql
 }
 
 # Those of a server that has died, or whose database is moved, are made anew.
-sub end_sessions
+sub end_sessions ($s)
 {
-	my ($s) = @_;
-
 	foreach my $session (values %$s)
 	{
 		$session->{in} .= "\\q\n";
@@ -179,10 +172,8 @@ sub end_sessions
 	return;
 }
 
-sub begin_sessions
+sub begin_sessions ($node, $s)
 {
-	my ($node, $s) = @_;
-
 	foreach my $name (keys %$s)
 	{
 		my $log = $s->{$name}{log};
@@ -195,9 +186,8 @@ sub begin_sessions
 }
 
 # Wait until it has been done; returns what it has said.
-sub answer_of
+sub answer_of ($session)
 {
-	my ($session) = @_;
 	my $done = "=DONE $session->{n}=\n";
 	my $said;
 
@@ -211,18 +201,15 @@ sub answer_of
 }
 
 # Both; returns the SQLSTATE of the last error, or ''.
-sub run_sql
+sub run_sql ($session, $sql)
 {
-	my ($session, $sql) = @_;
-
 	begin_sql($session, $sql);
 	return after($session, answer_of($session));
 }
 
 # Look at what a session has said.
-sub after
+sub after ($session, $said)
 {
-	my ($session, $said) = @_;
 	my $state = '';
 
 	$figures{statements}++;
@@ -319,9 +306,8 @@ sub read_some
 }
 
 # A block that catches what goes wrong in it: of itself, by division, by a fault.
-sub block
+sub block ($depth)
 {
-	my ($depth) = @_;
 	my $inner = $depth < 2 && rand() < .4 ? block($depth + 1) : insert();
 	my $first = rand() < .5 ? insert() : '';
 	my $bad = one_of('', 'PERFORM 1 / 0;', 'RAISE \'of itself\';', ('PERFORM differ(\'fz\', \'k = 5\');') x 2);
@@ -350,9 +336,8 @@ sub move
 }
 
 # A type that keys are made of is to be changed: that is refused, if nothing else is.
-sub alter_type
+sub alter_type ($session)
 {
-	my ($session) = @_;
 	my $state;
 
 	$session->{refused} = 1;
@@ -385,9 +370,8 @@ my $faults_off = 'SET pmhash_faults.fail_at = 0; SET statement_timeout = 0;';
 # INSERT ... ON CONFLICT in the writer, held in the middle; meanwhile the other
 # session takes one of its keys, so that the writer's row is killed.  Then VACUUM
 # gives its TID away.
-sub held_conflict
+sub held_conflict ($s)
 {
-	my ($s) = @_;
 	my $base = 500_000 + 100 * int(rand(1000));
 	my $row = between(18, 60);
 	my $deadline = time + 5;
@@ -415,9 +399,8 @@ sub held_conflict
 
 # Rows are inserted, and something else fails before they have been read.  The
 # error is caught.
-sub caught_fault
+sub caught_fault ($s)
 {
-	my ($s) = @_;
 	my $w = $s->{writer};
 	my $state = run_sql($w, insert());
 
@@ -436,18 +419,15 @@ sub caught_fault
 
 # ---- transactions ----
 
-sub other_session
+sub other_session ($s)
 {
-	my ($s) = @_;
-
 	run_sql($s->{other}, one_of('VACUUM fz;', 'VACUUM (INDEX_CLEANUP on) fz; VACUUM fp, fu;', insert(), change(), read_some()));
 	return '';
 }
 
 # The next statement of the writer; returns the SQLSTATE.
-sub next_statement
+sub next_statement ($s, $points)
 {
-	my ($s, $points) = @_;
 	my $w = $s->{writer};
 	my $r = rand();
 
@@ -474,10 +454,8 @@ sub next_statement
 }
 
 # An error has come: go on after a savepoint, or not.
-sub recover
+sub recover ($s, $points)
 {
-	my ($s, $points) = @_;
-
 	return 0 if !@$points || rand() < .05;
 	splice(@$points, between(1, scalar @$points)) if rand() < .3;
 	run_sql($s->{writer}, $faults_off) if rand() < .5;
@@ -488,9 +466,8 @@ sub recover
 
 # The server dies with the transaction open, prepared, or just committed.  Its WAL may be
 # on disk by then, and its pages.
-sub die_and_start
+sub die_and_start ($node, $s)
 {
-	my ($node, $s) = @_;
 	my $w = $s->{writer};
 	my $r = rand();
 	my $log_start = -s $node->logfile;
@@ -543,9 +520,8 @@ sub move_and_die
 }
 
 # The database gets other files; those of its indexes are elsewhere, and stay.
-sub move_database
+sub move_database ($node, $s)
 {
-	my ($node, $s) = @_;
 	my $from = $node->safe_psql('postgres', q(SELECT spcname FROM pg_database d JOIN pg_tablespace t ON t.oid = dattablespace WHERE datname = 'postgres'));
 
 	end_sessions($s);
@@ -556,9 +532,8 @@ sub move_database
 	return;
 }
 
-sub end_transaction
+sub end_transaction ($s)
 {
-	my ($s) = @_;
 	my $w = $s->{writer};
 	my $r = rand();
 	my $state;
@@ -580,10 +555,8 @@ sub end_transaction
 }
 
 # Indexes that were given up are made anew.
-sub make_anew
+sub make_anew ($s)
 {
-	my ($s) = @_;
-
 	for (1 .. 50)
 	{
 		begin_sql($s->{judge}, 'SELECT count(*) FROM pmhash.indexes WHERE state NOT IN (\'valid\', \'empty\');');
@@ -597,20 +570,16 @@ sub make_anew
 # A move of the table may have been taken back.  The server's own indexes have entries then
 # of rows that came meanwhile (src/README, "Moved tables", says how): they lead to other rows, or to where the
 # table ends no more.  Until here no other session has seen that.
-sub mend_btrees
+sub mend_btrees ($s, $session)
 {
-	my ($s, $session) = @_;
-
 	return if $s->{writer}{log} !~ /ALTER TABLE fz SET TABLESPACE/;
 	run_sql($session, "$faults_off REINDEX INDEX fz_id; REINDEX INDEX fz_held;");
 	return;
 }
 
 # Of a table that was moved, and that was taken back, indexes may be given up.
-sub judge
+sub judge ($s)
 {
-	my ($s) = @_;
-
 	mend_btrees($s, $s->{other});
 	if ($s->{writer}{log} =~ /SET TABLESPACE/)
 	{
@@ -622,9 +591,8 @@ sub judge
 }
 
 # One transaction and the judgement; returns what was found, or ''.
-sub one_transaction
+sub one_transaction ($node, $s)
 {
-	my ($node, $s) = @_;
 	my $n = $figures{transactions};
 
 	$_->{log} = $_->{finding} = '' foreach values %$s;
@@ -639,9 +607,8 @@ sub one_transaction
 	return join('', map { $s->{$_}{finding} ne '' ? "$_: $s->{$_}{finding}" : '' } sort keys %$s);
 }
 
-sub random_transaction
+sub random_transaction ($node, $s, $dies)
 {
-	my ($node, $s, $dies) = @_;
 	my @points;
 
 	run_sql($s->{writer}, 'BEGIN ISOLATION LEVEL ' . one_of(('READ COMMITTED') x 4, 'REPEATABLE READ', 'SERIALIZABLE') . ';');
@@ -657,9 +624,8 @@ sub random_transaction
 
 # Random transactions for so many seconds; returns what the first that went wrong
 # has found, with the statements of all sessions, or ''.
-sub fuzz_transactions
+sub fuzz_transactions ($node, $seed, $seconds)
 {
-	my ($node, $seed, $seconds) = @_;
 	my $end = time + $seconds;
 	my $latest = time + 6 * $seconds;
 	my %s = map { $_ => new_session($node) } qw(writer other judge);

@@ -3,11 +3,9 @@
 
 package PmhashStandby;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
-use FindBin;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -19,11 +17,13 @@ our @EXPORT = qw(
   standby_state
   wait_for_state
   both_valid
+  both_right
   no_findings
   change_t
   load_of_t
   follow
   caught_up
+  replayed
   gone_with_entries
   compare_in_snapshot
   nothing_under_old_keys
@@ -41,10 +41,9 @@ our @EXPORT = qw(
 
 # A started primary with the extension and a table of some rows with two logged
 # indexes: t_k on its integer key, which is exact, and t_s on a text.
-sub new_primary
+sub new_primary ($name, $settings = '', %parameters)
 {
-	my ($name, $settings, %parameters) = @_;
-	my $node = new_server($name, <<CONF . ($settings // ''), allows_streaming => 1, %parameters);
+	my $node = new_server($name, <<CONF . ($settings), allows_streaming => 1, %parameters);
 wal_level = replica
 max_wal_senders = 8
 wal_keep_size = 512MB
@@ -71,7 +70,12 @@ sub made_standby
 	my $node = PostgreSQL::Test::Cluster->new($unused, %parameters);
 
 	$primary->backup($backup);
-	$node->init_from_backup($primary, $backup, has_streaming => 1);
+	{
+		# (nobody else needs it)
+		no warnings 'redefine';
+		local *PostgreSQL::Test::RecursiveCopy::copypath = sub { rename($_[0], $_[1]) or die "$_[0]: $!" };
+		$node->init_from_backup($primary, $backup, has_streaming => 1);
+	}
 	$node->append_conf('postgresql.conf', $settings) if defined $settings;
 	return $node;
 }
@@ -85,18 +89,15 @@ sub new_standby
 	return $node;
 }
 
-sub standby_state
+sub standby_state ($node, $index)
 {
-	my ($node, $index) = @_;
 	return $node->safe_psql('postgres',
 		"SELECT state FROM pmhash.indexes WHERE index = '$index'");
 }
 
 # A test: the index comes to that state (a pattern) on the standby.
-sub wait_for_state
+sub wait_for_state ($node, $index, $wanted, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $index, $wanted, $name) = @_;
 	my $deadline = time + 60;
 	my $state = standby_state($node, $index);
 
@@ -109,32 +110,32 @@ sub wait_for_state
 }
 
 # Tests: both indexes of t come to be valid on this server.
-sub both_valid
+sub both_valid ($node, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name) = @_;
-
 	wait_for_state($node, $_, qr/^valid$/, "$name: $_") foreach qw(t_k t_s);
 	return;
 }
 
 # A test: pmhash.check finds nothing in either.
-sub no_findings
+sub no_findings ($node, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name) = @_;
-
 	return is($node->safe_psql('postgres', q(SELECT pmhash.check('t_k'), pmhash.check('t_s'))),
 		'|', $name);
 }
 
+# Tests: they do, and answers and pmhash.check are right.
+sub both_right ($node, $name)
+{
+	both_valid($node, $name);
+	compare_in_snapshot($node, "$name: answers");
+	no_findings($node, "$name: pmhash.check");
+	return;
+}
+
 # The n-th change of some of the rows of t, with so many new ones before a VACUUM and,
 # where rows have gone, after it (as many, by default).
-sub change_t
+sub change_t ($node, $n, $before, $after = $before)
 {
-	my ($node, $n, $before, $after) = @_;
-
-	$after //= $before;
 	$node->safe_psql('postgres', <<SQL);
 INSERT INTO t SELECT i % 4000, 'change ' || i % 50, i FROM generate_series(1, $before) i;
 UPDATE t SET k = k + $n WHERE n % 19 = $n % 19;
@@ -146,9 +147,8 @@ SQL
 }
 
 # A script for pgbench: changes of t with so many new rows each.  Its path.
-sub load_of_t
+sub load_of_t ($node, $rows)
 {
-	my ($node, $rows) = @_;
 	my $path = $node->basedir . '/load_of_t.sql';
 
 	append_to_file($path, <<SQL);
@@ -162,36 +162,38 @@ SQL
 }
 
 # A standby follows another primary from now on.
-sub follow
+sub follow ($node, $primary)
 {
-	my ($node, $primary) = @_;
-
-	$node->append_conf('postgresql.conf', "primary_conninfo = '" . $primary->connstr . "'\n");
-	$node->reload;
+	reload_with($node, "primary_conninfo = '" . $primary->connstr . "'\n");
 	return;
 }
 
 # The standby has replayed all that the primary has done.  A transaction that has taken no
 # number, as VACUUM's, is not flushed by its end (xact.c, RecordTransactionCommit); another
 # that has one is, and all WAL in front of it.
-sub caught_up
+sub caught_up ($primary, $standby)
 {
-	my ($primary, $standby) = @_;
 	my $flushed = $primary->safe_psql('postgres', "SET synchronous_commit = local;"
 		  . "SELECT pg_logical_emit_message(true, 'pmhash', 'caught_up');"
 		  . 'SELECT pg_current_wal_flush_lsn()');
 	my ($lsn) = $flushed =~ /(\S+)$/;
 
-	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn")
-	  or die "the standby does not catch up";
+	wait_until($standby, "SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn", "the standby does not catch up");
+	return;
+}
+
+# The primary has done this, and the standby has replayed it.
+sub replayed ($primary, $standby, $sql)
+{
+	$primary->safe_psql('postgres', $sql);
+	caught_up($primary, $standby);
 	return;
 }
 
 # Index scans that find rows of such a key dead and remove their entries: in between an LSN is
 # flushed, and the backend that has found them comes by again.
-sub removing_scans
+sub removing_scans ($table, $key)
 {
-	my ($table, $key) = @_;
 	my $scan = "SELECT count(v) FROM $table WHERE k = $key; SELECT pg_sleep(0.05); ";
 
 	return 'SET enable_seqscan = off; SET enable_bitmapscan = off; ' . $scan x 3;
@@ -199,9 +201,8 @@ sub removing_scans
 
 # Rows with k = 7 of q go, and their entries in q_k are removed by scans that find them dead;
 # no page is pruned, so that whoever has an older snapshot still finds them in the table.
-sub gone_with_entries
+sub gone_with_entries ($primary)
 {
-	my ($primary) = @_;
 	my $entries = q(SELECT entries FROM pmhash.stats('q_k'));
 	my $left;
 
@@ -217,10 +218,8 @@ sub gone_with_entries
 
 # The standby's file of an index has gone, and it finds that out; it builds no other before
 # built_again.  'query' uses the index.
-sub file_is_lost
+sub file_is_lost ($node, $index, $query)
 {
-	my ($node, $index, $query) = @_;
-
 	rebuild_off($node);
 	unlink(index_file($node, $index)) or die;
 	for (my $i = 0; $i < 600 && standby_state($node, $index) =~ /^(valid|invalid: it does not exist)/; $i++)
@@ -232,27 +231,21 @@ sub file_is_lost
 }
 
 # A test.
-sub built_again
+sub built_again ($node, $index, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $index, $name) = @_;
-
 	rebuild_on($node);
 	return wait_for_state($node, $index, qr/^valid$/, "$name: built again");
 }
 
-sub plan_of
+sub plan_of ($node, $query, $settings = '')
 {
-	my ($node, $query, $settings) = @_;
-	return $node->safe_psql('postgres', ($settings // '') . "EXPLAIN (COSTS OFF) $query");
+	return $node->safe_psql('postgres', ($settings) . "EXPLAIN (COSTS OFF) $query");
 }
 
 # A test: on this server, within one snapshot, each key of t gives the same rows by
 # index scan, bitmap scan, index-only scan and = ANY as by a sequential scan.
-sub compare_in_snapshot
+sub compare_in_snapshot ($node, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name) = @_;
 	my $only = 'SELECT t.k FROM (SELECT DISTINCT k FROM t OFFSET 0) d JOIN t ON t.k = d.k';
 	my $any = 'SELECT n FROM t WHERE k = ANY (ARRAY(SELECT DISTINCT k FROM t WHERE k % 7 = 0))';
 	my ($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
@@ -267,10 +260,8 @@ SQL
 }
 
 # Tests: these keys, of rows of t that are gone, lead to no other row, and all is sound.
-sub nothing_under_old_keys
+sub nothing_under_old_keys ($node, $name, @keys)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $name, @keys) = @_;
 	my $keys = join(', ', @keys);
 
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off;'
@@ -283,10 +274,8 @@ sub nothing_under_old_keys
 
 # Two standbys of a primary that have built at different times: the early one has entries
 # of rows (with the keys 5, 6 and 7) that are dead when the late one builds.  With tests.
-sub early_and_late
+sub early_and_late ($primary)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($primary) = @_;
 	my $entries = q(SELECT entries FROM pmhash.stats('t_k'));
 	my $early = new_standby($primary, 'early');
 
@@ -300,27 +289,21 @@ sub early_and_late
 	return ($early, $late);
 }
 
-sub log_position
+sub log_position ($node)
 {
-	my ($node) = @_;
 	return -s $node->logfile;
 }
 
-sub logged_since
+sub logged_since ($node, $position)
 {
-	my ($node, $position) = @_;
 	return slurp_file($node->logfile, $position);
 }
 
 # ---- builds ----
 
 # A test: the standby gets to have all indexes of a database.
-sub built
+sub built ($primary, $standby, $name, $database = 'postgres')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($primary, $standby, $name, $database) = @_;
-
-	$database //= 'postgres';
 	caught_up($primary, $standby);
 	return ok($standby->poll_query_until($database,
 		"SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'"),
@@ -331,9 +314,8 @@ sub built
 # What index, bitmap and index-only scans give for each key, against what is in the
 # table, in one snapshot; and what pmhash.check finds.  A snapshot may be too old
 # for a file that has just been built: then with a later one.
-sub compare
+sub compare ($standby, $table, $key, $index, $database)
 {
-	my ($standby, $table, $key, $index, $database) = @_;
 	my $deadline = time + 60;
 	my $said;
 
@@ -355,31 +337,23 @@ SQL
 }
 
 # The same as a test.
-sub same_as_heap
+sub same_as_heap ($standby, $table, $key, $index, $name, $database = undef)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($standby, $table, $key, $index, $name, $database) = @_;
-
 	return is(compare($standby, $table, $key, $index, $database),
 		"0 same|same\n0\n", "$name: $index");
 }
 
 # A test: a query has a plan with this index.
-sub uses_index
+sub uses_index ($standby, $query, $index)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($standby, $query, $index) = @_;
-
 	return like($standby->safe_psql('postgres', "EXPLAIN $query"), qr/\b$index\b/,
 		"EXPLAIN shows $index");
 }
 
 # What hurts if it is forgotten, or comes twice: rows of a table (k, v) that are inserted,
 # deleted, updated in place, and TIDs that are freed and given to other keys.
-sub write_all_ways
+sub write_all_ways ($primary, $table, $database)
 {
-	my ($primary, $table, $database) = @_;
-
 	$primary->safe_psql($database // 'postgres', $_) foreach (
 		"DELETE FROM $table WHERE k % 50 = 7",
 		"UPDATE $table SET v = v + 1 WHERE k % 50 = 8",

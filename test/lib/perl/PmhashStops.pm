@@ -3,8 +3,7 @@
 
 package PmhashStops;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use IPC::Run;
@@ -60,44 +59,51 @@ sub use_stop_points
 	($node) = @_;
 	$points = $node->data_dir . '/stop_points';
 	-d $points or mkdir $points or die "$points: $!";
+	if (!-e "$points/armed")
+	{
+		append_to_file("$points/armed.new", '0');
+		rename("$points/armed.new", "$points/armed") or die $!;
+	}
 	return $points;
 }
 
-# Have the next process that comes by a point held there.
-sub hold
+# Whether any is wanted (stop_points.c).
+sub arm ($is_wanted)
 {
-	my ($point) = @_;
+	open(my $armed, '+<', "$points/armed") or die "$points/armed: $!";
+	syswrite($armed, $is_wanted ? '1' : '0');
+	close($armed);
+	return;
+}
 
+# Have the next process that comes by a point held there.
+sub hold ($point)
+{
 	append_to_file("$points/$point", '');
+	arm(1);
 	return;
 }
 
 # Have the next process that comes by a point raise an ERROR there.
-sub fail_at
+sub fail_at ($point)
 {
-	my ($point) = @_;
-
 	append_to_file("$points/$point.error", '');
+	arm(1);
 	return;
 }
 
 # A test: a process is held.
-sub is_held
+sub is_held ($point, $name = 'a process')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $name) = @_;
 	my $deadline = time + $patience;
 
-	$name //= 'a process';
-
 	usleep(2_000) while !-e "$points/$point.held" && time < $deadline;
+	arm(0) if !grep { !/\/armed$|\.held$/ } glob "$points/*";
 	return ok(-e "$points/$point.held", "$name: held at $point");
 }
 
-sub release
+sub release ($point)
 {
-	my ($point) = @_;
-
 	unlink("$points/$point.held") or die "$points/$point.held: $!";
 	return;
 }
@@ -106,19 +112,16 @@ sub release
 
 # The points, of these, at which the n-th case is tried: it takes its turn with one of
 # them; PMHASH_STOPS=all: with all.
-sub points_of
+sub points_of ($n, @points)
 {
-	my ($n, @points) = @_;
-
 	return ($ENV{PMHASH_STOPS} // '') eq 'all' ? @points : $points[$n % @points];
 }
 
 # Ways in which a process that is held comes to an end, alone or with its server; its pid is
 # what $pid_of gives, and $what its name in theirs.  Each is called while it is held, and
 # what it returns, if anything, when the point has been released.
-sub ends_of
+sub ends_of ($what, $pid_of)
 {
-	my ($what, $pid_of) = @_;
 	my $server = $node;
 
 	return (
@@ -161,9 +164,8 @@ sub ends_of
 # ---- sessions in the background ----
 
 # Run SQL with psql; the handle is for finish().
-sub start_session
+sub start_session ($sql)
 {
-	my ($sql) = @_;
 	my %session = (output => '');
 
 	$session{run} = IPC::Run::start(
@@ -176,21 +178,16 @@ sub start_session
 }
 
 # Wait for its end; gives what it has printed.
-sub finish
+sub finish ($session)
 {
-	my ($session) = @_;
-
 	$session->{run}->finish;
 	chomp $session->{output};
 	return $session->{output};
 }
 
 # Run SQL in the background up to a point.
-sub start_and_hold
+sub start_and_hold ($point, $sql, $name = 'a process')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $sql, $name) = @_;
-
 	hold($point);
 	my $session = start_session($sql);
 	is_held($point, $name);
@@ -215,19 +212,15 @@ sub start_numbers
 	return $run;
 }
 
-sub stop_numbers
+sub stop_numbers ($run)
 {
-	my ($run) = @_;
-
 	$run->kill_kill;
 	return;
 }
 
 # A statement that must not wait for what we hold.
-sub at_once
+sub at_once ($sql)
 {
-	my ($sql) = @_;
-
 	return $node->safe_psql('postgres', "SET statement_timeout = '${patience}s'; $sql");
 }
 

@@ -4,8 +4,7 @@
 
 package PmhashTest;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter ();
 use File::Basename qw(dirname);
@@ -15,7 +14,9 @@ use File::Path qw(rmtree);
 use FindBin;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
+use Test2::API qw(test2_stack);
 use Test::More;
 use Time::HiRes qw(usleep);
 
@@ -40,9 +41,17 @@ our @EXPORT = qw(
   release_wal_writer
   witness
   set_witness
+  session_with
+  wait_until
   wait_until_up
+  wait_while
   restart_in_place
   crash
+  crash_and_start
+  reload_with
+  restart_with
+  start_with
+  log_of_start
   children
   wait_until_dead
   die_in_start
@@ -53,6 +62,23 @@ our @EXPORT = qw(
   fails_like
   usleep
 );
+
+# Of a test that fails in a function of its file it is told where that was called as well.
+sub tell_callers
+{
+	my (undef, $event) = @_;
+	my @lines;
+
+	return if !$event->isa('Test2::Event::Ok') || $event->effective_pass;
+	for (my $i = 0; my (undef, $file, $line) = caller($i); $i++)
+	{
+		push @lines, $line if $file eq $0;
+	}
+	print { Test::More->builder->failure_output } "#   Lines of the calls: @lines\n" if @lines > 1;
+	return;
+}
+
+test2_stack()->top->listen(\&tell_callers);
 
 sub import
 {
@@ -66,9 +92,8 @@ sub import
 
 # Make something once for all tests of a run, by the first that comes; those beside it wait.
 # Returns what the function returned then, a string.
-sub once
+sub once ($what, $make)
 {
-	my ($what, $make) = @_;
 	my $mark = "$PostgreSQL::Test::Utils::tmp_check/$what";
 
 	open(my $lock, '>', "$mark.lock") or die "$mark.lock: $!";
@@ -76,6 +101,25 @@ sub once
 	append_to_file("$mark.done", $make->($mark)) if !-e "$mark.done";
 	close($lock);
 	return slurp_file("$mark.done");
+}
+
+# Copies of data directories are made by tar: cp and RecursiveCopy take four times as much
+# processor time for as many small files.
+my $copypath = \&PostgreSQL::Test::RecursiveCopy::copypath;
+
+sub copy_directory
+{
+	my ($from, $to, %filter) = @_;
+
+	return $copypath->(@_) if %filter;
+	mkdir($to) or die "$to: $!";
+	PostgreSQL::Test::Utils::system_or_bail("tar -C '$from' -cf - . | tar -C '$to' -xf -");
+	return 1;
+}
+
+{
+	no warnings 'redefine';
+	*PostgreSQL::Test::RecursiveCopy::copypath = \&copy_directory;
 }
 
 # Make a server's data directory: a copy of one that the first test of a run has made.  All
@@ -97,9 +141,11 @@ sub init_server
 			my ($directory) = @_;
 
 			$system_or_bail->(map { $_ eq $data ? $directory : $_ } @command);
-			return $directory;
+			$system_or_bail->('tar', '-C', $directory, '-cf', "$directory.tar", '.');
+			return "$directory.tar";
 		});
-		return $system_or_bail->('cp', '-a', '--sparse=always', $template, $data);
+		mkdir($data) or die "$data: $!";
+		return $system_or_bail->('tar', '-C', $data, '-xf', $template);
 	};
 	# (a segment of WAL is written, copied and filled with zeroes as a whole)
 	$node->init(extra => ['--wal-segsize=1']);
@@ -110,9 +156,8 @@ sub init_server
 # A name for a server: that one, or with a number if a server of this file has it.  (Sections
 # of a file call theirs "second"; two of one name end the whole run.)
 my %names;
-sub unused_name
+sub unused_name ($name)
 {
-	my ($name) = @_;
 	my $n = ++$names{$name};
 
 	return $n == 1 ? $name : "${name}_$n";
@@ -120,9 +165,8 @@ sub unused_name
 
 # A server that preloads pmhash, not started.  Further settings as a string,
 # parameters for PostgreSQL::Test::Cluster after them.
-sub new_server
+sub new_server ($name, $settings = undef, %parameters)
 {
-	my ($name, $settings, %parameters) = @_;
 	my $node = PostgreSQL::Test::Cluster->new(unused_name($name), %parameters);
 
 	init_server($node);
@@ -140,9 +184,8 @@ CONF
 
 # Build the library with stop points and these options, and install it into a server of
 # its own in that directory.  Returns its path, for install_path.
-sub private_install
+sub private_install ($directory, @options)
 {
-	my ($directory, @options) = @_;
 	my ($stdout, $stderr);
 	my $done = IPC::Run::run(
 		[
@@ -179,9 +222,8 @@ sub install_with_stop_points
 }
 
 # The same with one more option of the compiler, on which these objects depend.
-sub install_changed
+sub install_changed ($option, @objects)
 {
-	my ($option, @objects) = @_;
 	my ($from) = stop_directory();
 	my $directory = PostgreSQL::Test::Utils::tempdir_short();
 
@@ -193,31 +235,26 @@ sub install_changed
 	return private_install($directory, "COPT=$stop_options $option");
 }
 
-# The extension and the functions that compare answers, in a database.
-sub install_extension
+# The extension and the functions that compare answers, in a database, and what else the
+# test wants there.
+sub install_extension ($node, $database = 'postgres', $sql = '')
 {
-	my ($node, $database) = @_;
-
-	$node->safe_psql($database // 'postgres',
-		slurp_file(dirname(__FILE__) . "/../../../sql/setup.sql"));
+	$node->safe_psql($database, slurp_file(dirname(__FILE__) . "/../../../sql/setup.sql") . $sql);
 	return;
 }
 
 # Start a server, which has them in the database postgres then.
-sub start_with_extension
+sub start_with_extension ($node, $sql = '')
 {
-	my ($node) = @_;
-
 	$node->start;
-	install_extension($node);
+	install_extension($node, 'postgres', $sql);
 	return;
 }
 
 # Compile the function pmhash_wal_records (test/lib/wal_records) against this server, and
 # have it there.
-sub install_wal_records
+sub install_wal_records ($node)
 {
-	my ($node) = @_;
 	my $directory = dirname(__FILE__) . '/../wal_records';
 	my $source = dirname(__FILE__) . '/../../../src';
 	my $path = $node->basedir . '/wal_records.so';
@@ -230,9 +267,8 @@ sub install_wal_records
 }
 
 # Compile a library of test/lib that is preloaded into a server; returns its path.
-sub preloadable
+sub preloadable ($name)
 {
-	my ($name) = @_;
 	my $path = "$PostgreSQL::Test::Utils::tmp_check/$name.so";
 
 	system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-o', $path, dirname(__FILE__) . "/../$name.c");
@@ -240,20 +276,16 @@ sub preloadable
 }
 
 # From now on files of the process can be so large, in bytes, and those of what it starts.
-sub limit_file_size
+sub limit_file_size ($pid, $bytes)
 {
-	my ($pid, $bytes) = @_;
-
 	system_or_bail('prlimit', '--pid', $pid, "--fsize=$bytes:");
 	return;
 }
 
 # Start a server with a limit of 48 MB, which takes the place of a full file system for
 # what is larger.
-sub start_with_small_files
+sub start_with_small_files ($node)
 {
-	my ($node) = @_;
-
 	limit_file_size($$, 48 * 1024 * 1024);
 	$node->start;
 	limit_file_size($$, 'unlimited');
@@ -276,16 +308,14 @@ sub small_file_system
 }
 
 # The pool directory of a server, by default.
-sub pool
+sub pool ($node)
 {
-	my ($node) = @_;
 	return $node->data_dir . '.pmhash';
 }
 
 # All index files in a pool directory, sorted.
-sub index_files
+sub index_files ($directory)
 {
-	my ($directory) = @_;
 	my @files;
 
 	# a file may vanish between being listed and being looked at
@@ -300,9 +330,8 @@ sub index_files
 }
 
 # Those of one database of a server.
-sub database_files
+sub database_files ($node, $database)
 {
-	my ($node, $database) = @_;
 	my $oid = $node->safe_psql('postgres',
 		"SELECT oid FROM pg_database WHERE datname = '$database'");
 	return index_files(pool($node) . "/$oid");
@@ -310,9 +339,8 @@ sub database_files
 
 # Wait until a directory holds that many index files: the cleaner works in
 # the background.  A test.
-sub wait_for_files
+sub wait_for_files ($directory, $wanted, $name)
 {
-	my ($directory, $wanted, $name) = @_;
 	my $deadline = time + 60;
 	my @files = index_files($directory);
 
@@ -325,9 +353,8 @@ sub wait_for_files
 }
 
 # Process ids of the children of a process.
-sub children
+sub children ($parent)
 {
-	my ($parent) = @_;
 	my @pids;
 
 	foreach my $path (glob '/proc/[0-9]*/stat')
@@ -340,10 +367,8 @@ sub children
 	return @pids;
 }
 
-sub is_zombie
+sub is_zombie ($pid)
 {
-	my ($pid) = @_;
-
 	open(my $stat, '<', "/proc/$pid/stat") or return 1;    # gone meanwhile
 	my $line = <$stat> // '';
 	close($stat);
@@ -369,10 +394,8 @@ CONF
 
 # Until the next crash no process writes WAL of its own accord, however long that
 # takes.
-sub hold_wal_writer
+sub hold_wal_writer ($node)
 {
-	my ($node) = @_;
-
 	# not in the middle of a transaction: everything would be visible to it
 	my $session = $node->background_psql('postgres');
 	foreach (1 .. 1000)
@@ -390,18 +413,15 @@ sub hold_wal_writer
 }
 
 # They go on.
-sub release_wal_writer
+sub release_wal_writer ($node)
 {
-	my ($node) = @_;
-
 	return kill('CONT', split(/\n/, $node->safe_psql('postgres', $wal_flushers)));
 }
 
 # The hint in the inode of the pool's lock file (trust.c): 5 is the witness, 4 stands
 # there while the kernel is asked for failed writes.
-sub witness
+sub witness ($node)
 {
-	my ($node) = @_;
 	my $path = pool($node) . '/lock';
 	my $hint = pack('Q', 0);
 
@@ -411,9 +431,8 @@ sub witness
 	return unpack('Q', $hint);
 }
 
-sub set_witness
+sub set_witness ($node, $value)
 {
-	my ($node, $value) = @_;
 	my $path = pool($node) . '/lock';
 	my $hint = pack('Q', $value);
 
@@ -423,25 +442,40 @@ sub set_witness
 	return;
 }
 
-# Wait until the server takes connections again; false if it does not.  (A psql that is
-# refused may have gone before it is given the query: IPC::Run dies of the broken pipe.)
-sub wait_until_up
+# A session of the database postgres that stays, and has done this.
+sub session_with ($node, $sql, %options)
 {
-	my ($node) = @_;
-	my $up;
+	my $session = $node->background_psql('postgres', %options);
 
-	do
-	{
-		$up = eval { $node->poll_query_until('postgres', 'SELECT true') };
-	} while (!defined $up && $@ =~ /Broken pipe/);
-	die $@ unless defined $up;
-	return $up;
+	$session->query_safe($sql);
+	return $session;
+}
+
+# Wait until a query is true, in the database postgres; what is wrong if it does not come to be.
+sub wait_until ($node, $query, $wrong)
+{
+	$node->poll_query_until('postgres', $query) or die $wrong;
+	return;
+}
+
+# Wait while that is true, so many seconds at most.
+sub wait_while ($condition, $seconds)
+{
+	my $deadline = time + $seconds;
+
+	usleep(20_000) while $condition->() && time < $deadline;
+	return;
+}
+
+# Wait until the server takes connections again; false if it does not.
+sub wait_until_up ($node)
+{
+	return $node->poll_query_until('postgres', 'SELECT true');
 }
 
 # A child is killed, the postmaster restarts the others in place.  Returns what it says.
-sub restart_in_place
+sub restart_in_place ($node)
 {
-	my ($node) = @_;
 	my $from = -s $node->logfile;
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 
@@ -455,10 +489,8 @@ sub restart_in_place
 # Processes of a server that have been killed, the postmaster first, are dead when this
 # returns, and it can be started: a zombie has neither files nor memory.  Where orphans are
 # not reaped they stay zombies, which a new postmaster would take for a running one.
-sub wait_until_dead
+sub wait_until_dead ($node, $postmaster, @pids)
 {
-	my ($node, $postmaster, @pids) = @_;
-
 	foreach my $pid ($postmaster, @pids)
 	{
 		usleep(5_000) while kill(0, $pid) && !is_zombie($pid);
@@ -470,9 +502,8 @@ sub wait_until_dead
 
 # kill -9 the whole server.  The postmaster is stopped first, so that it
 # neither notices nor starts anything.
-sub crash
+sub crash ($node)
 {
-	my ($node) = @_;
 	my $postmaster = $node->{_pid};
 	my @pids;
 
@@ -484,12 +515,49 @@ sub crash
 	return;
 }
 
+sub crash_and_start ($node)
+{
+	crash($node);
+	$node->start;
+	return;
+}
+
+# With these settings from now on.
+sub reload_with ($node, $settings)
+{
+	$node->append_conf('postgresql.conf', $settings);
+	$node->reload;
+	return;
+}
+
+sub restart_with ($node, $settings)
+{
+	$node->append_conf('postgresql.conf', $settings);
+	$node->restart;
+	return;
+}
+
+sub start_with ($node, $settings)
+{
+	$node->append_conf('postgresql.conf', $settings);
+	$node->start;
+	return;
+}
+
+# Start it; returns what it says.
+sub log_of_start ($node)
+{
+	my $from = -s $node->logfile;
+
+	$node->start;
+	return slurp_file($node->logfile, $from);
+}
+
 # Start a server that has crashed, without a launcher, so that no process needs the
 # pool, and kill it after the end of replay, and after a statement if there is one.
 # Returns what it has said.
-sub die_in_start
+sub die_in_start ($node, $statement = undef)
 {
-	my ($node, $statement) = @_;
 	my $input = '';
 	my $output = '';
 	my $timer = IPC::Run::timer(60);
@@ -511,28 +579,23 @@ sub die_in_start
 
 # How many seconds a load lasts, or how many rounds of it there are, that finds what nobody
 # has thought of: so many, and in make test-all PMHASH_LOADS times as many.
-sub load_time
+sub load_time ($time)
 {
-	my ($time) = @_;
 	return $time * ($ENV{PMHASH_LOADS} // 1);
 }
 
 # Of the cases of a matrix each n-th; all of them where PMHASH_CASES is "all", as in
 # make test-all and for mutants.
-sub some_of
+sub some_of ($n, @cases)
 {
-	my ($n, @cases) = @_;
-
 	return @cases if ($ENV{PMHASH_CASES} // '') eq 'all';
 	return @cases[ grep { $_ % $n == 0 } 0 .. $#cases ];
 }
 
 # pgbench in the background: a handle for IPC::Run.  Options are added to the
 # connection's.  Finish it, it will fail when the server is killed under it.
-sub start_pgbench
+sub start_pgbench ($node, $output, @options)
 {
-	my ($node, $output, @options) = @_;
-
 	return IPC::Run::start(
 		[
 			$node->installed_command('pgbench'), '-n',
@@ -543,23 +606,19 @@ sub start_pgbench
 
 # A test: looking every key of a table up through an index, by index and by
 # bitmap scans, gives what a sequential scan gives.
-sub same_answers
+sub same_answers ($node, $table, $key, $index, $name, $database = 'postgres')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $table, $key, $index, $name, $database) = @_;
 	my ($status, $stdout, $stderr) = $node->psql(
-		$database // 'postgres',
+		$database,
 		"SELECT by_index, by_bitmap FROM every_key('$table', '$key', '$index')");
 
 	return is("$status $stdout$stderr", '0 same|same', "$name: $index");
 }
 
 # A test: a statement fails with a message (which is another one if the server has gone).
-sub fails_like
+sub fails_like ($node, $sql, $message, $name, $database = 'postgres')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($node, $sql, $message, $name, $database) = @_;
-	my ($status, $stdout, $stderr) = $node->psql($database // 'postgres', $sql);
+	my ($status, $stdout, $stderr) = $node->psql($database, $sql);
 
 	isnt($status, 0, "$name: refused");
 	return like($stderr, $message, "$name: message");

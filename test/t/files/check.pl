@@ -1,11 +1,7 @@
 # pmhash.check: finds each kind of disagreement, and cries wolf over nothing while
 # others are at work.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -21,18 +17,6 @@ CONF
 start_with_extension($node);
 
 # ---- index and table disagree ----
-
-# While the server takes an index for one that is not ready yet, a table is changed without it.
-# (Damage within a file: engine/check_damage.)
-sub without_index
-{
-	my ($table, $sql) = @_;
-	my $ready = "WHERE indexrelid = '${table}_i'::regclass";
-
-	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = false $ready; $sql");
-	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = true $ready");
-	return;
-}
 
 # event: a bucket or entry is wrong
 # What is done without the index, and what must be found.  Row k of the
@@ -58,7 +42,11 @@ INSERT INTO $table SELECT i, 0 FROM generate_series(1, $rows) i;
 CREATE INDEX ${table}_i ON $table USING pmhash (k);
 SELECT pmhash.check('${table}_i');
 SQL
-	without_index($table, $cases{$table}->[0]);
+	# While the server takes an index for one that is not ready yet, a table is changed without
+	# it.  (Damage within a file: engine/check_damage.)
+	my $ready = "WHERE indexrelid = '${table}_i'::regclass";
+	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = false $ready; $cases{$table}->[0]");
+	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = true $ready");
 }
 
 # Invalid it is for good, also where a rollback gives the index the main fork of before: that
@@ -91,8 +79,7 @@ fails_like($node, "\\set VERBOSITY verbose\nSELECT pmhash.check('gone_i')",
 # ---- nothing is found where nothing is wrong, whatever goes on ----
 
 # (till here its snapshots would have kept rows that VACUUM was to remove)
-$node->append_conf('postgresql.conf', 'autovacuum = on');
-$node->reload;
+reload_with($node, 'autovacuum = on');
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE busy (k int8, w int4, d int4, t text COLLATE "C", p int4)
 	WITH (fillfactor = 70, toast_tuple_target = 128);

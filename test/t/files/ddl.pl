@@ -1,10 +1,6 @@
 # What DDL makes of files; tablespaces.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -25,8 +21,7 @@ use PmhashTest;
 	# No cleaner comes to help: what a transaction leaves over would stay.
 	my $node = new_server('ddl', "pmhash.cleaner_naptime = 3600\nallow_in_place_tablespaces = on\n");
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', "CREATE TABLESPACE side LOCATION ''");
+	start_with_extension($node, "CREATE TABLESPACE side LOCATION ''");
 
 	# The files of a session's temporary tables are in the pool with the others, and
 	# so is everything when it is looked at from one session.
@@ -38,12 +33,9 @@ use PmhashTest;
 		{
 			$session->quit;
 			# the server process is some time at it
-			$node->poll_query_until('postgres',
-				"SELECT count(*) = 0 FROM pg_class WHERE relnamespace::regnamespace::text LIKE 'pg_temp%'")
-			  or die 'temporary tables stay';
+			wait_until($node, "SELECT count(*) = 0 FROM pg_class WHERE relnamespace::regnamespace::text LIKE 'pg_temp%'", 'temporary tables stay');
 		}
-		$session = $node->background_psql('postgres', on_error_stop => 0);
-		$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET client_min_messages = error');
+		$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET client_min_messages = error', on_error_stop => 0);
 		$session->query_safe(<<'SQL');
 CREATE TABLE IF NOT EXISTS wanted (files int);
 CREATE OR REPLACE FUNCTION pg_temp.answers(t text) RETURNS text LANGUAGE plpgsql AS $$
@@ -63,9 +55,8 @@ SQL
 	}
 
 	# Index files that a backend has mapped, those that are gone among them.
-	sub mapped
+	sub mapped ($pid)
 	{
-		my ($pid) = @_;
 		my (%there, %gone);
 
 		foreach (split /\n/, slurp_file("/proc/$pid/maps"))
@@ -77,10 +68,8 @@ SQL
 	}
 
 	# Everything is as it should be between two transactions.
-	sub all_is_well
+	sub all_is_well ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
 		my @wrong;
 
 		foreach my $table ('t', 'tt')
@@ -185,10 +174,8 @@ SQL
 
 	my $random = $seed;
 
-	sub draw
+	sub draw ($n)
 	{
-		my ($n) = @_;
-
 		$random = ($random * 1103515245 + 12345) % 2147483648;
 		return int($random / 65536) % $n;
 	}
@@ -280,8 +267,7 @@ SQL
 	$node->start;
 	$node->safe_psql('postgres', "CREATE TABLESPACE $_ LOCATION '$location/$_'") foreach ('a', 'b');
 	$node->safe_psql('postgres', 'CREATE DATABASE d');
-	install_extension($node, 'd');
-	$node->safe_psql('d', invalid_fixture());
+	install_extension($node, 'd', invalid_fixture());
 	$node->safe_psql('d', <<SQL);
 CREATE UNLOGGED TABLE u (k int4);
 CREATE INDEX u_k ON u USING pmhash (k);
@@ -294,11 +280,8 @@ SQL
 	}
 
 	# Nothing was rebuilt, and rebuilds are off: the same files, all answers.
-	sub kept
+	sub kept ($files, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($files, $name) = @_;
-
 		is($node->safe_psql('d', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', "$name: valid");
 		is(files(), $files, "$name: the same files");
 		same_answers($node, 'u', 'k', 'u_k', "$name, unlogged", 'd');
@@ -329,8 +312,7 @@ SQL
 		$node->safe_psql('d', "$undone; ALTER INDEX t_k SET TABLESPACE b; ALTER INDEX t_k SET TABLESPACE pg_default");
 		kept($files, "after $undone");
 	}
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	# a crash takes the file of the unlogged index
 	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500); REINDEX INDEX u_k');
 	$files = files();
@@ -340,8 +322,7 @@ SQL
 	$node->safe_psql('postgres', 'ALTER DATABASE d SET TABLESPACE b');
 	kept($files, 'ALTER DATABASE');
 	change_rows($node, 'd');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	$node->safe_psql('d', 'INSERT INTO u SELECT generate_series(1, 500); REINDEX INDEX u_k');
 	all_come_back($node, 'crash after ALTER DATABASE', 'd');
 	$files = files();
@@ -418,8 +399,7 @@ SQL
 # access method: a writer that has the table, and comes to the index, has a deadlock then.
 {
 	my $node = new_server('removed_beside', 'deadlock_timeout = 100ms');
-	start_with_extension($node);
-	$node->safe_psql('postgres', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+	start_with_extension($node, 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
 
 	my $writer = $node->background_psql('postgres');
 	my $dropper = $node->background_psql('postgres');

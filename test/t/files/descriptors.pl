@@ -1,11 +1,8 @@
 # Descriptors and mappings of files: how many, how they are opened, and how often read.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Fcntl qw(O_CREAT O_RDWR);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashDead;
 use PmhashFaults;
 use PmhashStops;
@@ -47,9 +44,8 @@ SQL
 
 	# What a session holds, by its process: descriptors, those of index files, and
 	# index files mapped.
-	sub holdings
+	sub holdings ($session)
 	{
-		my ($session) = @_;
 		my $pid = $session->query_safe('SELECT pg_backend_pid()');
 		my @targets = grep { defined } map { readlink } glob "/proc/$pid/fd/*";
 		my %mapped = map { m,(\S+\.pmh)$, ? ($1 => 1) : () } split /\n/, slurp_file("/proc/$pid/maps");
@@ -57,10 +53,8 @@ SQL
 		return (scalar(@targets), scalar(grep { /\.pmh$/ } @targets), scalar(keys %mapped));
 	}
 
-	sub holds_little
+	sub holds_little ($session, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($session, $name) = @_;
 		my ($all, $ours, $mapped) = holdings($session);
 
 		cmp_ok($all, '<', $limit, "$name: descriptors");
@@ -70,8 +64,7 @@ SQL
 	}
 
 	# ---- one transaction that makes them all, one that writes to all ----
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('CREATE INDEX p_k ON p USING pmhash (k)');
+	my $session = session_with($node, 'CREATE INDEX p_k ON p USING pmhash (k)');
 	is(scalar(index_files($pool)), $partitions, 'CREATE INDEX: a file for each partition');
 	holds_little($session, 'CREATE INDEX');
 	$session->query_safe("INSERT INTO p SELECT i % 5000, (i::bigint * 7919) % 1000003 FROM generate_series(1, 20000) i");
@@ -129,12 +122,10 @@ SQL
 
 	# ---- many files that go at once: 200 with the transaction, the others by a cleaner;
 	# all with the transaction where no cleaner is to be expected ----
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
-	$node->restart;
+	restart_with($node, 'max_worker_processes = 0');
 	$node->safe_psql('postgres', 'CREATE INDEX p_v ON p USING pmhash (v); DROP INDEX p_v');
 	is(scalar(index_files($pool)), $partitions, 'DROP INDEX without a launcher: no file is left');
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
-	$node->restart;
+	restart_with($node, 'max_worker_processes = 8');
 	my $out = $node->safe_psql('postgres', <<SQL);
 BEGIN; DROP TABLE p; ROLLBACK;
 SELECT count(*) FILTER (WHERE state <> 'valid') FROM pmhash.indexes;
@@ -189,9 +180,8 @@ END \$\$;
 SQL
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 
-	sub run_sql
+	sub run_sql ($sql)
 	{
-		my ($sql) = @_;
 		my $answer = $session->query($sql);
 
 		is($session->{stderr}, '', "no error: $sql");
@@ -258,10 +248,8 @@ SQL
 	# ---- commits do not look for files that have gone ----
 
 	# how often it is, if another session does something before these commits
-	sub stats_of_commits
+	sub stats_of_commits ($n, $statement = undef)
 	{
-		my ($n, $statement) = @_;
-
 		run_sql("SET pmhash_faults.calls = 'stat'; SET pmhash_faults.fail_at = 2000000000");
 		$node->safe_psql('postgres', $statement) if defined $statement;
 		run_sql("DO \$\$ BEGIN FOR i IN 1 .. $n LOOP PERFORM 1; COMMIT; END LOOP; END \$\$");
@@ -297,8 +285,7 @@ SQL
 	$session->quit;
 
 	# ---- where the files are is not shown to all users, in errors either ----
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
-	$node->reload;
+	reload_with($node, 'pmhash.rebuild = off');
 	$node->safe_psql('postgres', <<SQL);
 CREATE ROLE stranger;
 CREATE ROLE owner;
@@ -406,10 +393,8 @@ SQL
 
 	# A table with rows of keys 0, 1 and 3 that live, and of others: so many of key 2, and ten
 	# of key 4.  Key 0 has a row on each page.
-	sub make_rows
+	sub make_rows ($table, $n, $rows)
 	{
-		my ($table, $n, $rows) = @_;
-
 		$rows //= 8000;
 		return sql(<<SQL);
 CREATE TABLE $table (k int4, v int4) WITH (fillfactor = 50);
@@ -425,9 +410,8 @@ SQL
 	# Rows of some keys are deleted, and their pages get a later record each, so that scans
 	# may call them dead though none of this is flushed (PmhashDead).  A session holds the
 	# locks that are these records: the server keeps one LSN for the commits of 32.
-	sub delete_rows
+	sub delete_rows ($keys, @tables)
 	{
-		my ($keys, @tables) = @_;
 		my $locker = $node->background_psql('postgres');
 
 		sql(join(';', map { "DELETE FROM $_ WHERE k IN ($keys)" } @tables));
@@ -436,9 +420,8 @@ SQL
 	}
 
 	# How many entries the records of removals have from a place on.
-	sub removed_since
+	sub removed_since ($from)
 	{
-		my ($from) = @_;
 		flush_wal();
 		return sql("SELECT string_agg(entries::text, ' ' ORDER BY record_start) FROM pmhash_wal_records('$from', 'FFFFFFFF/0') WHERE type = 'DELETE'");
 	}

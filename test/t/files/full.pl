@@ -3,12 +3,9 @@
 # some 24 MB, is given by the environment: making one needs root.  All but 8 MB of it are
 # filled at first, so that few rows fill the rest.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Errno;
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 
@@ -19,8 +16,7 @@ my $pool = "$small/pool";
 my $node = new_server('full', "pmhash.directory = '$pool'\n");
 my ($free) = `df --output=avail -k '$small'` =~ /(\d+)\s*\z/;
 append_to_file("$small/ballast", "\0" x 1024 x ($free - 8 * 1024));
-start_with_extension($node);
-$node->safe_psql('postgres', <<SQL);
+start_with_extension($node, <<SQL);
 CREATE TABLE t (k int8);
 INSERT INTO t SELECT generate_series(1, 40000);
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -57,8 +53,7 @@ same_answers($node, 't', 'k', 't_k', 'INSERT after VACUUM');
 
 # the same with the server killed while the file system is full
 $node->psql('postgres', 'INSERT INTO t SELECT 40000 + g FROM generate_series(1, 700000) g');
-crash($node);
-$node->start;
+crash_and_start($node);
 same_answers($node, 't', 'k', 't_k', 'crash');
 $node->safe_psql('postgres', 'SET pmhash.vacuum_shrink = off; VACUUM t; INSERT INTO t VALUES (-1)');
 same_answers($node, 't', 'k', 't_k', 'INSERT after the crash');
@@ -81,16 +76,14 @@ same_answers($node, 't', 'k', 't_k', 'a new index after them');
 $node->safe_psql('postgres', 'DROP INDEX t_k; CREATE UNLOGGED TABLE u (a int4, b int4);
 	CREATE INDEX u_a ON u USING pmhash (a); CREATE INDEX u_b ON u USING pmhash (b)');
 $node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
-crash($node);
-$node->start;
+crash_and_start($node);
 is(index_state($node, 'u_a'), 'invalid: a crash or a promotion has emptied its unlogged table', 'no file after a crash');
 $node->safe_psql('postgres', 'REINDEX INDEX u_b');
 fails_like($node, 'INSERT INTO u SELECT i, i FROM generate_series(1, 700000) i',
 	qr/ERROR:.*"u_b".*No space left on device/s, 'INSERT beside an index without a file');
 same_answers($node, 'u', 'b', 'u_b', 'INSERT beside an index without a file');
 $node->safe_psql('postgres', 'DROP TABLE u');
-$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
-$node->reload;
+reload_with($node, 'pmhash.rebuild = on');
 $node->safe_psql('postgres', 'TRUNCATE t');
 wait_for_files($pool, 0, 'DROP INDEX');
 $node->safe_psql('postgres', 'INSERT INTO t SELECT generate_series(1, 40000); CREATE INDEX t_k ON t USING pmhash (k)');

@@ -1,10 +1,6 @@
 # Files that their indexes do not follow any more.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
@@ -15,8 +11,6 @@ use PmhashTest;
 # A file that its index does not follow any more: the mark in the stub and what standbys
 # learn of it are one record.  What a standby or a crash finds of both must never let it
 # go on with a file, or make one, that misses entries from there on.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	# Nothing is put right in the background, so the stub stays as it was left.
 	my @library = (install_path => install_with_stop_points());
@@ -47,15 +41,12 @@ CONF
 	# A session of the standby has the stub in its memory, and the file mapped; then that
 	# file goes on the primary.  (Only that one: if another one is given up on the standby all
 	# sessions there read all stubs again.)
-	sub file_goes
+	sub file_goes ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
 		my $count = 'SELECT count(*) FROM t WHERE k = ' . ++$key;
 		my $file = index_file($primary, 't_k');
 
-		$reader = $standby->background_psql('postgres', on_error_stop => 1);
-		$reader->query_safe($by_index);
+		$reader = session_with($standby, $by_index, on_error_stop => 1);
 		like($reader->query_safe("EXPLAIN $count"), qr/t_k/, "$name: a session of the standby uses the index");
 		is($reader->query_safe($count), '0', "$name: it finds nothing");
 		unlink($file) or die "$file: $!";
@@ -63,13 +54,9 @@ CONF
 	}
 
 	# Rows come, of which the primary may make no entries.
-	sub rows_are_found
+	sub rows_are_found ($name, $count)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $count) = @_;
-
-		$primary->safe_psql('postgres', "INSERT INTO t SELECT $key, 'x', i FROM generate_series(1, 100) i");
-		caught_up($primary, $standby);
+		replayed($primary, $standby, "INSERT INTO t SELECT $key, 'x', i FROM generate_series(1, 100) i");
 		is($reader->query_safe($count), '100', "$name: the session of the standby finds all rows that have come since");
 		$reader->quit;
 		is($standby->safe_psql('postgres', "$by_index $count"), '100', "$name: so does a new one");
@@ -77,33 +64,23 @@ CONF
 	}
 
 	# Builders of the standby come by every second, and may have built it again.
-	sub builders_come_by
+	sub builders_come_by ($position)
 	{
-		my ($position) = @_;
-
-		for (my $i = 0; $i < 40 && logged_since($standby, $position) !~ /has been built/; $i++)
-		{
-			usleep(100_000);
-		}
+		wait_while(sub { logged_since($standby, $position) !~ /has been built/ }, 4);
 		return;
 	}
 
 	# When it is rebuilt it is there again.
-	sub is_rebuilt
+	sub is_rebuilt ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
-		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
-		$primary->reload;
+		reload_with($primary, "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		foreach my $node ($primary, $standby)
 		{
 			wait_for_state($node, $_, qr/^valid$/, "$name: $_ again on " . $node->name) foreach qw(t_k t_s);
 			caught_up($primary, $standby);
 			compare_in_snapshot($node, "$name: answers of " . $node->name);
 		}
-		$primary->append_conf('postgresql.conf', "pmhash.rebuild = off\npmhash.cleaner_naptime = 1000\n");
-		$primary->reload;
+		reload_with($primary, "pmhash.rebuild = off\npmhash.cleaner_naptime = 1000\n");
 		return;
 	}
 
@@ -160,11 +137,9 @@ CONF
 		my $position = log_position($standby);
 
 		hold('stub_marked');
-		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
-		$primary->reload;
+		reload_with($primary, "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		is_held('stub_marked', $name);
-		$primary->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'INSERT INTO other VALUES (1)');
 		builders_come_by($position);
 		is($reader->query_safe($count), '0', "$name: the session has read the stub again");
 		release('stub_marked');
@@ -181,8 +156,7 @@ CONF
 
 		use_stop_points($standby);
 		hold('redo_page_restored');
-		$primary->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
-		$primary->reload;
+		reload_with($primary, "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");
 		is_held('redo_page_restored', $name);
 		builders_come_by($position);
 		unlike(logged_since($standby, $position), qr/has been built/, "$name: nothing is built");
@@ -212,7 +186,6 @@ SQL
 	# its scan is begun anew for each key
 	sub begun_query
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my $session = $standby->background_psql('postgres', on_error_stop => 0);
 
 		$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET pmhash.enable_pagescan = off');
@@ -226,11 +199,8 @@ SQL
 	}
 
 	# The query goes on, and the file is the one that it was.
-	sub goes_on
+	sub goes_on ($session, $inode, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($session, $inode, $name) = @_;
-
 		is($session->query('FETCH ALL FROM c'), join("\n", (1) x 49), "$name: the query has all its rows");
 		is($session->{stderr}, '', "$name: ... and no error");
 		$session->query('COMMIT');
@@ -244,8 +214,7 @@ SQL
 	my $session = begun_query();
 	my $promoted = begun_query();
 
-	$primary->safe_psql('postgres', 'INSERT INTO r SELECT i, i FROM generate_series(1001, 200000) i');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'INSERT INTO r SELECT i, i FROM generate_series(1001, 200000) i');
 	my $position = log_position($standby);
 	unlink(index_file($standby, 'r_k')) or die;
 	is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT v FROM r WHERE k = 150000'), '150000', 'met by another session');

@@ -6,11 +6,7 @@
 # pmhash that calls come from is tried in some statements.
 # long
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashFaults;
 use PmhashPauses;
 use PmhashTest;
@@ -134,16 +130,13 @@ SQL
 $node->safe_psql('postgres', 'DROP TABLE plain');
 
 # ---- background workers: what fails is tried again ----
-sub worker_faults
+sub worker_faults ($process, $calls, $n)
 {
-	my ($process, $calls, $n) = @_;
-
-	$node->append_conf('postgresql.conf', <<CONF);
+	reload_with($node, <<CONF);
 pmhash_faults.process = '$process'
 pmhash_faults.calls = '$calls'
 pmhash_faults.fail_at = $n
 CONF
-	$node->reload;
 	return;
 }
 
@@ -156,11 +149,7 @@ foreach my $n ($all ? (1 .. 20, map { 25 * $_ } 1 .. 40) : (3, 60, 400))
 	worker_faults('pmhash worker', 'memory', $n);
 	unlink($file);
 	$node->safe_psql('postgres', "$by_index SELECT * FROM f WHERE k = 5");
-	for (my $i = 0; $i < 200; $i++)
-	{
-		last if substr(slurp_file($node->logfile), $from) =~ /pmhash_faults: call $n |has been rebuilt/;
-		usleep(50_000);
-	}
+	wait_while(sub { substr(slurp_file($node->logfile), $from) !~ /pmhash_faults: call $n |has been rebuilt/ }, 10);
 	worker_faults('', 'memory', 0);
 	$findings = $node->safe_psql('postgres', "CALL wait_until_valid(); SELECT * FROM check_findings('^f')");
 	is($findings, '', "rebuilder, call $n");

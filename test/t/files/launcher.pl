@@ -1,12 +1,9 @@
 # The launcher and its workers: databases that cannot be used, what waits, how often they come; orphans
 # beside rebuilds.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy qw(copy);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashStops;
@@ -19,15 +16,7 @@ use Time::HiRes qw(time usleep);
 # database with a damaged stub page.
 {
 	my $node = new_server('workers');
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
-
-	# what has been logged since a place in the log
-	sub logged
-	{
-		my ($from) = @_;
-		return substr(slurp_file($node->logfile), $from);
-	}
+	start_with_extension($node, invalid_fixture());
 
 	my $launcher_pid = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'";
 	my $launcher_runs = "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash launcher'";
@@ -79,7 +68,7 @@ use Time::HiRes qw(time usleep);
 	sleep(3);
 	ok(-e $stray, 'a file of no index that is known stays');
 
-	unlike(logged($from), qr/ERROR:/, 'no visit fails');
+	unlike(slurp_file($node->logfile, $from), qr/ERROR:/, 'no visit fails');
 
 	# the indexes come back, and then everything left over goes
 	rebuild_on($node);
@@ -110,8 +99,7 @@ use Time::HiRes qw(time usleep);
 # invalid meanwhile is rebuilt without anybody's meeting it.
 {
 	my $node = new_server('catalog', "pmhash.cleaner_naptime = 1\n");
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE a (k int, v int);
 INSERT INTO a SELECT i, i FROM generate_series(1, 100) i;
 CREATE INDEX a_k ON a USING pmhash (k);
@@ -190,21 +178,17 @@ SQL
 	$node->safe_psql($_, invalid_fixture()) foreach ('postgres', 'd');
 
 	# A test: a query gives 't' within some seconds.
-	sub soon
+	sub soon ($query, $name, $database = 'postgres')
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($query, $name, $database) = @_;
 		my $deadline = time + $patience;
 
-		usleep(100_000) while $node->safe_psql($database // 'postgres', $query) ne 't' && time < $deadline;
-		return is($node->safe_psql($database // 'postgres', $query), 't', $name);
+		usleep(100_000) while $node->safe_psql($database, $query) ne 't' && time < $deadline;
+		return is($node->safe_psql($database, $query), 't', $name);
 	}
 
 	# A test: a file is lost in a database, and there is another one soon.
-	sub lost_and_rebuilt
+	sub lost_and_rebuilt ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
 		my $file = index_file($node, 't_k');
 
 		unlink($file) or die "$file: $!";
@@ -247,8 +231,7 @@ SQL
 
 	# event: a database is locked for long: `ALTER DATABASE` in an open transaction, `CREATE DATABASE ... TEMPLATE`, a lock on its catalogs
 	lose_in_d();
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('BEGIN; ALTER DATABASE d RENAME TO e');
+	my $session = session_with($node, 'BEGIN; ALTER DATABASE d RENAME TO e');
 	rebuild_on($node);
 	lost_and_rebuilt('ALTER DATABASE') foreach 1 .. 2;
 	is($node->safe_psql('postgres', "SELECT wait_event $launcher AND wait_event = 'BgWorkerShutdown'"), '',
@@ -302,16 +285,14 @@ SQL
 	my $node = new_server('others', "log_min_messages = debug1\n");
 	$node->start;
 
-	sub oid_of
+	sub oid_of ($database)
 	{
-		my ($database) = @_;
 		return $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$database'");
 	}
 
 	# How many workers there have been in a database since a place in the log.
-	sub visits
+	sub visits ($database, $from)
 	{
-		my ($database, $from) = @_;
 		my $oid = oid_of($database);
 
 		return scalar(() = slurp_file($node->logfile, $from) =~ /starting background worker process "pmhash \w+ for database $oid"/g);
@@ -334,9 +315,8 @@ SQL
 	$node->safe_psql('past', 'DROP EXTENSION pmhash CASCADE');
 	wait_for_files(pool($node) . '/' . oid_of('past'), 0, 'files of the dropped indexes go');
 
-	sub start_and_look
+	sub start_and_look ($name, $most = undef)
 	{
-		my ($name, $most) = @_;
 		my $from = -s $node->logfile;
 
 		$node->start;
@@ -384,16 +364,14 @@ SQL
 	foreach my $database (qw(long short))
 	{
 		$node->safe_psql('postgres', "CREATE DATABASE $database");
-		install_extension($node, $database);
-		$node->safe_psql($database, 'CREATE TABLE t (k int); CREATE INDEX t_k ON t USING pmhash (k); CREATE TABLE o (k int); CREATE INDEX o_k ON o USING pmhash (k);');
+		install_extension($node, $database, 'CREATE TABLE t (k int); CREATE INDEX t_k ON t USING pmhash (k); CREATE TABLE o (k int); CREATE INDEX o_k ON o USING pmhash (k);');
 		$oid{$database} = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$database'");
 	}
 	sleep(3);         # the first look of a new server is over
 
 	# Have a file that no index owns while an index is locked; wait until that was looked at.
-	sub put_off
+	sub put_off ($database)
 	{
-		my ($database) = @_;
 		my $from = -s $node->logfile;
 		my $session = $node->background_psql($database, on_error_stop => 1);
 
@@ -403,9 +381,8 @@ SQL
 		return $session;
 	}
 
-	sub tried
+	sub tried ($database)
 	{
-		my ($database) = @_;
 		return scalar(() = slurp_file($node->logfile) =~ /starting background worker process "pmhash worker for database $oid{$database}"/g);
 	}
 
@@ -446,8 +423,7 @@ SQL
 	my $seconds = 12;
 	my $node = new_server('stream', "max_prepared_transactions = 10\nlog_min_messages = debug1\nlog_statement = none\n");
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int);
 INSERT INTO t SELECT generate_series(1, 1000);
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -492,37 +468,23 @@ SQL
 {
 	my $node = new_server('worker_stops', undef, install_path => install_with_stop_points());
 	use_stop_points($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i % 500, i FROM generate_series(1, 5000) i;
 CREATE INDEX t_k ON t USING pmhash ((k + 0));
 CREATE PROCEDURE workers_come_by() LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1.5); END';
 SQL
 
-	# A session finds that the file has gone, and a rebuild begins.
-	sub lose_file
+	sub times_in_log ($pattern)
 	{
-		unlink(index_file($node, 't_k')) or die;
-		$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, -7)');
-		return;
-	}
-
-	sub times_in_log
-	{
-		my ($pattern) = @_;
 		return scalar(() = slurp_file($node->logfile) =~ /$pattern/g);
 	}
 
 	my $rebuilt = 0;
 
-	sub came_back
+	sub came_back ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
-		$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'))
-		  or die "$name: the index does not come back";
+		wait_until($node, q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'), "$name: the index does not come back");
 		is(times_in_log(qr/index "t_k" of table "t" has been rebuilt/), ++$rebuilt, "$name: rebuilt once");
 		is(times_in_log(qr/could not rebuild index/), 0, "$name: at the first try");
 		$node->safe_psql('postgres', 'CALL workers_come_by()');
@@ -533,10 +495,8 @@ SQL
 	}
 
 	# Workers come on request, or by the launcher's clock.
-	sub hold_worker
+	sub hold_worker ($point, $name)
 	{
-		my ($point, $name) = @_;
-
 		hold($point);
 		$node->safe_psql('postgres', 'BEGIN; CREATE TABLE x (k int4); CREATE INDEX ON x USING pmhash (k); ROLLBACK');
 		return is_held($point, $name);
@@ -553,7 +513,9 @@ SQL
 		my $name = "rebuild at $step, worker at $worker";
 
 		hold($step);
-		lose_file();
+		# a session finds that the file has gone, and a rebuild begins
+		unlink(index_file($node, 't_k')) or die;
+		$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, -7)');
 		is_held($step, $name);
 		hold_worker($worker, $name);
 		release($step);
@@ -566,16 +528,14 @@ SQL
 
 	my $oid = 20001;
 	$node->safe_psql('postgres', "CREATE DATABASE other OID = $oid");
-	install_extension($node, 'other');
-	$node->safe_psql('other', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+	install_extension($node, 'other', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
 	$node->safe_psql('postgres', 'CALL workers_come_by()');
 	hold('launcher_before_dropped');
 	$node->safe_psql('postgres', 'DROP DATABASE other');
 	is_held('launcher_before_dropped', 'a database is dropped');
 	$node->safe_psql('postgres', "CREATE DATABASE other OID = $oid");
 	is(scalar(index_files(pool($node) . "/$oid")), 0, 'another one with its OID: nothing is left of the first');
-	install_extension($node, 'other');
-	$node->safe_psql('other', 'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 100); CREATE INDEX t_k ON t USING pmhash (k)');
+	install_extension($node, 'other', 'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 100); CREATE INDEX t_k ON t USING pmhash (k)');
 	my $file = index_file($node, 't_k', 'other');
 	release('launcher_before_dropped');
 	$node->safe_psql('postgres', 'CALL workers_come_by()');
@@ -595,8 +555,7 @@ SQL
 		my $ended = qr/background worker "pmhash[^"]*" \(PID \d+\) exited with exit code [1-9]/;
 		my $before = times_in_log($ended);
 
-		$node->append_conf('postgresql.conf', 'transaction_timeout = 1ms');
-		$node->reload;
+		reload_with($node, 'transaction_timeout = 1ms');
 		foreach (0 .. 1)
 		{
 			hold('worker_listed');

@@ -1,10 +1,6 @@
 # Tables and indexes that are moved to another tablespace.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -32,13 +28,12 @@ CONF
 
 	# A table of that kind whose last page has room.  Nothing looks at it before the rows
 	# come that get TIDs anew: a look-up would remove what leads to none.
-	sub table
+	sub table ($kind, $with = '')
 	{
-		my ($kind, $with) = @_;
 		return <<SQL;
 CREATE $kind TABLE m (k int4, s text) WITH (autovacuum_enabled = off);
-CREATE INDEX m_k ON m USING pmhash (k) @{[$with // '']};
-CREATE INDEX m_s ON m USING pmhash (s) @{[$with // '']};
+CREATE INDEX m_k ON m USING pmhash (k) @{[$with]};
+CREATE INDEX m_s ON m USING pmhash (s) @{[$with]};
 INSERT INTO m SELECT i, i FROM generate_series(1, 100) i;
 SQL
 	}
@@ -51,11 +46,8 @@ SQL
 	my $states = q(SELECT string_agg(DISTINCT split_part(state, ':', 1), ' ') FROM pmhash.indexes WHERE index::text LIKE 'm\_%';);
 
 	# A test: all indexes are there, after a while.
-	sub come_back
+	sub come_back ($on, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($on, $name) = @_;
-
 		rebuild_on($on);
 		ok( $on->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid')),
 			"$name: all valid");
@@ -63,25 +55,14 @@ SQL
 		return;
 	}
 
-	# All indexes are there within ten seconds.
-	sub soon_valid
-	{
-		# (a try that was given up puts the next one off by up to 10 s)
-		local $PostgreSQL::Test::Utils::timeout_default = 60;
-
-		return $node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'));
-	}
-
 	# Tests: rows that have been taken back are not found, before the indexes are rebuilt and
 	# after that, nor on a standby.
-	sub nothing_left
+	sub nothing_left ($name, $rows, $state = 'invalid')
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $rows, $state) = @_;
 		my $wanted = "$rows|$rows|1";
 
 		is($node->safe_psql('postgres', "$others $by_index $found $states"),
-			"$wanted\n" . ($state // 'invalid'), "$name: rows, state");
+			"$wanted\n" . ($state), "$name: rows, state");
 		come_back($node, $name);
 		is($node->safe_psql('postgres', "$by_index $found SELECT pmhash.check('m_k'), pmhash.check('m_s')"),
 			"$wanted\n|", "$name: rows by the indexes, pmhash.check");
@@ -95,11 +76,8 @@ SQL
 	}
 
 	# One case: what a transaction does, how many rows 777 there are then, and the state.
-	sub taken_back
+	sub taken_back ($name, $sql, $rows, $state = 'invalid')
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $sql, $rows, $state) = @_;
-
 		$node->safe_psql('postgres', table('') . $sql);
 		nothing_left($name, $rows, $state);
 		$node->safe_psql('postgres', 'DROP TABLE m');
@@ -107,15 +85,12 @@ SQL
 	}
 
 	# A server that dies while that is open.
-	sub killed
+	sub killed ($name, $sql, $with = '')
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $sql, $with) = @_;
 		my $session;
 
 		$node->safe_psql('postgres', table('', $with));
-		$session = $node->background_psql('postgres', on_error_stop => 1);
-		$session->query_safe($sql);
+		$session = session_with($node, $sql, on_error_stop => 1);
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
 		crash($node);
 		eval { $session->quit };
@@ -144,8 +119,7 @@ SQL
 		$session->query_safe($by_index);
 		like($session->query_safe("EXPLAIN $count"), qr/m_k/, 'standby: a session uses the index');
 		is($session->query_safe($count), '0', 'standby: no row');
-		$node->safe_psql('postgres', "BEGIN; $move; $row; ROLLBACK; $others");
-		caught_up($node, $standby);
+		replayed($node, $standby, "BEGIN; $move; $row; ROLLBACK; $others");
 		is($session->query_safe($count), '0', 'standby: no row after ROLLBACK');
 		$session->quit;
 		$node->safe_psql('postgres', 'DROP TABLE m');
@@ -293,7 +267,8 @@ SQL
 		unlike(logged_since($node, $position), qr/could not rebuild/, 'open for long: no rebuild has failed');
 
 		$session->query_safe('ROLLBACK');
-		ok(soon_valid(), 'open for long: rebuilt after that');
+		# (a try that was given up would put the next one off)
+		ok($node->poll_query_until('postgres', q(SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid')), 'open for long: rebuilt after that');
 		unlike(logged_since($node, $position), qr/could not rebuild/, 'open for long: at the first try');
 		$session->quit;
 		rebuild_off($node);
@@ -307,8 +282,7 @@ SQL
 		$node->safe_psql('postgres', table(''));
 		wait_for_state($standby, 'm_k', qr/^valid/, 'promoted: built before');
 		$session->query_safe("BEGIN; $move; $row;");
-		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
-		caught_up($node, $standby);
+		replayed($node, $standby, 'INSERT INTO t VALUES (1)');
 		rebuild_off($standby);
 		$standby->promote;
 		$standby->safe_psql('postgres', $others);
@@ -325,16 +299,14 @@ SQL
 	killed('killed, indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row;", 'WITH (wal = off)');
 
 	# ---- the rows themselves are not in WAL ----
-	$node->append_conf('postgresql.conf', "wal_level = minimal\nmax_wal_senders = 0\n");
-	$node->restart;
+	restart_with($node, "wal_level = minimal\nmax_wal_senders = 0\n");
 	taken_back('wal_level = minimal, ROLLBACK', "BEGIN; $move; $row; ROLLBACK;", 0);
 	taken_back('wal_level = minimal, indexes moved', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE a; ALTER INDEX m_s SET TABLESPACE b; $row; ROLLBACK;", 0);
 	killed('wal_level = minimal, killed', "BEGIN; $move; $row;");
 	taken_back('wal_level = minimal, indexes moved, COMMIT', "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE b; $row; COMMIT;", 1);
 	{
 		$node->safe_psql('postgres', table('') . "BEGIN; $move; ALTER INDEX m_k SET TABLESPACE b; $row; COMMIT;");
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		nothing_left('wal_level = minimal, killed after COMMIT', 1);
 		$node->safe_psql('postgres', 'DROP TABLE m');
 	}
@@ -345,11 +317,11 @@ SQL
 # ======== moved sequences ========
 
 # Statements that give a table or its indexes other files, two and three of them in one
-# transaction, with savepoints that are rolled back and released in between: each
-# sequence is run and a small model says what the index must be after it.  Invalid, if
-# rows have been left out that an abort might have taken away without a trace; else
-# valid.  Too many files given up is a fault as well: a transaction can't rebuild what it
-# has locked.
+# transaction, with savepoints that are rolled back and released in between, and what the
+# index must be after that: invalid, if rows have been left out that an abort might have
+# taken away without a trace; else valid.  Too many files given up is a fault as well: a
+# transaction can't rebuild what it has locked.  (Random ones, of which the answers are looked
+# at: files/ddl.pl, rows/random_sql.pl.)
 {
 	# A server with assertions takes some of these sequences for faults of its own where
 	# wal_level is minimal, without pmhash as well (relcache.c, AssertPendingSyncConsistency).
@@ -361,266 +333,72 @@ allow_in_place_tablespaces = on
 pmhash.rebuild = off
 pmhash.cleaner_naptime = 3600
 CONF
-	start_with_extension($node);
-	$node->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLESPACE $_ LOCATION ''")
-	  foreach qw(a b);
+	start_with_extension($node, "CREATE TABLESPACE a LOCATION ''; CREATE TABLESPACE b LOCATION '';");
 
-	# ---- the model ----
-	#
-	# A level is a number, 0 is the time before the transaction.  Table: a list of files,
-	# each with the level that has made it; an abort of that level takes it away.  Index: the
-	# same of main forks, each with the index file that it names, and whether it is marked.
-	# An index file has the level whose abort removes it, and the table's file of that time.
-	# A main fork that was copied from another one is moved.  When the transaction commits, the
-	# main forks that go take their files with them, if it has built one for an index ($built).
-	my ($levels, $heap, $forks, $files, $next_level, $known, $place, $index_place, $type, $built);
+	# An index file goes with the level that has made it; rows that come to another file of the
+	# table than the one that it was made for are left out.
+	my @sequences = (
+		[ invalid => 'move, insert, savepoint, move, insert, rollback to, insert, commit' ],
+		[ invalid => 'move, insert, move, insert, savepoint, move, rollback to, move, insert, rollback' ],
+		[ invalid => 'savepoint, move, savepoint, truncate, rollback to, insert, release, rollback to, insert, prepared' ],
+		[ invalid => 'move, savepoint, reindex, rollback to, savepoint, insert, rollback to, insert, rollback prepared' ],
+		[ valid => 'move, savepoint, reindex, savepoint, reindex, insert, rollback to, insert, release, savepoint, insert, rollback to, insert, commit' ],
+		[ invalid => 'savepoint, move, release, savepoint, cluster, insert, rollback to, savepoint, insert, release, prepared' ],
+		[ invalid => 'move, insert, savepoint, move index, insert, rollback to, insert, rollback prepared' ],
+		[ invalid => 'move, insert, move index, insert, savepoint, move, rollback to, move index, insert, commit' ],
+		[ valid => 'savepoint, truncate, savepoint, move, rollback to, insert, release, rollback to, insert, rollback' ],
+		[ valid => 'truncate, savepoint, truncate, rollback to, savepoint, insert, rollback to, insert, prepared' ],
+		[ valid => 'truncate, insert, savepoint, cluster, insert, rollback to, insert, prepared' ],
+		[ valid => 'cluster, insert, truncate, insert, savepoint, cluster, rollback to, truncate, insert, commit' ],
+		[ valid => 'savepoint, truncate, insert, savepoint, truncate, savepoint, truncate, rollback to, insert, release, rollback to, insert, release, insert, rollback prepared' ],
+		[ valid => 'savepoint, truncate, release, savepoint, alter, insert, rollback to, savepoint, insert, release, rollback' ],
+		[ valid => 'truncate, insert, cluster, insert, savepoint, truncate, rollback to, cluster, insert, rollback prepared' ],
+		[ valid => 'reindex, savepoint, move, rollback to, savepoint, insert, rollback to, insert, rollback' ],
+		[ invalid => 'reindex, savepoint, move, savepoint, move, insert, rollback to, insert, release, savepoint, insert, rollback to, insert, prepared' ],
+		[ valid => 'savepoint, reindex, release, savepoint, reindex, insert, rollback to, savepoint, insert, release, commit' ],
+		[ valid => 'reindex, insert, alter, insert, savepoint, reindex, rollback to, alter, insert, prepared' ],
+		[ valid => 'reindex, savepoint, move index, rollback to, savepoint, insert, rollback to, insert, commit' ],
+		[ valid => 'insert, savepoint, alter, savepoint, move, release, insert, rollback to, insert, prepared' ],
+		[ valid => 'alter, insert, savepoint, reindex, insert, rollback to, insert, commit' ],
+		[ valid => 'savepoint, alter, savepoint, alter, rollback to, insert, release, rollback to, insert, prepared' ],
+		[ valid => 'alter, savepoint, cluster, savepoint, cluster, insert, rollback to, insert, release, savepoint, insert, rollback to, insert, commit' ],
+		[ invalid => 'savepoint, cluster, release, savepoint, move, insert, rollback to, savepoint, insert, release, prepared' ],
+		[ valid => 'cluster, insert, savepoint, truncate, insert, rollback to, insert, rollback prepared' ],
+		[ valid => 'savepoint, cluster, savepoint, reindex, rollback to, insert, release, rollback to, insert, rollback' ],
+		[ valid => 'savepoint, cluster, insert, savepoint, alter, savepoint, alter, rollback to, insert, release, rollback to, insert, release, insert, rollback prepared' ],
+		[ valid => 'savepoint, cluster, release, savepoint, move index, insert, rollback to, savepoint, insert, release, rollback' ],
+		[ invalid => 'move index, insert, savepoint, move, insert, rollback to, insert, prepared' ],
+		[ invalid => 'move index, insert, move, insert, savepoint, move index, rollback to, move, insert, rollback prepared' ],
+		[ valid => 'move index, savepoint, reindex, rollback to, savepoint, insert, rollback to, insert, rollback' ],
+		[ valid => 'insert, savepoint, move index, savepoint, alter, release, insert, rollback to, insert, rollback prepared' ],
+		[ invalid => 'savepoint, move index, release, savepoint, cluster, insert, rollback to, savepoint, insert, release, commit' ],
+		[ valid => 'move index, insert, move index, insert, savepoint, move index, rollback to, move index, insert, prepared' ]);
 
-	sub begin_model
-	{
-		$levels = [1];
-		$next_level = 2;
-		$heap = [ { level => 0 } ];
-		$files = [ { made => 0, table => 0 } ];
-		$forks = [ { level => 0, file => $files->[0] } ];
-		$known = 0;    # the level that the server knows the table's files by, or 0
-		$place = [ [ 0, 'pg_default' ] ];
-		$index_place = [ [ 0, 'pg_default' ] ];
-		$type = [ [ 0, 'int4' ] ];
-		$built = 0;
-		return;
-	}
-
-	sub level { return $levels->[-1] }
-
-	sub set
-	{
-		my ($list, $value) = @_;
-
-		push @$list, [ level(), $value ];
-		return;
-	}
-
-	sub new_heap
-	{
-		push @$heap, { level => level() };
-		$known = level();
-		return;
-	}
-
-	sub new_index
-	{
-		push @$files, { made => level(), table => $heap->[-1] };
-		push @$forks, { level => level(), file => $files->[-1] };
-		$built = 1;
-		return;
-	}
-
-	sub emptied_in_place
-	{
-		my $fork = $forks->[-1];
-		my $own_fork = $fork->{level} > 0;
-
-		if ($own_fork && $fork->{moved}) { $built = 1; }
-		else { $fork->{file}{gone} = 1; }
-		push @$files, { made => $own_fork ? level() : 0, table => $heap->[-1] };
-		$fork->{file} = $files->[-1];
-		$fork->{marked} = !$own_fork;
-		$fork->{moved} = 0;
-		return;
-	}
-
-	sub abort_level
-	{
-		my ($level) = @_;
-
-		@$heap = grep { $_->{level} != $level } @$heap;
-		@$forks = grep { $_->{level} != $level } @$forks;
-		foreach my $file (@$files)
-		{
-			$file->{gone} = 1 if $file->{made} == $level;
-		}
-		foreach my $list ($place, $index_place, $type)
-		{
-			@$list = grep { $_->[0] != $level } @$list;
-		}
-		$known = 0 if $known == $level;
-		return;
-	}
-
-	sub commit_level
-	{
-		my ($level, $parent) = @_;
-
-		foreach my $one (@$heap, @$forks)
-		{
-			$one->{level} = $parent if $one->{level} == $level;
-		}
-		foreach my $file (@$files)
-		{
-			$file->{made} = $parent if $file->{made} == $level;
-		}
-		foreach my $one (map { @$_ } $place, $index_place, $type)
-		{
-			$one->[0] = $parent if $one->[0] == $level;
-		}
-		$known = $parent if $known == $level;
-		return;
-	}
-
-	# ---- the statements ----
-
-	my $rows = 0;
-
-	sub other_place
-	{
-		my ($list) = @_;
-
-		set($list, $list->[-1][1] eq 'a' ? 'b' : 'a');
-		return $list->[-1][1];
-	}
-
-	# Each tells the model, and returns SQL.
-	my %statements = (
-		'move' => sub {
-			new_heap();
-			return 'ALTER TABLE m SET TABLESPACE ' . other_place($place);
-		},
-		'move index' => sub {
-			push @$forks, { %{ $forks->[-1] }, level => level(), moved => 1 };
-			return 'ALTER INDEX m_k SET TABLESPACE ' . other_place($index_place);
-		},
-		'truncate' => sub {
-			if ($known == level())
-			{
-				emptied_in_place();
-			}
-			else
-			{
-				new_heap();
-				new_index();
-			}
-			return 'TRUNCATE m';
-		},
-		'reindex' => sub {
-			new_index();
-			return 'REINDEX TABLE m';
-		},
-		'alter' => sub {
-			set($type, $type->[-1][1] eq 'int4' ? 'int8' : 'int4');
-			new_heap();
-			new_index();
-			return "ALTER TABLE m ALTER k TYPE $type->[-1][1]";
-		},
-		'cluster' => sub {
-			new_heap();
-			new_index();
-			return 'CLUSTER m USING m_b';
-		},
-		'insert' => sub {
-			my $file = $forks->[-1]{file};
-			my $first = ++$rows;
-
-			$rows += 3;
-			if ($file->{gone})
-			{
-				$forks->[-1]{marked} = 1;
-			}
-			elsif ($heap->[-1]{level} > 0 && $file->{table} != $heap->[-1])
-			{
-				$forks->[-1]{marked} = 1;
-				$file->{gone} = 1 if $forks->[-1]{level} > 0;
-			}
-			return "INSERT INTO m SELECT i, i FROM generate_series($first, $rows) i";
-		},
-		'compare' => sub { return 'SELECT compared()' },
-		'savepoint' => sub {
-			push @$levels, $next_level++;
-			return 'SAVEPOINT s' . scalar(@$levels);
-		},
-		'rollback to' => sub {
-			abort_level(level());
-			$levels->[-1] = $next_level++;
-			return 'ROLLBACK TO s' . scalar(@$levels);
-		},
-		'release' => sub {
-			my $level = pop @$levels;
-
-			commit_level($level, level());
-			return 'RELEASE s' . (scalar(@$levels) + 1);
-		});
-
-	# SQL of the end of a transaction.
-	sub end
-	{
-		my ($how) = @_;
-
-		while (@$levels > 1)
-		{
-			my $level = pop @$levels;
-
-			commit_level($level, level());
-		}
-		if ($how eq 'prepared')
-		{
-			commit_level(1, 0);
-			return "PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'";
-		}
-		if ($how eq 'commit')
-		{
-			my $fork = $forks->[-1];
-
-			$fork->{file}{gone} = 1 if $built && grep { $_ != $fork && $_->{file} == $fork->{file} } @$forks;
-			commit_level(1, 0);
-			return 'COMMIT';
-		}
-		abort_level(1);
-		return $how eq 'rollback' ? 'ROLLBACK' : "PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'";
-	}
-
-	# ---- the sequences ----
-
-	my @changes = ('move', 'truncate', 'reindex', 'alter', 'cluster', 'move index');
-	my @ends = qw(commit rollback prepared rollback_prepared);
-	my @save = ('savepoint');
-	my @back = ('rollback to');
-	my @row = ('insert', 'compare');
-
-	# With one or two statements $x and $y; each is run to all four ends, by turns.
-	my @templates = (
-		sub { my ($x, $y) = @_; return ($x, @row, @save, $y, @row, @back, @row) },
-		# the server forgets by which level the table has got its files
-		sub { my ($x, $y) = @_; return ($x, @save, $y, @back, @save, @row, @back, @row) },
-		sub { my ($x, $y) = @_; return (@save, $x, 'release', @save, $y, @row, @back, @save, @row, 'release') },
-		sub { my ($x, $y) = @_; return (@save, $x, @save, $y, @back, @row, 'release', @back, @row) },
-		sub { my ($x, $y) = @_; return (@row, @save, $x, @save, $y, 'release', @row, @back, @row) },
-		sub { my ($x, $y) = @_; return ($x, @row, $y, @row, @save, $x, @back, $y, @row) });
-	my @nested = (
-		sub { my ($x, $y, $z) = @_; return ($x, @save, $y, @save, $z, @row, @back, @row, 'release', @save, @row, @back, @row) },
-		sub { my ($x, $y, $z) = @_; return (@save, $x, @row, @save, $y, @save, $z, @back, @row, 'release', @back, @row, 'release', @row) });
-
-	my @sequences;
-	foreach my $x (@changes)
-	{
-		foreach my $y (@changes)
-		{
-			push @sequences, $_->($x, $y) ? [ $_->($x, $y) ] : () foreach @templates;
-			push @sequences, [ $nested[ @sequences % 2 ]->($x, $y, $changes[ @sequences % @changes ]) ];
-		}
-	}
-
-	# One of them as SQL, with the name, what its comparisons are to say, and the state.
+	# One of them as SQL.
 	sub written
 	{
-		my ($sequence, $how) = @_;
-		my (@sql, $name, $state);
+		my ($words) = @_;
+		my %now = (place => 'b', index => 'b', type => 'int4');
+		my $rows = 100;
+		my @before;    # of each savepoint
+		my $other = sub { my ($what, $one, $two) = @_; return $now{$what} = $now{$what} eq $one ? $two : $one };
+		my %sql = (
+			'move' => sub { return 'ALTER TABLE m SET TABLESPACE ' . $other->('place', 'a', 'b') },
+			'move index' => sub { return 'ALTER INDEX m_k SET TABLESPACE ' . $other->('index', 'a', 'b') },
+			'alter' => sub { return 'ALTER TABLE m ALTER k TYPE ' . $other->('type', 'int8', 'int4') },
+			'truncate' => sub { return 'TRUNCATE m' },
+			'reindex' => sub { return 'REINDEX TABLE m' },
+			'cluster' => sub { return 'CLUSTER m USING m_b' },
+			'insert' => sub { $rows += 4; return "INSERT INTO m SELECT i, i FROM generate_series($rows - 3, $rows) i; SELECT compared()" },
+			'savepoint' => sub { push @before, {%now}; return 'SAVEPOINT s' . @before },
+			'rollback to' => sub { %now = %{ $before[-1] }; return 'ROLLBACK TO s' . @before },
+			'release' => sub { pop @before; return 'RELEASE s' . (@before + 1) },
+			'commit' => sub { return 'COMMIT' },
+			'rollback' => sub { return 'ROLLBACK' },
+			'prepared' => sub { return "PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'" },
+			'rollback prepared' => sub { return "PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'" });
 
-		$rows = 100;
-		begin_model();
-		push @sql, $statements{$_}->() foreach @$sequence;
-		push @sql, end($how);
-		$state = $forks->[-1]{marked} || $forks->[-1]{file}{gone} ? 'invalid' : 'valid';
-		$name = join(', ', (grep { $_ ne 'compare' } @$sequence), $how);
-		return ($name, join("; ", 'BEGIN', @sql) . ';', $state, scalar(grep { $_ eq 'compare' } @$sequence));
+		return join('; ', 'BEGIN', map { $sql{$_}->() } split(/, /, $words)) . ';';
 	}
 
 	# Rows by the index (if it is there) and by a sequential scan.
@@ -659,13 +437,14 @@ SELECT pmhash.check('m_k') WHERE (SELECT state = 'valid' FROM pmhash.indexes WHE
 DROP TABLE m;
 SQL
 
-	my ($sql, @wanted, $i) = ('');
-	foreach my $sequence (some_of(5, @sequences))
+	my ($sql, @wanted) = ('');
+	foreach my $sequence (@sequences)
 	{
-		my ($name, $transaction, $state, $compared) = written($sequence, $ends[ $i++ % @ends ]);
+		my ($state, $words) = @$sequence;
+		my $compared = () = $words =~ /insert/g;
 
-		$sql .= "$before\n\\echo @{[scalar(@wanted)]}:\n$transaction\n$after\n";
-		push @wanted, { name => $name, state => $state,
+		$sql .= "$before\n\\echo @{[scalar(@wanted)]}:\n@{[written($words)]}\n$after\n";
+		push @wanted, { name => $words, state => $state,
 			says => join(' ', ('t') x ($compared + 1), $state, $state eq 'valid' ? ('', 't', '') : 't') };
 	}
 
@@ -679,10 +458,6 @@ SQL
 		$said =~ s/ $//;
 		is($said, $wanted[$n]{says}, "$n: $wanted[$n]{name}");
 	}
-	my %states;
-	$states{ $_->{state} }++ foreach @wanted;
-	cmp_ok($states{valid}, '>', @wanted / 8, 'many indexes stay');
-	cmp_ok($states{invalid}, '>', @wanted / 8, 'many do not');
 	$node->stop;
 }
 

@@ -1,10 +1,7 @@
 # Numbers of databases and files that are used again.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
+use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
 
@@ -16,8 +13,7 @@ use PmhashTest;
 {
 	my $node = new_server('number', "pmhash.cleaner_naptime = 3600\n");
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 1000);
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -52,10 +48,8 @@ END \$\$;
 SELECT relfilenode FROM pg_class WHERE relname = 'tt_k';
 SQL
 
-	sub right
+	sub right ($name)
 	{
-		my ($name) = @_;
-
 		is($session->query_safe("$count t WHERE k = 5"), '1', "$name: the permanent index finds its row");
 		is($session->query_safe("$count t WHERE k = 2005"), '0', "$name: and no other");
 		is($session->query_safe("$count tt WHERE k = 2005"), '10', "$name: the temporary index finds its rows");
@@ -96,23 +90,16 @@ SQL
 	my $node = new_primary('number2', "pmhash.rebuild = off\npmhash.cleaner_naptime = 3600\n");
 	my $standby = new_standby($node, 'number_standby', "pmhash.rebuild = on\n");
 
-	sub state_of
-	{
-		my ($server) = @_;
-		return $server->safe_psql('app', "SELECT state FROM pmhash.indexes WHERE index = 'x_k'");
-	}
-
 	# Its rows 1 to 100 go to gold.  Afterwards their TIDs have other keys.
 	sub make_and_change
 	{
 		$node->safe_psql('postgres', "CREATE DATABASE app OID = $oid");
-		install_extension($node, 'app');
-		$node->safe_psql('app', <<SQL);
+		install_extension($node, 'app', <<SQL);
 CREATE TABLE x (k int4) WITH (autovacuum_enabled = off);
 INSERT INTO x SELECT generate_series(1, 100);
 CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);
 SQL
-		is(state_of($node), 'valid', 'the first one: valid');
+		is(index_state($node, 'x_k', 'app'), 'valid', 'the first one: valid');
 		if ($standby)
 		{
 			caught_up($node, $standby);
@@ -124,20 +111,15 @@ SQL
 		return;
 	}
 
-	sub make_again
+	sub make_again ($strategy)
 	{
-		my ($strategy) = @_;
-
 		$node->safe_psql('postgres', 'DROP DATABASE app');
 		$node->safe_psql('postgres', "CREATE DATABASE app TEMPLATE gold OID = $oid STRATEGY $strategy");
 		return;
 	}
 
-	sub is_as_gold
+	sub is_as_gold ($server, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($server, $name) = @_;
-
 		is($server->safe_psql('app', "$by_index SELECT count(*), min(k), max(k) FROM x WHERE k = ANY (ARRAY(SELECT generate_series(1, 2000)))"),
 			'100|1|100', "$name: rows that an index scan may find");
 		return;
@@ -156,8 +138,8 @@ SQL
 	make_again('wal_log');
 	caught_up($node, $standby);
 	is_as_gold($standby, 'standby');
-	ok(!(grep { /\.pmh$/ } index_files(pool($standby) . "/$oid")) || state_of($standby) ne 'valid', 'standby: no old file is used');
-	is(state_of($node), $missing, 'primary');
+	ok(!(grep { /\.pmh$/ } index_files(pool($standby) . "/$oid")) || index_state($standby, 'x_k', 'app') ne 'valid', 'standby: no old file is used');
+	is(index_state($node, 'x_k', 'app'), $missing, 'primary');
 	is_as_gold($node, 'primary');
 	$node->safe_psql('app', 'REINDEX INDEX x_k');
 	caught_up($node, $standby);
@@ -181,9 +163,8 @@ SQL
 	# (its last record, at which a standby ends all sessions, comes after its commit and is
 	# flushed with the next one: dbcommands.c, movedb)
 	$node->safe_psql('postgres', 'ALTER DATABASE app SET TABLESPACE elsewhere');
-	$node->safe_psql('postgres', 'SELECT txid_current()');
-	caught_up($node, $standby);
-	is(state_of($standby), 'valid', 'standby, ALTER DATABASE SET TABLESPACE: valid');
+	replayed($node, $standby, 'SELECT txid_current()');
+	is(index_state($standby, 'x_k', 'app'), 'valid', 'standby, ALTER DATABASE SET TABLESPACE: valid');
 	is((stat($file))[1], (stat($kept))[1], 'standby, ALTER DATABASE SET TABLESPACE: kept');
 	$node->safe_psql('postgres', 'ALTER DATABASE app SET TABLESPACE pg_default');
 	$standby->stop;
@@ -191,13 +172,12 @@ SQL
 	drop_gold();
 
 	# ---- no launcher: nothing else removes what a dropped database has left ----
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
-	$node->restart;
+	restart_with($node, 'max_worker_processes = 0');
 	foreach my $strategy ('wal_log', 'file_copy')
 	{
 		make_and_change();
 		make_again($strategy);
-		is(state_of($node), $missing, "no launcher, $strategy: not valid");
+		is(index_state($node, 'x_k', 'app'), $missing, "no launcher, $strategy: not valid");
 		is_as_gold($node, "no launcher, $strategy");
 		drop_gold();
 	}
@@ -215,20 +195,18 @@ SQL
 	fails_like($node, 'CREATE DATABASE other', qr/has been unmounted, removed or replaced/, 'the pool is away, another one');
 	rename(pool($node) . '.away', pool($node)) or die $!;
 	$node->safe_psql('postgres', $create);
-	is(state_of($node), $missing, 'the pool is back');
+	is(index_state($node, 'x_k', 'app'), $missing, 'the pool is back');
 	is_as_gold($node, 'the pool is back');
 	drop_gold();
 
 	# ---- the pool is refused for a server life, and is as it was in the next one ----
 	make_and_change();
 	$node->stop;
-	$node->append_conf('postgresql.conf', "pmhash.directory = '" . $node->data_dir . "/inside'");
-	$node->start;
+	start_with($node, "pmhash.directory = '" . $node->data_dir . "/inside'");
 	make_again('wal_log');
 	$node->stop;
-	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-	$node->start;
-	isnt(state_of($node), 'valid', 'after a life without the pool: not valid');
+	start_with($node, "pmhash.directory = ''");
+	isnt(index_state($node, 'x_k', 'app'), 'valid', 'after a life without the pool: not valid');
 	is_as_gold($node, 'after a life without the pool');
 	$node->stop;
 }

@@ -1,11 +1,8 @@
 # Files that go while they are in use.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -33,10 +30,8 @@ use IPC::Run;
 		all => 'SET enable_indexscan = off');
 
 	# A table of 100 rows, with an index on these columns.
-	sub make_table
+	sub make_table ($columns)
 	{
-		my ($columns) = @_;
-
 		$node->safe_psql('postgres', <<SQL);
 DROP TABLE IF EXISTS t;
 CREATE TABLE t (k int4, v int4);
@@ -52,8 +47,7 @@ SQL
 		{
 			(my $query = $scans{$kind}) =~ s/count\(v\)/count($column)/;
 			make_table($columns{$kind});
-			my $session = $node->background_psql('postgres', on_error_stop => 0);
-			$session->query_safe("SET enable_seqscan = off; $settings{$kind}; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query");
+			my $session = session_with($node, "SET enable_seqscan = off; $settings{$kind}; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query", on_error_stop => 0);
 			is($session->query_safe('EXECUTE q'), $kind eq 'several' ? 2 : 0, "$kind, $column: before");
 			rebuild_off($node);
 			$node->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(101, 200000) i');
@@ -72,8 +66,7 @@ SQL
 	# ---- a long list that others have added ----
 
 	make_table('k');
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k IN (3, 7)');
+	my $session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k IN (3, 7)', on_error_stop => 0);
 	is($session->query_safe('EXECUTE q'), 2, 'a list: before');
 	rebuild_off($node);
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 7, i FROM generate_series(1, 300000) i');
@@ -87,8 +80,7 @@ SQL
 	my $pool = pool($node);
 
 	make_table('k');
-	$session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan');
+	$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan', on_error_stop => 0);
 	$session->query_safe('PREPARE q AS SELECT count(k) FROM t WHERE k = 150000; PREPARE w AS SELECT count(v) FROM t WHERE k = 150000');
 	is($session->query_safe('EXECUTE q; EXECUTE w'), "0\n0", 'unmounted: before');
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT i, i FROM generate_series(101, 200000) i');
@@ -120,8 +112,7 @@ CREATE TABLE t (k int4, v int4) WITH (autovacuum_enabled = off);
 INSERT INTO t SELECT i, i FROM generate_series(1, 100000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
 SQL
-		$session = $node->background_psql('postgres', on_error_stop => 0);
-		$session->query_safe("SET enable_seqscan = off; $set; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query");
+		$session = session_with($node, "SET enable_seqscan = off; $set; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query", on_error_stop => 0);
 		$session->query_safe('EXECUTE q');
 		like($session->query_safe('EXPLAIN EXECUTE q'), qr/$plan/, "own rows, $name: planned");
 		rebuild_off($node);
@@ -158,10 +149,8 @@ SQL
 
 	# Key 1 has a long list, 2 a shorter one, 10 to 2009 a row each.  All that the session has
 	# to see later is in what it maps now; others then add what makes it map anew.
-	sub make_table_of_removed_under_a_scan
+	sub make_table_of_removed_under_a_scan ($options)
 	{
-		my ($options) = @_;
-
 		$node->safe_psql('postgres', <<SQL);
 DROP TABLE IF EXISTS t;
 CREATE TABLE t (k int4, v int4);
@@ -217,14 +206,12 @@ SQL
 
 	# ---- entries found dead ----
 
-	my $dead = $node->background_psql('postgres', on_error_stop => 0);
-	$dead->query_safe("$by{index}; SET plan_cache_mode = force_generic_plan");
+	my $dead = session_with($node, "$by{index}; SET plan_cache_mode = force_generic_plan", on_error_stop => 0);
 
 	# Were they to be removed, by the session whose scan has found them?  They are of many
 	# segments, of which some stand elsewhere by then.
-	sub dead_ones_of_removed
+	sub dead_ones_of_removed ($name, $options)
 	{
-		my ($name, $options) = @_;
 		my $point = "$points/dead_before_removal";
 		my $releaser;
 
@@ -281,14 +268,12 @@ SQL
 {
 	my $node = new_server('in_use');
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 
 	# Wait for a line of the log; no session looks at an index meanwhile.
-	sub wait_for_rebuild
+	sub wait_for_rebuild ($index, $from, $name)
 	{
-		my ($index, $from, $name) = @_;
 		my $deadline = time + 60;
 
 		sleep 1 while time < $deadline &&
@@ -379,8 +364,7 @@ SQL
 		patch_file($file, $fingerprint + $_, "\0") foreach 0 .. 17;
 		$node->psql('postgres', "BEGIN; SELECT pmhash.check('o_v'); ROLLBACK");
 		$session->quit;
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		is(index_state($node, 'o_v'), 'invalid: it is damaged', 'damaged bucket: still invalid after a crash');
 		rebuild_on($node);
 		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'o_v'") or die;
@@ -398,8 +382,7 @@ SQL
 	my @names = ('dropped', 'emptied', 'anew');
 	my $node = new_server('idle');
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', join(' ', map { "CREATE TABLE $_ (k int); INSERT INTO $_ VALUES (1); CREATE INDEX ${_}_k ON $_ USING pmhash (k);" } 'kept', @names));
+	start_with_extension($node, join(' ', map { "CREATE TABLE $_ (k int); INSERT INTO $_ VALUES (1); CREATE INDEX ${_}_k ON $_ USING pmhash (k);" } 'kept', @names));
 
 	my @sessions = map { $node->background_psql('postgres') } 1 .. 2;
 	foreach my $session (@sessions)
@@ -432,8 +415,7 @@ SQL
 	$node->safe_psql('postgres', 'ALTER TABLE handed ALTER k TYPE varchar');
 	unlink(index_file($node, 'handed_k'));
 	$node->psql('postgres', q(SELECT pmhash.check('handed_k')));
-	$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'handed_k'))
-	  or die 'not rebuilt';
+	wait_until($node, q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'handed_k'), 'not rebuilt');
 	foreach my $session (@sessions)
 	{
 		$pid = $session->query_safe('SELECT pg_backend_pid()');

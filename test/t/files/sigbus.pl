@@ -2,11 +2,7 @@
 # raises SIGBUS: the statement fails, nothing else does, the index is invalid
 # for all, and comes back.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -17,8 +13,7 @@ min_parallel_table_scan_size = 0
 parallel_setup_cost = 0
 parallel_tuple_cost = 0
 CONF
-start_with_extension($node);
-$node->safe_psql('postgres', invalid_fixture());
+start_with_extension($node, invalid_fixture());
 $node->safe_psql('postgres', <<SQL);
 CREATE TABLE many (k int4, v int4);
 INSERT INTO many SELECT i % 3000, 0 FROM generate_series(1, 20000) i;
@@ -53,11 +48,8 @@ SQL
 }
 
 # A test: a statement of a session fails because of the fault.
-sub loses
+sub loses ($who, $sql, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($who, $sql, $name) = @_;
-
 	$session{$who}->query($sql);
 	like($session{$who}->{stderr}, $lost, "$name: message");
 	$session{$who}->{stderr} = '';
@@ -65,10 +57,9 @@ sub loses
 }
 
 # Use the index in all sessions, so that they have it mapped, and cut it off.
-sub cut
+sub cut ($size, $index = 't_k')
 {
-	my ($size, $index) = @_;
-	my $file = index_file($node, $index // 't_k');
+	my $file = index_file($node, $index);
 
 	foreach my $who (values %session)
 	{
@@ -79,11 +70,8 @@ sub cut
 }
 
 # Nothing was noticed but the error; the index is invalid, then comes back.
-sub everybody_lives
+sub everybody_lives ($name, $reason = 'it cannot be read')
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name, $reason) = @_;
-
 	is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started,
 		"$name: the server has not been restarted");
 	foreach my $who (sort keys %session)
@@ -94,7 +82,7 @@ sub everybody_lives
 			$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 1'),
 			"$name: session $who answers");
 	}
-	stays_invalid($node, $reason // 'it cannot be read', $name);
+	stays_invalid($node, $reason, $name);
 	rebuild_on($node);
 	comes_back($node, $name);
 	same_answers($node, 't', 'v', 't_v', "$name, another index");
@@ -194,11 +182,9 @@ everybody_lives('savepoint');
 cut(4096);
 loses('reader', 'EXECUTE one(7)', 'crash');
 $_->quit foreach values %session;
-crash($node);
-$node->start;
+crash_and_start($node);
 like(index_state($node, 't_k'), qr/^invalid: it cannot be read$/, 'crash right after the error: the index is marked');
-rebuild_on($node);
-all_come_back($node, 'crash right after the error');
+all_rebuilt($node, 'crash right after the error');
 
 # event: the undo journal is removed or cut off while the server runs, or its medium fails
 # ---- the undo journal ----
@@ -219,8 +205,7 @@ is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM 
 fails_like($node, 'INSERT INTO ex VALUES (-7)', qr/"ex_k" cannot be used: pmhash is disabled.*undo journal.*was lost/s, 'journal: constraint');
 like(slurp_file($node->logfile), qr/LOG:  pmhash is disabled: undo journal "\S+" was lost/, 'journal: log');
 $user->quit;
-crash($node);
-$node->start;
+crash_and_start($node);
 all_come_back($node, 'journal');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5000001'), '100',
 	'journal: and are in the index after the restart');

@@ -1,11 +1,8 @@
-# Stubs that others have copied, that another server has adopted, or that cannot be read.
+# Stubs that others have copied, or that cannot be read.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy qw(copy);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -20,13 +17,10 @@ use PmhashTest;
 	# no process marks what it finds unless it is asked to use it
 	my $primary = new_primary('primary', "pmhash.rebuild = off\npmhash.cleaner_naptime = 3600\n");
 
-	sub make_original
+	sub make_original ($name)
 	{
-		my ($name) = @_;
-
 		$primary->safe_psql('postgres', "CREATE DATABASE $name");
-		install_extension($primary, $name);
-		$primary->safe_psql($name, <<SQL);
+		install_extension($primary, $name, <<SQL);
 CREATE TABLE x (k int) WITH (autovacuum_enabled = off);
 INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i;
 CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);
@@ -34,20 +28,14 @@ SQL
 		return;
 	}
 
-	sub wait_valid
+	sub wait_valid ($node, $database, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $database, $name) = @_;
-
 		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"), "$name: $database is valid");
 	}
 
 	# A test: what queries on the table of a database find that may use the index.
-	sub finds
+	sub finds ($node, $database, $wanted, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $database, $wanted, $name) = @_;
-
 		return is($node->safe_psql($database, 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
 				  . 'SELECT count(*) FROM x WHERE k = 3'), $wanted, "$name: rows in $database");
 	}
@@ -104,9 +92,8 @@ CREATE INDEX y_k ON y USING pmhash (k) WITH (wal = on);
 SQL
 
 	# A standby whose builders come to the copy while the table of the original is locked.
-	sub standby_with_copy_first
+	sub standby_with_copy_first ($name)
 	{
-		my ($name) = @_;
 		my $session = $primary->background_psql('d3', on_error_stop => 1);
 		my $node;
 
@@ -132,86 +119,6 @@ SQL
 	$primary->stop;
 }
 
-# ======== adopted stubs ========
-
-# A stub in a copy of a database that says that the original's file is its own, and logged:
-# ALTER INDEX made such ones once, and they may be in a backup.  A standby uses no file for
-# them that the original has, and keeps none up to date by the original's records.
-{
-	# where the stub says whose database the file is of: after the header of the page
-	my $STUB_DATABASE = 24 + 56;
-
-	# no process marks what it finds unless it is asked to use it
-	my $primary = new_primary('primary2', "pmhash.rebuild = off\npmhash.cleaner_naptime = 3600\n");
-
-	# pages are changed from outside
-	if ($primary->safe_psql('postgres', 'SHOW data_checksums') eq 'on')
-	{
-		$primary->stop;
-		system_or_bail('pg_checksums', '--disable', '-D', $primary->data_dir);
-		$primary->start;
-	}
-	$primary->safe_psql('postgres', $_) foreach 'DROP TABLE t', 'CREATE DATABASE original';
-	install_extension($primary, 'original');
-	$primary->safe_psql('original', <<SQL);
-CREATE TABLE x (k int) WITH (autovacuum_enabled = off);
-INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i;
-CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on);
-SQL
-	my $standby = new_standby($primary, 'standby', "pmhash.rebuild = on\n");
-	$primary->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE original');
-	caught_up($primary, $standby);
-	ok($standby->poll_query_until('original', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"), 'valid in the original');
-
-	my $oid = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'copy'");
-	my $page = $primary->safe_psql('copy', "SELECT pg_relation_filepath('x_k')");
-
-	sub finds_in
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($database, $wanted, $name) = @_;
-
-		return is($standby->safe_psql($database, 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
-				  . 'SELECT count(*) FROM x WHERE k = 3'), $wanted, "$name: rows in $database");
-	}
-
-	# ---- the original's file is there ----
-
-	my $file = $standby->safe_psql('original', 'SELECT file FROM pmhash.indexes');
-	my $kept = $standby->basedir . '/kept';
-	link($file, $kept) or die $!;    # so that no other gets its inode
-	$primary->safe_psql('postgres', 'CHECKPOINT');
-	$standby->safe_psql('postgres', 'CHECKPOINT');
-	$_->stop foreach $standby, $primary;
-	patch_file($_->data_dir . "/$page", $STUB_DATABASE, pack('L', $oid)) foreach $primary, $standby;
-	$_->start foreach $primary, $standby;
-	caught_up($primary, $standby);
-	ok($standby->poll_query_until('original', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k'"), 'started again: valid in the original');
-	finds_in('copy', 100, 'file there');
-	isnt($standby->safe_psql('copy', 'SELECT state FROM pmhash.indexes'), 'valid', 'it is not the file of the copy');
-	is($standby->safe_psql('original', 'SELECT state FROM pmhash.indexes'), 'valid', 'but of the original');
-	is((stat($file))[1], (stat($kept))[1], 'it has not been removed');
-	$standby->stop;
-
-	# ---- the copy's comes first ----
-
-	my $session = $primary->background_psql('original', on_error_stop => 1);
-	$session->query_safe('BEGIN; LOCK TABLE x');
-	$standby = new_standby($primary, 'second', "pmhash.rebuild = on\n");
-	$standby->poll_query_until('copy', q(SELECT state LIKE 'building%' FROM pmhash.indexes)) or die 'nothing is built';
-	$session->query_safe('COMMIT');
-	$session->quit;
-	$standby->poll_query_until('copy', q(SELECT state = 'valid' FROM pmhash.indexes)) or die 'it is not built';
-	isnt($standby->safe_psql('original', 'SELECT state FROM pmhash.indexes'), 'valid', 'it is not the file of the original');
-	$primary->safe_psql('original', 'DELETE FROM x WHERE k = 3; VACUUM x');
-	caught_up($primary, $standby);
-	finds_in('copy', 100, 'copy first');
-	finds_in('original', 0, 'copy first');
-	like(slurp_file($standby->logfile), qr/LOG: .* is given up on this server: a file of another database has the same id/, 'copy first: log');
-	$standby->stop;
-	$primary->stop;
-}
-
 # ======== unreadable stub ========
 
 # The page of an index's main fork that names its file cannot be read: an error of the
@@ -225,8 +132,7 @@ SQL
 pmhash.rebuild = off
 max_prepared_transactions = 2
 CONF
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE a (k int, v int);
 INSERT INTO a SELECT i, i FROM generate_series(1, 100) i;
 CREATE INDEX a_k ON a USING pmhash (k);
@@ -243,22 +149,9 @@ SQL
 	my ($status, $stdout, $stderr);
 	is(scalar(index_files($pool)), 5, 'five files');
 
-	# The files whose pages are bad, when the server has started.
-	sub restart_with_bad
-	{
-		my @inodes = map { (stat($node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('$_')")))[1] } @_;
-		$node->stop;
-		open(my $out, '>', $bad) or die "$bad: $!";
-		print $out "$_\n" foreach @inodes;
-		close($out) or die "$bad: $!";
-		$node->start;
-		return;
-	}
-
 	# It works, whatever was read before.
-	sub works
+	sub works ($sql, $what)
 	{
-		my ($sql, $what) = @_;
 		my ($status, $stdout, $stderr) = $node->psql('postgres', $sql);
 
 		is($status, 0, $what) or diag($stderr);
@@ -269,7 +162,10 @@ SQL
 		local $ENV{LD_PRELOAD} = $shim;
 		local $ENV{READ_ERRORS} = $bad;
 
-		restart_with_bad('a_k', 'b_k', 'c_k', 'd_k');
+		my @inodes = map { (stat($node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('$_')")))[1] } qw(a_k b_k c_k d_k);
+		$node->stop;
+		append_to_file($bad, join('', map { "$_\n" } @inodes));
+		$node->start;
 		($status, $stdout, $stderr) = $node->psql('postgres', 'SELECT pmhash.check(\'a_k\')');
 		like($stderr, qr/could not read blocks? 0(\.\.0)? in file .*: Input\/output error/, 'the page cannot be read');
 		works('REINDEX INDEX a_v', 'REINDEX of the other index of the table');
@@ -369,11 +265,8 @@ SQL
 	my $reader;
 
 	# A test: both servers have valid indexes.
-	sub all_valid
+	sub all_valid ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
 		foreach my $node ($primary, $standby)
 		{
 			wait_for_state($node, $_, qr/^valid$/, "$name: $_ on " . $node->name) foreach qw(t_k t_s);
@@ -382,25 +275,9 @@ SQL
 		return;
 	}
 
-	sub rebuilds
-	{
-		my ($node, $on) = @_;
-
-		$node->append_conf('postgresql.conf', "pmhash.rebuild = $on\n");
-		$node->reload;
-		return;
-	}
-
-	sub file_of
-	{
-		my ($index) = @_;
-		return $standby->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = '$index'");
-	}
-
 	# Overwrite the page that names t_k's file, on these servers.
-	sub overwrite
+	sub overwrite ($bytes, @nodes)
 	{
-		my ($bytes, @nodes) = @_;
 		my $page = $primary->safe_psql('postgres', q(SELECT pg_relation_filepath('t_k')));
 
 		$_->stop foreach @nodes;
@@ -412,18 +289,14 @@ SQL
 	# A session of the standby that has read the page.
 	sub begin_reading
 	{
-		$reader = $standby->background_psql('postgres', on_error_stop => 1);
-		$reader->query_safe("$by_index PREPARE p(int) AS SELECT count(*) FROM t WHERE k = \$1");
+		$reader = session_with($standby, "$by_index PREPARE p(int) AS SELECT count(*) FROM t WHERE k = \$1", on_error_stop => 1);
 		$reader->query_safe('EXECUTE p(5)');
 		return;
 	}
 
 	# A test: it finds what is there.
-	sub finds_what_is_there
+	sub finds_what_is_there ($key, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($key, $name) = @_;
-
 		caught_up($primary, $standby);
 		return is($reader->query_safe("EXECUTE p($key)"),
 			$primary->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = $key"),
@@ -433,7 +306,7 @@ SQL
 	# ---- an insert marks it ----
 
 	all_valid('begin');
-	my $file = file_of('t_k');
+	my $file = index_file($standby, 't_k');
 	begin_reading();
 	like($reader->query_safe('EXPLAIN EXECUTE p(5)'), qr/t_k/, 'begin: the index is used');
 	overwrite("\0", $primary);
@@ -441,7 +314,7 @@ SQL
 	finds_what_is_there(5, 'zeroes, a row comes');
 	ok(!-e $file, 'zeroes: the file of that index is given up');
 	$reader->quit;
-	rebuilds($primary, 'on');
+	rebuild_on($primary);
 	$primary->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 5");
 	all_valid('zeroes, rebuilt');
 
@@ -450,11 +323,9 @@ SQL
 	begin_reading();
 	like($reader->query_safe('EXPLAIN EXECUTE p(5)'), qr/t_k/, 'garbage: the index is used');
 	overwrite('x', $primary);
-	my $writer = $primary->background_psql('postgres', on_error_stop => 1);
-	$writer->query_safe('BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE');
+	my $writer = session_with($primary, 'BEGIN; LOCK TABLE t IN ROW EXCLUSIVE MODE', on_error_stop => 1);
 	$primary->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 5");
-	$primary->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'")
-	  or die 'no rebuild';
+	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'", 'no rebuild');
 	$primary->safe_psql('postgres', "INSERT INTO t VALUES (5, 'x', 0)");
 	finds_what_is_there(5, 'garbage, a row comes');
 	$_->quit foreach $reader, $writer;
@@ -463,19 +334,18 @@ SQL
 
 	# ---- WAL does not say which file that was: all files of the database go ----
 
-	rebuilds($primary, 'off');
+	rebuild_off($primary);
 	overwrite("\0", $primary, $standby);
-	my $other = file_of('t_s');
+	my $other = index_file($standby, 't_s');
 	my $inode = (stat($other))[1];
 	my $kept = $standby->basedir . '/kept';
 	link($other, $kept) or die $!;    # so that no other gets its inode
 	my $from = log_position($standby);
-	$primary->safe_psql('postgres', "INSERT INTO t VALUES (5, 'x', 0)");
-	caught_up($primary, $standby);
+	replayed($primary, $standby, "INSERT INTO t VALUES (5, 'x', 0)");
 	like(logged_since($standby, $from), qr/LOG: .*all index files of database \d+ are given up on this server/, 'both: log');
 	wait_for_state($standby, 't_s', qr/^valid$/, 'both: t_s is built again');
-	isnt((stat(file_of('t_s')))[1], $inode, 'both: it is another file');
-	rebuilds($primary, 'on');
+	isnt((stat(index_file($standby, 't_s')))[1], $inode, 'both: it is another file');
+	rebuild_on($primary);
 	$primary->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 5");
 	all_valid('both, rebuilt');
 	compare_in_snapshot($standby, 'both, rebuilt: answers');

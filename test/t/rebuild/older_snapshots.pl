@@ -1,10 +1,6 @@
 # Snapshots that are older than an index is valid, or its file.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashTest;
 
@@ -16,8 +12,7 @@ use PmhashTest;
 {
 	my $node = new_server('older', "max_prepared_transactions = 2");
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
+	start_with_extension($node, <<'SQL');
 CREATE TABLE t (k int4, v int4) WITH (autovacuum_enabled = off);
 INSERT INTO t SELECT i % 100, i FROM generate_series(0, 999) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -38,26 +33,19 @@ SQL
 	}
 
 	# Rows that the old session sees go, and the index is rebuilt.
-	sub lose_and_rebuild
+	sub lose_and_rebuild ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
 		$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5');
 		unlink(index_file($node, 't_k')) or die;
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (-1, -1)');
-		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'")
-		  or die "$name: the rebuild waits";
+		wait_until($node, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'", "$name: the rebuild waits");
 		return;
 	}
 
 	# A test: the old session misses nothing, by new plans, by those of before, in a worker.  One
 	# that cannot go through the table says that it is to be tried again; then that helps.
-	sub sees_all
+	sub sees_all ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
 		foreach my $query (sort keys %queries)
 		{
 			is($old->query_safe($queries{$query}), $wanted{$query}, "$name, $query: a new plan");
@@ -78,11 +66,8 @@ SQL
 	}
 
 	# A test: a session goes by the index, and sees what is there now.
-	sub uses_index
+	sub uses_index ($session, $name, $rows)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($session, $name, $rows) = @_;
-
 		like($session->query_safe("EXPLAIN EXECUTE rows"), qr/t_k/, "$name goes by the index");
 		is($session->query_safe('EXECUTE rows'), $rows, "$name sees what is there");
 		return;
@@ -139,8 +124,7 @@ SQL
 	# The file outlives a crash; what comes after it is served.
 	$old->query_safe('COMMIT');
 	$_->quit foreach $old, $new;
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	is(index_state($node, 't_k'), 'valid', 'after a crash');
 	like($node->safe_psql('postgres', "SET enable_seqscan = off; EXPLAIN $queries{rows}"), qr/t_k/, 'a snapshot of after the crash');
 	is($node->safe_psql('postgres', q{SELECT pmhash.check('t_k')}), '', 'check');
@@ -197,10 +181,8 @@ SQL
 	$taker->query_safe('SET enable_seqscan = off');
 
 	# By an index, if there is one that the planner takes, and by a scan of the table.
-	sub sees_all_now
+	sub sees_all_now ($session, $table, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($session, $table, $name) = @_;
 		my $query = "SELECT count(*) FROM $table WHERE k = 5";
 
 		is($session->query_safe("$query; $query AND v >= 0"), "10\n10", $name);
@@ -209,17 +191,14 @@ SQL
 	}
 
 	# The session's transaction has this snapshot now.
-	sub take_over
+	sub take_over ($session, $snapshot)
 	{
-		my ($session, $snapshot) = @_;
-
 		$session->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 		return;
 	}
 
-	sub last_line
+	sub last_line ($session, $query)
 	{
-		my ($session, $query) = @_;
 		my $result = $session->query_safe($query);
 
 		return ($result =~ /([^\n]*)\z/)[0];
@@ -229,10 +208,8 @@ SQL
 	# event: a snapshot is older than the index, or than its rebuild
 
 	# A command makes an index of the table valid; a snapshot that it waits for is handed on.
-	sub concurrently
+	sub concurrently ($command, $table, $index)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($command, $table, $index) = @_;
 		my $pid = last_line($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM u; SELECT pg_backend_pid()");
 
 		$node->safe_psql('postgres', "DELETE FROM $table WHERE k = 5");
@@ -283,8 +260,7 @@ SQL
 	$walsender->query_safe('BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ');
 	$old->query_safe('BEGIN; INSERT INTO u VALUES (-1)');
 	$walsender->query_until(qr/begun/, "\\echo begun\nCREATE_REPLICATION_SLOT s TEMPORARY LOGICAL pgoutput USE_SNAPSHOT;\n");
-	$node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event = 'transactionid')})
-	  or die 'no slot is being made';
+	wait_until($node, q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event = 'transactionid')}, 'no slot is being made');
 	my $walsender_pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'});
 	kill('STOP', $walsender_pid) or die $!;
 	$old->query_safe('COMMIT');
@@ -304,8 +280,7 @@ SQL
 		$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM u');
 		$node->safe_psql('postgres', 'DELETE FROM r WHERE k = 5');
 		$builder->query_until(qr/begun/, "\\echo begun\nCREATE UNIQUE INDEX CONCURRENTLY r_k ON r USING pmhash (k);\n");
-		$node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots')})
-		  or die 'it does not wait';
+		wait_until($node, q{SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots')}, 'it does not wait');
 		take_over($taker, last_line($old, 'SELECT pg_export_snapshot()'));
 		$old->query_safe('COMMIT');
 		$builder->query_safe('SELECT 1');
@@ -322,9 +297,8 @@ SQL
 
 	# What the gate has said since $offset.
 	my $offset;
-	sub gate_says
+	sub gate_says ($pattern)
 	{
-		my ($pattern) = @_;
 		my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
 		my $said;
 
@@ -339,10 +313,8 @@ SQL
 
 	# A process comes to the gate; rows that its snapshot sees go, t_k is lost and made anew, and
 	# w_g made by CONCURRENTLY, if that does not wait for the process.
-	sub at_the_gate
+	sub at_the_gate ($name, $come, $concurrently = undef)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $come, $concurrently) = @_;
 		my $snapshot;
 
 		$node->safe_psql('postgres', 'DROP INDEX IF EXISTS w_s, w_g; INSERT INTO w SELECT 5, i FROM generate_series(1, 10) i');
@@ -353,8 +325,7 @@ SQL
 		$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 5; DELETE FROM w WHERE k = 5');
 		$node->safe_psql('postgres', 'SET session_replication_role = replica; CREATE INDEX CONCURRENTLY w_g ON w USING pmhash (k)') if $concurrently;
 		unlink(index_file($node, 't_k')) or die;
-		$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'")
-		  or die "$name is waited for";
+		wait_until($node, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'", "$name is waited for");
 		is($taker->query_safe('EXECUTE before'), '0', 'a plan with the new file');
 		is($taker->query_safe("SET $parallel = on; EXECUTE in_worker; SET $parallel = off"), '0', 'the same in a parallel worker');
 		take_over($taker, $snapshot);

@@ -1,11 +1,8 @@
 # What a rebuild must not do to others, and what it lacks.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashStandby;
@@ -40,16 +37,12 @@ CREATE TABLE x (v int4);
 SQL
 	my $gate = $node->background_psql('postgres');
 
-	sub start_held_rebuild
+	sub start_held_rebuild ($index, $table)
 	{
-		my ($index, $table) = @_;
-
 		$gate->query_safe('SELECT pg_advisory_lock(1)');
 		unlink(index_file($node, $index)) or die;
 		$node->safe_psql('postgres', "$rc; INSERT INTO $table VALUES (1000, 1)");
-		$node->poll_query_until('postgres',
-			"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'")
-		  or die 'the rebuild does not wait';
+		wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'", 'the rebuild does not wait');
 		return;
 	}
 
@@ -59,21 +52,16 @@ SQL
 		return;
 	}
 
-	sub all_valid
+	sub all_valid ($name)
 	{
-		my ($name) = @_;
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
-		  or die "$name: an index does not come back";
+		wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes", "$name: an index does not come back");
 		is($node->safe_psql('postgres', "SELECT pmhash.check('t_w'), pmhash.check('t_k'), pmhash.check('s_k')"), '||', "$name: check");
 		return;
 	}
 
 	# Times that an index has been rebuilt, by the log.
-	sub rebuilds
+	sub rebuilds ($index)
 	{
-		my ($index) = @_;
 		return scalar(() = slurp_file($node->logfile) =~ /index "\Q$index\E" of table "\w+" has been rebuilt/g);
 	}
 
@@ -117,13 +105,10 @@ SQL
 	}
 
 	# ---- a writer that wants a lock on the table while it is waited for ----
-	my $writer = $node->background_psql('postgres', on_error_stop => 0);
-	$writer->query_safe("$rc; BEGIN; INSERT INTO t VALUES (1, 1)");
+	my $writer = session_with($node, "$rc; BEGIN; INSERT INTO t VALUES (1, 1)", on_error_stop => 0);
 	unlink(index_file($node, 't_k')) or die;
 	$node->safe_psql('postgres', "$rc; INSERT INTO t VALUES (1000, 1)");
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'")
-	  or die 'writers are not waited for';
+	wait_until($node, "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before build'", 'writers are not waited for');
 	usleep(1_500_000);    # deadlock_timeout of the rebuild has passed
 	$writer->query("LOCK TABLE t IN SHARE ROW EXCLUSIVE MODE");
 	is($writer->{stderr}, '', 'no deadlock');
@@ -139,18 +124,14 @@ SQL
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
 	unlink(index_file($node, $first), index_file($node, $second)) == 2 or die;
 	$node->safe_psql('postgres', "$rc; INSERT INTO t VALUES (1000, 1); INSERT INTO f VALUES (1000, 1)");
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'")
-	  or die 'the rebuild does not wait';
+	wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'", 'the rebuild does not wait');
 	($first, $second) = ($second, $first)
 	  if $node->safe_psql('postgres', 'SELECT index_relid::regclass FROM pg_stat_progress_create_index') ne $first;
 	my $before = rebuilds($first);
 	my $file = index_file($node, $first);
 	chmod(0500, $directory) or die;
 	release();
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash worker'")
-	  or die 'the rebuild does not end';
+	wait_until($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pmhash worker'", 'the rebuild does not end');
 	chmod(0700, $directory) or die;
 	like(slurp_file($node->logfile), qr/could not rebuild index "$second"/, 'the next index has failed');
 	all_valid('an index that fails after another');
@@ -160,9 +141,8 @@ SQL
 	# ---- serializable transactions, one of which has the old file ----
 	# The reader's lock is moved to the table between the writer's two checks: the
 	# writer has opened the file by its first row and waits in its second one.
-	sub write_skew
+	sub write_skew ($name, $read, $read_on, $write, $while)
 	{
-		my ($name, $read, $read_on, $write, $while) = @_;
 		my $reader = $node->background_psql('postgres', on_error_stop => 0);
 		my $other = $node->background_psql('postgres', on_error_stop => 0);
 
@@ -195,9 +175,7 @@ SQL
 			my ($other, $write) = @_;
 			$gate->query_safe('SELECT pg_advisory_lock(1)');
 			$other->query_until(qr/begun/, "\\echo begun\n$write;\n");
-			$node->poll_query_until('postgres',
-				"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event = 'PgSleep'")
-			  or die 'the writer does not wait';
+			wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event = 'PgSleep'", 'the writer does not wait');
 			mark_s();
 			release();
 		});
@@ -225,9 +203,8 @@ SQL
 	$node->safe_psql('postgres', 'DROP TABLE t');
 	$node->safe_psql('postgres', invalid_fixture());
 
-	sub sqlstate_of
+	sub sqlstate_of ($server, $sql)
 	{
-		my ($server, $sql) = @_;
 		my (undef, undef, $stderr) = $server->psql('postgres', "\\set VERBOSITY verbose\n$sql");
 
 		return $stderr =~ /ERROR:  (\w{5}): / ? $1 : "none: $stderr";
@@ -260,16 +237,14 @@ SQL
 			"$slots slots: the view tells");
 		is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1'), '2', "$slots slots: queries do without");
 	}
-	$node->append_conf('postgresql.conf', $enough);
-	$node->restart;
+	restart_with($node, $enough);
 	all_come_back($node, 'with slots');
 
 	# ---- one slot for all: the end of each worker is the next one's turn ----
 	# Cleaners of some databases are due all the time, and come before users' functions.
 	$node->safe_psql('postgres', 'CREATE INDEX o_e ON o USING pmhash ((k + 1))');
 	$node->safe_psql('postgres', $_) foreach map { "CREATE DATABASE one_$_ TEMPLATE postgres" } 1 .. 8;
-	$node->append_conf('postgresql.conf', "max_worker_processes = 3\npmhash.cleaner_naptime = 1");
-	$node->restart;
+	restart_with($node, "max_worker_processes = 3\npmhash.cleaner_naptime = 1");
 	all_come_back($node, 'with one slot');
 	ok($node->poll_query_until("one_$_", "SELECT bool_and(state = 'valid') FROM pmhash.indexes"), "those of database $_") foreach 1 .. 8;
 	my $offset = -s $node->logfile;
@@ -280,8 +255,7 @@ SQL
 	is(index_state($node, 'o_e'), 'valid', 'and one with an expression');
 	unlike(slurp_file($node->logfile, $offset), qr/slot (?:is free )?for a background worker/, 'nothing is said of slots, as there is one');
 	$node->safe_psql('postgres', $_) foreach map { "DROP DATABASE one_$_" } 1 .. 8;
-	$node->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 60\n$enough");
-	$node->restart;
+	restart_with($node, "pmhash.cleaner_naptime = 60\n$enough");
 
 	# ---- a standby ----
 	my $standby = new_standby($node, 'slots_standby');
@@ -291,14 +265,12 @@ SQL
 	is(standby_state($standby, 'ex_k'), 'invalid: it does not exist', 'a file is gone on a standby that has its launcher');
 	$standby->stop;
 	# no slot but that of core's launcher (a standby needs as many as its primary)
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 1');
-	$node->restart;
+	restart_with($node, 'max_worker_processes = 1');
 	$standby->start;
 	caught_up($node, $standby);
 	$standby->stop;
 	rmtree($standbys);
-	$standby->append_conf('postgresql.conf', "max_worker_processes = 1\nmax_parallel_workers = 0");
-	$standby->start;
+	start_with($standby, "max_worker_processes = 1\nmax_parallel_workers = 0");
 	wait_for_state($standby, 'ex_k', qr/^to be built; no pmhash launcher is running to build it \(see max_worker_processes\)$/,
 		'a standby without a slot for its launcher');
 	$standby->stop;

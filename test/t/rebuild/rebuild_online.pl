@@ -1,10 +1,6 @@
 # Rebuilds beside writers: how far they are, what holds them up, what they may use.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -42,9 +38,7 @@ SQL
 		$gate->query_safe('SELECT pg_advisory_lock(1)');
 		unlink(index_file($node, 't_w')) or die;
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1000, 1)');
-		$node->poll_query_until('postgres',
-			"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'")
-		  or die 'the rebuild does not wait';
+		wait_until($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pmhash worker' AND wait_event = 'PgSleep'", 'the rebuild does not wait');
 		return;
 	}
 
@@ -55,13 +49,9 @@ SQL
 	}
 
 	# By the index and without it, and pmhash.check.
-	sub all_right
+	sub all_right ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
-		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
-		  or die "$name: an index does not come back";
+		wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes", "$name: an index does not come back");
 		is($node->safe_psql('postgres', "SELECT pmhash.check('t_w'), pmhash.check('t_k')"), '|', "$name: check");
 		my $by_index = $node->safe_psql('postgres',
 			"SET enable_seqscan = off; SELECT i, n, s, d FROM generate_series(1, 1600) i, LATERAL (SELECT count(*), sum(v), count(DISTINCT ctid) FROM t WHERE wait_at(k) = i AND v >= 0) a (n, s, d) WHERE n > 0 ORDER BY i");
@@ -81,8 +71,7 @@ SQL
 	$node->safe_psql('postgres', "$at_once; BEGIN; INSERT INTO t SELECT 1012, i FROM generate_series(1, 100) i; PREPARE TRANSACTION 'meanwhile'");
 	$node->safe_psql('postgres', "$at_once; BEGIN; INSERT INTO t VALUES (1013, 1); ROLLBACK");
 	$node->safe_psql('postgres', "$at_once; INSERT INTO ex VALUES (1000)");
-	my $late = $node->background_psql('postgres');
-	$late->query_safe('BEGIN; INSERT INTO t SELECT 1014, i FROM generate_series(1, 50) i');
+	my $late = session_with($node, 'BEGIN; INSERT INTO t SELECT 1014, i FROM generate_series(1, 50) i');
 	release_rebuild();
 	all_right('writers during the scan');
 	$late->query_safe('INSERT INTO t SELECT 1014, i FROM generate_series(51, 100) i; COMMIT');
@@ -96,8 +85,7 @@ SQL
 	my $count = $reader->query_safe('SELECT count(*) FROM t WHERE wait_at(k) = 77 AND v >= 0');
 	cmp_ok($count, '>', 0, 'rows for the old snapshot');
 	# cursors that are put away when it has been lost, and after the new file has come to be
-	my $held = $node->background_psql('postgres');
-	$held->query_safe("SET enable_seqscan = off; SET pmhash.enable_pagescan = off; BEGIN");
+	my $held = session_with($node, "SET enable_seqscan = off; SET pmhash.enable_pagescan = off; BEGIN");
 	$held->query_safe("DECLARE $_->[0] $_->[1] CURSOR WITH HOLD FOR SELECT v FROM t WHERE wait_at(k) = 77 AND v >= 0; FETCH 1 FROM $_->[0]")
 	  foreach [ 'h', 'SCROLL' ], [ 'n', 'NO SCROLL' ];
 	$node->safe_psql('postgres', 'DELETE FROM t WHERE k = 77');
@@ -120,8 +108,7 @@ SQL
 	# ---- a crash, and an end of the worker, in the middle ----
 	start_held_rebuild();
 	$node->safe_psql('postgres', "$at_once; INSERT INTO t SELECT 1300, i FROM generate_series(1, 100) i");
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	$gate = $node->background_psql('postgres');
 	$node->safe_psql('postgres', "INSERT INTO t SELECT 1301, i FROM generate_series(1, 100) i");
 	all_right('a crash during the scan');
@@ -161,8 +148,7 @@ SQL
 	# ---- a constraint's index ----
 	rebuild_off($node);
 	unlink(index_file($node, 'ex_k')) or die;
-	$reader = $node->background_psql('postgres');
-	$reader->query_safe('BEGIN; LOCK TABLE ex IN ROW EXCLUSIVE MODE');
+	$reader = session_with($node, 'BEGIN; LOCK TABLE ex IN ROW EXCLUSIVE MODE');
 	rebuild_on($node);
 	my (undef, undef, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\n$at_once; INSERT INTO ex VALUES (50)");
 	like($stderr, qr/ERROR:  40001: /, 'a constraint is not skipped');
@@ -227,10 +213,8 @@ SQL
 	install_extension($node, 'db1');
 
 	# It never ends for workers, as long as the gate is locked.
-	sub gated
+	sub gated ($database)
 	{
-		my ($database) = @_;
-
 		$node->safe_psql($database, <<'SQL');
 CREATE FUNCTION gate(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE waited boolean := false;
@@ -259,18 +243,8 @@ SQL
 		return;
 	}
 
-	sub state_of
+	sub comes_to_be_valid ($index, $database, $name)
 	{
-		my ($index, $database) = @_;
-
-		return $node->safe_psql($database // 'postgres', "SELECT state FROM pmhash.indexes WHERE index = '$index'");
-	}
-
-	sub comes_to_be_valid
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($index, $database, $name) = @_;
-
 		return ok($node->poll_query_until($database, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = '$index'"), "$name: $database, $index")
 		  || diag($node->safe_psql($database, 'SELECT index, state FROM pmhash.indexes'));
 	}
@@ -278,12 +252,9 @@ SQL
 	gated($_) foreach qw(postgres db1);
 	$node->stop;
 	unlink(index_files(pool($node)));
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
-	$node->start;
-	my $gate = $node->background_psql('postgres');
-	$gate->query_safe('SELECT pg_advisory_lock(7)');
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
-	$node->reload;
+	start_with($node, 'pmhash.rebuild = off');
+	my $gate = session_with($node, 'SELECT pg_advisory_lock(7)');
+	reload_with($node, 'pmhash.rebuild = on');
 
 	foreach my $database (qw(postgres db1))
 	{
@@ -292,7 +263,7 @@ SQL
 	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 $rebuilders AND wait_event = 'PgSleep'"), 'one rebuilder is in the function');
 	like($node->safe_psql('postgres', "SELECT query $rebuilders AND wait_event = 'PgSleep'"), qr/^rebuilding pmhash index public\.b_gate$/,
 		'pg_stat_activity names the index, which is that of the constraint');
-	isnt(state_of($_), 'valid', "$_ is not there") foreach qw(a_gate b_gate);
+	isnt(index_state($node, $_), 'valid', "$_ is not there") foreach qw(a_gate b_gate);
 	is($node->safe_psql('postgres', 'INSERT INTO c VALUES (1000) RETURNING k'), '1000', 'a table with another constraint can be written');
 
 	# Of the table that the function is at: a rebuild waits for its lock a while, and fails.
@@ -332,8 +303,7 @@ SQL
 	is("@failures", '', 'no other failure');
 
 	# As docs/operations.md says: it is ended, and the index dropped before the next try.
-	$gate = $node->background_psql('postgres');
-	$gate->query_safe('SELECT pg_advisory_lock(7)');
+	$gate = session_with($node, 'SELECT pg_advisory_lock(7)');
 	unlink($node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 'a_gate'")) or die;
 	$node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM a WHERE gate(k) = 1');
 	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 $rebuilders AND wait_event = 'PgSleep' AND query ~ 'a_gate'"), 'it is in the function again');
@@ -351,8 +321,7 @@ SQL
 {
 	my $node = new_server('parallel_rebuild', "log_min_messages = debug1\n");
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
+	start_with_extension($node, <<'SQL');
 CREATE TABLE t (k int8, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 30000) i;
 ALTER TABLE t SET (parallel_workers = 2);
@@ -416,12 +385,10 @@ END \$\$;
 SQL
 
 	# ---- the scan, stopped ----
-	my $lock = $node->background_psql('postgres');
-	$lock->query_safe('SELECT pg_advisory_lock(1)');
+	my $lock = session_with($node, 'SELECT pg_advisory_lock(1)');
 	my $builder = $node->background_psql('postgres');
 	$builder->query_until(qr/begun/, "\\echo begun\nCREATE INDEX small_k ON small USING pmhash (wait_at(k));\n");
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-	  or die 'the build does not wait';
+	wait_until($node, "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", 'the build does not wait');
 	is($node->safe_psql('postgres', <<SQL),
 SELECT command, phase, blocks_total, blocks_done BETWEEN 1 AND blocks_total, relid::regclass
 FROM pg_stat_progress_create_index
@@ -473,8 +440,7 @@ INSERT INTO b SELECT i, i FROM generate_series(1, 100000) i;
 CREATE INDEX b_k ON b USING pmhash (k);
 CREATE INDEX b_e ON b USING pmhash ((k + 1));
 SQL
-	$primary->append_conf('postgresql.conf', 'temp_file_limit = 1MB');
-	$primary->reload;
+	reload_with($primary, 'temp_file_limit = 1MB');
 
 	my $limit = qr/temporary file size exceeds "?temp_file_limit/;
 	my $standby = new_standby($primary, 'standby');

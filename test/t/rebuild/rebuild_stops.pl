@@ -1,12 +1,9 @@
 # Rebuilds held at stop points.
 # long
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
@@ -20,8 +17,6 @@ use PmhashTest;
 # right, and no file is left of what is not.
 #
 # Each case takes its turn with one of the points; PMHASH_STOPS=all: each with all of them.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $node = new_server('rebuild_stops', <<CONF, install_path => install_with_stop_points());
 allow_in_place_tablespaces = on
@@ -41,10 +36,8 @@ CONF
 	}
 
 	# A table with two indexes, x_k of which has lost its file and is being rebuilt up to a point.
-	sub start_rebuild
+	sub start_rebuild ($point, $database, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($point, $database, $name) = @_;
 		my $logged = $cases++ % 2 ? 'on' : 'off';
 
 		$node->safe_psql($database, <<SQL);
@@ -60,10 +53,8 @@ SQL
 	}
 
 	# Tests of what there should be at the end of a case; then the table goes.
-	sub all_right
+	sub all_right ($name, $database)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $database) = @_;
 		my $there = $node->safe_psql($database, "SELECT count(*) FROM pg_class WHERE relname = 'x_k'");
 		my $db = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$database'");
 
@@ -162,8 +153,6 @@ SQL
 
 # Sessions write more rows of one key while an index is rebuilt than its rebuild may have in
 # memory: what they have put into the new file goes by in pieces, and each row is in it once.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $install = install_with_stop_points();
 	my $node = new_server('meanwhile', <<CONF, install_path => $install);
@@ -211,8 +200,7 @@ SQL
 	my $node = new_server('gives_way', undef, install_path => install_with_stop_points());
 	use_stop_points($node);
 	$node->append_conf('postgresql.conf', 'max_parallel_maintenance_workers = 0');
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT i FROM generate_series(1, 400000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -229,9 +217,8 @@ SQL
 	}
 
 	# How often it has let go of the processor by itself.
-	sub gave_up_processor
+	sub gave_up_processor ($pid)
 	{
-		my ($pid) = @_;
 		my ($times) = slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
 		return $times;
 	}
@@ -265,8 +252,7 @@ SQL
 	kill 'TERM', $hog;
 	waitpid($hog, 0);
 
-	$node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'))
-	  or die 'the index does not come back';
+	wait_until($node, q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'), 'the index does not come back');
 	same_answers($node, 't', 'k', 't_k', 'rebuilt');
 	is($node->safe_psql('postgres', q(SELECT pmhash.check('t_k'))), '', 'pmhash.check');
 }
@@ -277,11 +263,9 @@ SQL
 # one of its database from being built: its main fork cannot be read, which is said; an error
 # before the build has begun.  It is built when that is over.  Nor does an error in the last
 # step of a build leave a lock held.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $install = install_with_stop_points();
-	my $primary = new_primary('primary', undef, install_path => $install);
+	my $primary = new_primary('primary', '', install_path => $install);
 	my @others = map { "o_$_" } 1 .. 4;
 	$primary->safe_psql('postgres', 'CREATE TABLE o (k int); INSERT INTO o SELECT i FROM generate_series(1, 100) i');
 	$primary->safe_psql('postgres', "CREATE INDEX $_ ON o USING pmhash (k) WITH (wal = on)") foreach @others;
@@ -289,20 +273,15 @@ SQL
 	use_stop_points($standby);
 
 	# Tests: all of them come to be valid.
-	sub all_valid
+	sub all_valid ($name, @indexes)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, @indexes) = @_;
-
 		wait_for_state($standby, $_, qr/^valid$/, "$name: $_") foreach @indexes;
 		return;
 	}
 
 	# Have all of them built anew; in between something is done.  Returns where the log was.
-	sub build_anew
+	sub build_anew ($change)
 	{
-		my ($change) = @_;
-
 		$standby->stop;
 		rmtree(pool($standby));
 		$change->();
@@ -311,9 +290,8 @@ SQL
 		return $position;
 	}
 
-	sub count_of
+	sub count_of ($pattern, $text)
 	{
-		my ($pattern, $text) = @_;
 		return scalar(() = $text =~ /$pattern/g);
 	}
 

@@ -1,11 +1,8 @@
 # Invalid indexes, and their rebuilds.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -17,8 +14,7 @@ use PmhashTest;
 {
 	my $node = new_server('invalid', "wal_level = replica\n");
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# event: missing, damaged, cut off, unreadable, or another index's, when the server starts
 	my $damaged = 0;
@@ -42,8 +38,7 @@ use PmhashTest;
 
 	# event: removed while in use
 	# ---- found while the server runs: by a query, by an insert ----
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1');
+	my $session = session_with($node, 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 1');
 	rebuild_off($node);
 	unlink(index_file($node, 't_k')) or die;
 	# another session meets it and leaves a row out; the first must not miss it
@@ -80,8 +75,7 @@ use PmhashTest;
 	$node->safe_psql('postgres', 'VACUUM ex');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM ex WHERE k = 50'), '1', 'constraint, query');
 	# while a rebuild is on its way the error tells to try again
-	my $reader = $node->background_psql('postgres', on_error_stop => 0);
-	$reader->query_safe("BEGIN; LOCK TABLE ex IN ROW EXCLUSIVE MODE");
+	my $reader = session_with($node, "BEGIN; LOCK TABLE ex IN ROW EXCLUSIVE MODE", on_error_stop => 0);
 	rebuild_on($node);
 	my ($status, $stdout, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET lock_timeout = '60s'; INSERT INTO ex VALUES (-2)");
 	like($stderr, qr/ERROR:  40001: .*"ex_k".*Try again/s, 'constraint, retryable error');
@@ -91,8 +85,7 @@ use PmhashTest;
 
 	# event: a plan was made before the index became invalid
 	# ---- a cached plan ----
-	my $cached = $node->background_psql('postgres');
-	$cached->query_safe("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE p AS SELECT count(*) FROM t WHERE k = \$1; EXECUTE p(2)");
+	my $cached = session_with($node, "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE p AS SELECT count(*) FROM t WHERE k = \$1; EXECUTE p(2)");
 	rebuild_off($node);
 	unlink(index_file($node, 't_k')) or die;
 	$node->safe_psql('postgres', 'INSERT INTO t VALUES (2, -79)');
@@ -107,18 +100,13 @@ use PmhashTest;
 	# ---- writers that hold the rebuild up, then are waited for ----
 	rebuild_off($node);
 	unlink(index_file($node, 't_k')) or die;
-	my $writer = $node->background_psql('postgres');
-	$writer->query_safe('BEGIN; INSERT INTO t SELECT 7000001, i FROM generate_series(1, 100) i');
+	my $writer = session_with($node, 'BEGIN; INSERT INTO t SELECT 7000001, i FROM generate_series(1, 100) i');
 	$node->safe_psql('postgres', "BEGIN; INSERT INTO t VALUES (7000002, 1); PREPARE TRANSACTION 'skipper'");
 	rebuild_on($node);
-	$node->poll_query_until('postgres',
-		"SELECT state LIKE 'rebuild failed: %lock timeout%next try at%' FROM pmhash.indexes WHERE index = 't_k'")
-	  or die 'the rebuild did not report its failure';
+	wait_until($node, "SELECT state LIKE 'rebuild failed: %lock timeout%next try at%' FROM pmhash.indexes WHERE index = 't_k'", 'the rebuild did not report its failure');
 	pass('rebuild gives up after an open transaction and says so');
 	$writer->query_safe('COMMIT');
-	$node->poll_query_until('postgres',
-		"SELECT phase = 'waiting for writers before build' FROM pg_stat_progress_create_index")
-	  or die 'no new try';
+	wait_until($node, "SELECT phase = 'waiting for writers before build' FROM pg_stat_progress_create_index", 'no new try');
 	pass('a prepared transaction is waited for');
 	is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE k = 7000001'), 't',
 		'queries go on meanwhile');
@@ -140,13 +128,11 @@ CREATE TABLE others (k int);
 @{[map { "CREATE INDEX held_$_ ON held USING pmhash ($_);" } qw(a b c d)]}
 CREATE INDEX others_k ON others USING pmhash (k);
 SQL
-	$writer = $node->background_psql('postgres');
-	$writer->query_safe('BEGIN; INSERT INTO held VALUES (1, 2, 3, 4)');
+	$writer = session_with($node, 'BEGIN; INSERT INTO held VALUES (1, 2, 3, 4)');
 	unlink(map { index_file($node, $_) } 'others_k', map { "held_$_" } qw(a b c d));
 	my $position = -s $node->logfile;
 	rebuild_on($node);
-	$node->poll_query_until('postgres', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'others_k'")
-	  or die 'not rebuilt';
+	wait_until($node, "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'others_k'", 'not rebuilt');
 	my ($before) = slurp_file($node->logfile, $position) =~ /(.*)index "others_k" of table "others" has been rebuilt/s;
 	cmp_ok(scalar(() = $before =~ /could not rebuild index "held_/g), '<=', 1, 'a table that is held up is waited for once');
 	$writer->query_safe('COMMIT');
@@ -187,21 +173,17 @@ SQL
 	unlink(index_file($node, 's_k')) or die;
 	rebuild_on($node);
 	$node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM s WHERE slowly(k) = 1 AND k = 1');
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE index_relid = 's_k'::regclass AND command = 'REINDEX CONCURRENTLY' AND phase LIKE 'building index%'")
-	  or die 'no progress shown';
+	wait_until($node, "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE index_relid = 's_k'::regclass AND command = 'REINDEX CONCURRENTLY' AND phase LIKE 'building index%'", 'no progress shown');
 	pass('progress');
 	is(index_state($node, 's_k'), 'rebuilding', 'state while it is being rebuilt');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE k = 1'), '1', 'the table can be read meanwhile');
 	is($node->safe_psql('postgres', "SET statement_timeout = '5s'; INSERT INTO s VALUES (101) RETURNING k"), '101', 'and written');
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash worker'");
-	$node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: the worker was terminated%' FROM pmhash.indexes WHERE index = 's_k'")
-	  or die 'no failure shown';
+	wait_until($node, "SELECT state LIKE 'rebuild failed: the worker was terminated%' FROM pmhash.indexes WHERE index = 's_k'", 'no failure shown');
 	pass('end of the worker');
 	$node->safe_psql('postgres', "CREATE OR REPLACE FUNCTION slowly(i int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN i; END'");
 	all_come_back($node, 'after the end of the worker');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	all_come_back($node, 'after a crash');
 	same_answers($node, 't', 'k', 't_k', 'after a crash');
 	$node->stop;
@@ -229,17 +211,8 @@ SQL
 		return;
 	}
 
-	sub log_since
+	sub valid ($index)
 	{
-		my ($offset) = @_;
-
-		return substr(slurp_file($node->logfile), $offset);
-	}
-
-	sub valid
-	{
-		my ($index) = @_;
-
 		return $node->poll_query_until('postgres',
 			"SELECT state = 'valid' FROM pmhash.indexes WHERE index = '$index'");
 	}
@@ -274,8 +247,7 @@ CREATE FUNCTION m.helper(k int) RETURNS int LANGUAGE plpgsql AS
 ALTER DATABASE postgres SET search_path = m, app, public;
 SQL
 	$node->safe_psql('postgres', "CREATE DATABASE wide TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'");
-	install_extension($node, 'wide');
-	$node->safe_psql('wide', <<SQL);
+	install_extension($node, 'wide', <<SQL);
 CREATE FUNCTION number_of(text) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN length(\$1); END';
 CREATE TABLE w AS SELECT 'word'::text AS s;
 CREATE INDEX w_s ON w USING pmhash (number_of(s));
@@ -286,13 +258,13 @@ SQL
 	my $offset = -s $node->logfile;
 	$node->start;
 	ok(valid('a_first_k'), 'an index that can be rebuilt is');
-	my @order = log_since($offset) =~ /index "(z_last_k|a_first_k)" of table/g;
+	my @order = logged_since($node, $offset) =~ /index "(z_last_k|a_first_k)" of table/g;
 	is("@order", 'z_last_k a_first_k', 'the index of a constraint comes first');
 
 	# after three tries it is not "try again" any more
 	ok($node->poll_query_until('postgres', "SELECT state LIKE 'rebuild failed: function helper%' FROM pmhash.indexes WHERE index = 'secret_k'"),
 		'the rebuild without search_path fails');
-	unlike(log_since($offset), qr/in the rights of/, 'and calls no function of the path of the database');
+	unlike(logged_since($node, $offset), qr/in the rights of/, 'and calls no function of the path of the database');
 	$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path');
 	my $wait = "SET search_path = app; SET pmhash.group_insert = on; INSERT INTO app.secret VALUES ('1', 99)";
 	my ($stderr, $deadline) = ('', time + 60);
@@ -370,7 +342,7 @@ SQL
 	for ($deadline = time + 60; time < $deadline; usleep(100_000))
 	{
 		%tries = ();
-		$tries{$_}++ foreach log_since($offset) =~ /could not rebuild index "(f\d+_k)"/g;
+		$tries{$_}++ foreach logged_since($node, $offset) =~ /could not rebuild index "(f\d+_k)"/g;
 		($most) = sort { $b <=> $a } values %tries;
 		last if keys %tries == $failing && $most >= 2;
 	}
@@ -392,7 +364,7 @@ SQL
 		{
 			$node->safe_psql('postgres', join('', 'SET enable_seqscan = off;', map { "SELECT count(*) FROM p$_ WHERE k = 1;" } 1 .. $plain));
 			sleep(1);
-			%rebuilt = map { $_ => 1 } log_since($offset) =~ /index "(p\d+_k)" of table "p\d+" has been rebuilt/g;
+			%rebuilt = map { $_ => 1 } logged_since($node, $offset) =~ /index "(p\d+_k)" of table "p\d+" has been rebuilt/g;
 		} while (keys %rebuilt < $plain && time < $deadline);
 		is(join(' ', grep { !$rebuilt{$_} } @plain), '', 'plain indexes are rebuilt');
 		ok($node->poll_query_until('postgres', "SELECT count(*) >= $places - 2 FROM pmhash.indexes WHERE state ~ 'failed|^rebuilding'"), 'while the others go on failing');
@@ -448,10 +420,8 @@ SQL
 
 	# Tests: in the log since then processes of these kinds say that the functions run as the
 	# owner, and none as any other.
-	sub runs_as_owner
+	sub runs_as_owner ($node, $position, $kind, @what)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $position, $kind, @what) = @_;
 		my @said = grep { /\Q$kind\E: LOG:  +\w+ runs as/ } split(/\n/, logged_since($node, $position));
 
 		foreach my $what (@what)

@@ -1,11 +1,8 @@
 # Entries of dead rows: who may see their rows, what removes them, and what of that has to wait for WAL.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashDead qw(flush_wal quiet_wal use_for_dead);
 use PmhashFaults;
 use PmhashTest;
@@ -33,9 +30,8 @@ SQL
 		return $node->safe_psql('postgres', "SELECT entries FROM pmhash.stats('d_k')");
 	}
 
-	sub look_up
+	sub look_up ($k)
 	{
-		my ($k) = @_;
 		return $node->safe_psql('postgres', "SELECT count(v) FROM d WHERE k = $k");
 	}
 
@@ -43,9 +39,8 @@ SQL
 	# flushed: a record on each of their pages that is later than all commits.  (Row
 	# locks, so that no page gets fuller; and the transaction goes on, because the
 	# server keeps one LSN for the commits of 32 transactions.)
-	sub delete_and_look_up
+	sub delete_and_look_up ($k)
 	{
-		my ($k) = @_;
 		return (<<SQL, "3000\n0\n0\n0");
 DELETE FROM d WHERE k = $k;
 BEGIN;
@@ -57,26 +52,17 @@ ROLLBACK;
 SQL
 	}
 
-	# WAL that is not flushed.  No commit: see above.
-	sub write_wal
-	{
-		return $node->safe_psql('postgres', 'BEGIN; INSERT INTO other SELECT generate_series(1, 1000); ROLLBACK');
-	}
-
 	# Is the end of flushed WAL before that of WAL?
-	sub wal_is_behind
+	sub wal_is_behind ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
 		return is($node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()'),
 			't', "$name: some WAL is not flushed");
 	}
 
 	# Entries of a key whose rows are dead go when all WAL is flushed that there was when they
 	# were found.
-	sub look_up_and_remove
+	sub look_up_and_remove ($k)
 	{
-		my ($k) = @_;
 		my $n = look_up($k);
 
 		flush_wal();
@@ -119,8 +105,7 @@ SQL
 	hold_wal_writer($node);
 	($sql, $answer) = delete_and_look_up(2);
 	is($node->safe_psql('postgres', $sql), $answer, 'before the crash');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	is($node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_seqscan = on; SELECT count(*) FROM d WHERE k = 2'),
 		3000, 'the deletion is lost');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM d WHERE k = 2'), 3000, 'and all are visible to index-only scans');
@@ -152,10 +137,10 @@ SQL
 	my $before = entries();
 	is(look_up_and_remove(1), 0, 'rows that are deleted');
 	is(entries(), $before - 3000, 'their entries have gone');
-	write_wal();
+	# WAL that is not flushed (no commit: see above)
+	$node->safe_psql('postgres', 'BEGIN; INSERT INTO other SELECT generate_series(1, 1000); ROLLBACK');
 	wal_is_behind('removal');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	is(look_up(1), 0, 'the deletion has survived');
 	same_answers($node, 'd', 'k', 'd_k', 'after a removal');
 	is($node->safe_psql('postgres', 'SELECT state FROM pmhash.indexes'), 'valid', 'no index was given up');
@@ -213,8 +198,7 @@ SQL
 DELETE FROM r WHERE k % 4 = $round - 1;
 VACUUM (TRUNCATE OFF) r;
 SQL
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		same_answers($node, 'r', 'k', 'r_k', "VACUUM, round $round");
 		same_answers($node, 'r', 'd', 'r_d', "VACUUM, round $round");
 	}
@@ -231,9 +215,8 @@ CREATE INDEX s_k ON s USING pmhash (k);
 CREATE INDEX s_d ON s USING pmhash (d);
 CHECKPOINT;
 SQL
-	sub crash_inside
+	sub crash_inside ($round, $action, $place, $flush)
 	{
-		my ($round, $action, $place, $flush) = @_;
 		my $from = -s $node->logfile;
 		my ($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
 \\set ON_ERROR_STOP 0
@@ -278,9 +261,8 @@ SQL
 	# Rows of a transaction in progress: entries in the index, and in the journal,
 	# but nothing in WAL.  Commits would wake the WAL writer.
 	$node->safe_psql('postgres', 'TRUNCATE r; INSERT INTO r SELECT i, i % 10 FROM generate_series(1, 20000) i; CHECKPOINT');
-	sub lose_rows
+	sub lose_rows ($round, $taken_out)
 	{
-		my ($round, $taken_out) = @_;
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 		# what came before is on disk: whether the WAL writer has been woken by then
@@ -326,8 +308,7 @@ SQL
 
 	# a journal that is full many times over: inserts wait for a flush
 	$node->stop;
-	$node->append_conf('postgresql.conf', 'pmhash.journal_size = 64kB');
-	$node->start;
+	start_with($node, 'pmhash.journal_size = 64kB');
 	lose_rows(4, '[0-9]+');
 	$node->stop;
 	$node->start;
@@ -347,9 +328,8 @@ DELETE FROM f1;
 DELETE FROM f2;
 DELETE FROM f3 WHERE k > 1;
 SQL
-	sub lsn
+	sub lsn ($session, $what)
 	{
-		my ($session, $what) = @_;
 		return $session->query_safe("SELECT pg_current_wal_${what}_lsn() - '0/0'");
 	}
 
@@ -402,9 +382,8 @@ CREATE INDEX t_d ON t USING pmhash (d);
 SQL
 
 	# What the server says of each index while it does something: the rows taken over
-	sub taken_over
+	sub taken_over ($sql)
 	{
-		my ($sql) = @_;
 		my $from = -s $node->logfile;
 		my %said;
 

@@ -1,10 +1,6 @@
 # Executor nodes: joins that are cancelled, cursors.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashPortals;
 use PmhashTest;
 
@@ -101,11 +97,8 @@ SQL
 	my $insert = 'INSERT INTO u SELECT i % 100 FROM generate_series(1, 3000) i';
 
 	# A test: statements after Bind, and what the portal sees then.
-	sub seen_is
+	sub seen_is ($name, $statements, $seen, $execute = undef)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $statements, $seen, $execute) = @_;
-
 		$session->run('TRUNCATE u');
 		$session->run('BEGIN');
 		is($session->bind_portal('p', $query), '', "$name: bound");

@@ -1,10 +1,6 @@
 # Rows whose entries wait in a queue, or are the only ones of their statement.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashFaults;
 use PmhashTest;
 
@@ -27,10 +23,8 @@ use PmhashTest;
 	# A test: on a new table with two indexes the statements fail with these
 	# SQLSTATEs and leave so many rows, which both indexes find; pmhash.check looks for
 	# entries that are there twice.
-	sub case_is
+	sub case_is ($name, $states, $rows, $sql)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $states, $rows, $sql) = @_;
 		my ($status, $stdout, $stderr);
 
 		$node->safe_psql('postgres', <<SQL);
@@ -157,11 +151,8 @@ SQL
 	# A test: as case_is, and $look (or $look_t: the queue made last is applied first
 	# when all are) has found some entries of groups (the first 16 of a
 	# statement do not wait), and fewer than $most.
-	sub cancelled_in_the_middle
+	sub cancelled_in_the_middle ($name, $states, $rows, $most, $sql)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $states, $rows, $most, $sql) = @_;
-
 		unlink $seen;
 		case_is($name, $states, $rows, $sql);
 		chomp(my $entries = slurp_file($seen));
@@ -227,16 +218,14 @@ SQL
 	sub value_bytes { return $node->safe_psql('postgres', q(SELECT value_bytes FROM pmhash.stats('v_k'))); }
 
 	# How often something free has been looked for since the log was that long.
-	sub looks
+	sub looks ($position)
 	{
-		my ($position) = @_;
 		my @looks = slurp_file($node->logfile, $position) =~ /DEBUG: .*looking for free space in index "v_k"/g;
 
 		return scalar(@looks);
 	}
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', 'CREATE TABLE v (k int); CREATE INDEX v_k ON v USING pmhash (k)');
+	start_with_extension($node, 'CREATE TABLE v (k int); CREATE INDEX v_k ON v USING pmhash (k)');
 	insert(0, $keys, 20);
 	my $position = -s $node->logfile;
 	$node->safe_psql('postgres', 'VACUUM v');

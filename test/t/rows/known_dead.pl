@@ -1,10 +1,6 @@
 # Rows whose deletion a scan has noticed: entries that are known to be dead.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashDead;
 use PmhashStandby;
 use PmhashStops;
@@ -59,20 +55,17 @@ SQL
 
 	# Only those that pass over what is locked: each scan of a query that says so.  $q: a
 	# query beside them in the same statement.
-	sub firsts
+	sub firsts ($lock, $q = 'SELECT 1')
 	{
-		my ($lock, $q) = @_;
 		my $with = join(', ', map { "f$_ AS MATERIALIZED (SELECT ctid FROM d WHERE k = 1 LIMIT 1 $lock)" } 1 .. 20);
 		my $all = join(' UNION ALL ', map { "SELECT ctid FROM f$_" } 1 .. 20);
 
-		$q //= 'SELECT 1';
 		return "WITH q AS MATERIALIZED ($q), $with SELECT count(DISTINCT first) FROM ($all) AS f(first) WHERE (SELECT count(*) FROM q) >= 0";
 	}
 
 	# The same of a function, which is called by a statement with q.
-	sub firsts_of
+	sub firsts_of ($function, $q)
 	{
-		my ($function, $q) = @_;
 		return "WITH q AS MATERIALIZED ($q) SELECT count(DISTINCT $function()) FROM generate_series(1, 20) WHERE (SELECT count(*) FROM q) >= 0";
 	}
 	my $firsts = firsts('FOR UPDATE SKIP LOCKED');
@@ -123,14 +116,9 @@ END $$;
 SELECT count(DISTINCT v) FROM popped;
 ROLLBACK;
 SQL
-	sub fetched
-	{
-		my ($how) = @_;
-		return sql("BEGIN; DECLARE c SCROLL CURSOR FOR SELECT v FROM d WHERE k = 1; $how; COMMIT");
-	}
 	foreach (1 .. 3)
 	{
-		my ($once, $again) = split /\n/, fetched('FETCH 1 FROM c; MOVE 500 IN c; FETCH FIRST FROM c');
+		my ($once, $again) = split /\n/, sql('BEGIN; DECLARE c SCROLL CURSOR FOR SELECT v FROM d WHERE k = 1; FETCH 1 FROM c; MOVE 500 IN c; FETCH FIRST FROM c; COMMIT');
 		is($again, $once, 'a cursor that is rewound has the same first row');
 	}
 	flush_wal();
@@ -182,8 +170,7 @@ SQL
 	is(sql('SELECT count(v) FROM d WHERE k = 10'), 1000, 'and committed');
 
 	# an older snapshot sees rows that are deleted; HOT chains, of which all is dead or not
-	my $old = $node->background_psql('postgres');
-	$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(v) FROM d WHERE k = 3');
+	my $old = session_with($node, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(v) FROM d WHERE k = 3');
 	sql('UPDATE d SET v = v + 1 WHERE k = 1');
 	is(delete_and_look_up(3), '', 'beside an older snapshot');
 	is(sql('SELECT count(v) FROM d WHERE k = 3'), 0, 'a newer one sees no row');
@@ -258,18 +245,14 @@ SQL
 	}
 
 	# A session is held when it has taken out of the list what it may remove.
-	sub hold_removal
+	sub hold_removal ($query)
 	{
-		my ($query) = @_;
 		return start_and_hold('dead_before_removal', $query, 'removal');
 	}
 
 	# It goes on, and gets so many rows.
-	sub go_on
+	sub go_on ($session, $rows)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($session, $rows) = @_;
-
 		release('dead_before_removal');
 		return is(finish($session), $rows, 'the session that was held');
 	}
@@ -302,8 +285,7 @@ SQL
 	fresh_table();
 	delete_and_look_up(2);
 	sql('DELETE FROM d WHERE k = 3 AND v % 8 = 3');
-	my $cursor = $node->background_psql('postgres');
-	$cursor->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT v FROM d WHERE k = 3; FETCH 1 FROM c');
+	my $cursor = session_with($node, 'BEGIN; DECLARE c CURSOR FOR SELECT v FROM d WHERE k = 3; FETCH 1 FROM c');
 	flush_wal();
 	# later records on their pages, which nothing flushes
 	$cursor->query_safe('DECLARE l CURSOR FOR SELECT v FROM d WHERE v % 4 = 0 FOR UPDATE; MOVE ALL IN l; MOVE ALL IN c; CLOSE c');
@@ -368,8 +350,7 @@ SQL
 	foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 	{
 		fresh_table();
-		my $older = $node->background_psql('postgres');
-		$older->query_safe("BEGIN ISOLATION LEVEL $level; SELECT count(v) FROM d WHERE k = 1");
+		my $older = session_with($node, "BEGIN ISOLATION LEVEL $level; SELECT count(v) FROM d WHERE k = 1");
 		delete_and_look_up(2);
 		is($older->query_safe('SELECT count(v) FROM d WHERE k = 2'), $level eq 'READ COMMITTED' ? 0 : 1000, "$level: a transaction from before");
 		$older->quit;

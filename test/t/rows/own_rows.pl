@@ -1,10 +1,10 @@
 # Rows of the transaction itself, of other kinds of tables, of keys that are chosen to meet; snapshots that are too old.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid;
+use PmhashStandby;
 use PmhashTest;
 use IPC::Run;
 
@@ -259,9 +259,8 @@ SQL
 
 	# All cells in one session of a database; returns what each has said, SQLSTATEs of errors
 	# among it.
-	sub answers
+	sub answers ($database, $method, $constraint_method, $setting = undef)
 	{
-		my ($database, $method, $constraint_method, $setting) = @_;
 		my $script = "SET client_min_messages = error;\n\\set VERBOSITY sqlstate\n"
 		  . ($setting // 'SET enable_seqscan = off;') . "\n";
 		my $answer = '';
@@ -311,9 +310,8 @@ SQL
 {
 	my $node = new_server('tables');
 
-	sub sql
+	sub sql ($sql)
 	{
-		my ($sql) = @_;
 		return $node->safe_psql('postgres', $sql);
 	}
 
@@ -326,10 +324,8 @@ SQL
 		"$library.so", "$FindBin::RealBin/../../lib/other_am/other_am.c");
 
 	# Keys 0 to 99 with ten rows each, but for 7, which has many more.
-	sub fill
+	sub fill ($table, $am)
 	{
-		my ($table, $am) = @_;
-
 		return <<SQL;
 CREATE TABLE $table (k int, v int) USING $am;
 INSERT INTO $table SELECT i % 100, i FROM generate_series(1, 500) i;
@@ -345,10 +341,8 @@ SQL
 	my $key = 'SELECT count(*), sum(v) FROM %s WHERE k = 7';
 
 	# A test: both are answered by index as without; returns the plans.
-	sub answers_of_other_tables
+	sub answers_of_other_tables ($table, $name, $settings)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($table, $name, $settings) = @_;
 		my $plans = '';
 
 		foreach my $query (map { sprintf($_, $table) } $join, $key)
@@ -404,13 +398,6 @@ SQL
 {
 	no warnings qw(portable);    # of 64-bit numbers
 
-	use FindBin;
-	use lib "$FindBin::RealBin/../../lib/perl";
-	use PmhashInvalid;
-	use PmhashStandby;
-	use PmhashTest;
-	use Test::More;
-
 	# XXH3 on 8 bytes (xxHash's specification): the multiplier's inverse, and what the
 	# default secret contributes.
 	my $inverse = 0x02AB9C720D1024AD;
@@ -419,18 +406,16 @@ SQL
 	# The low 64 bits, as a number that is not negative
 	sub unsigned { return unpack('Q', pack('q', $_[0])); }
 
-	sub product
+	sub product ($x, $y)
 	{
-		my ($x, $y) = @_;
 		use integer;    # without it a product beyond 64 bits is a floating point number
 		my $product = $x * $y;
 		no integer;
 		return unsigned($product);
 	}
 
-	sub difference
+	sub difference ($x, $y)
 	{
-		my ($x, $y) = @_;
 		use integer;
 		my $difference = $x - $y;
 		no integer;
@@ -440,10 +425,8 @@ SQL
 	sub rotate { return ($_[0] << $_[1]) | ($_[0] >> (64 - $_[1])); }
 
 	# The word that a hash comes of, but for what the seed does to it (src/am/keyhash.c).
-	sub unmix
+	sub unmix ($h)
 	{
-		my ($h) = @_;
-
 		$h ^= ($h >> 28) ^ ($h >> 56);
 		$h = product($h, $inverse);
 		$h ^= ($h >> 35) + 8;
@@ -455,9 +438,8 @@ SQL
 	}
 
 	# So many keys for a file: what XXH3 makes of them agrees in its first 40 bits.
-	sub chosen_keys
+	sub chosen_keys ($file, $n)
 	{
-		my ($file, $n) = @_;
 		my $seed = do
 		{
 			open(my $handle, '<:raw', $file) or die "$file: $!";
@@ -484,10 +466,8 @@ SQL
 	$node->safe_psql('postgres', "INSERT INTO c SELECT k, i FROM unnest('{" . join(',', @keys) . "}'::int8[]) WITH ORDINALITY u (k, i)");
 	is($node->safe_psql('postgres', q(SELECT pmhash.size('c_k') <= 1.25 * pmhash.size('plain_k'))), 't', 'a file as small as for other keys');
 
-	sub right
+	sub right ($server, $name)
 	{
-		my ($server, $name) = @_;
-
 		is($server->safe_psql('postgres', q(SELECT pmhash.check('c_k'))), '', "$name: pmhash.check");
 		is($server->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('c_k'))), $server->safe_psql('postgres', 'SELECT count(*) FROM c'), "$name: entries");
 		same_answers($server, 'c', 'k', 'c_k', $name);
@@ -522,8 +502,7 @@ SKIP:
 
 	# 0: five seconds
 	$node->append_conf('postgresql.conf', "old_snapshot_threshold = 0\nsynchronous_commit = on\n");
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
+	start_with_extension($node, <<'SQL');
 CREATE TABLE t (k int4, v text, EXCLUDE USING pmhash (v WITH =));
 INSERT INTO t SELECT i, 'row ' || i FROM generate_series(1, 1000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -532,8 +511,7 @@ VACUUM ANALYZE;
 DELETE FROM t WHERE k = 400;
 SQL
 
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ');
+	my $session = session_with($node, 'SET enable_seqscan = off; BEGIN ISOLATION LEVEL REPEATABLE READ', on_error_stop => 0);
 	unlike($session->query_safe('EXPLAIN SELECT * FROM t WHERE k = 500'), qr/t_k/, 'no plan uses the index');
 	unlike($session->query_safe("EXPLAIN SELECT * FROM t a JOIN t b USING (k) WHERE a.v = 'row 1'"), qr/t_k|pmhash/, 'nor does a join');
 	is($session->query_safe('SELECT count(v) FROM t WHERE k = 500'), '1', 'before: there is the row');
@@ -548,8 +526,7 @@ SQL
 	$session->quit;
 
 	fails_like($node, q(INSERT INTO t VALUES (1, 'row 7')), qr/violates exclusion constraint/, 'a constraint is checked');
-	$node->append_conf('postgresql.conf', 'old_snapshot_threshold = -1');
-	$node->restart;
+	restart_with($node, 'old_snapshot_threshold = -1');
 	like($node->safe_psql('postgres', 'SET enable_seqscan = off; EXPLAIN SELECT * FROM t WHERE k = 500'), qr/t_k/, 'not set: plans use it');
 	same_answers($node, 't', 'k', 't_k', 'not set');
 	$node->stop;

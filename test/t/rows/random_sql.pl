@@ -1,10 +1,6 @@
 # Random joins and transactions.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashJoinFuzz;
 use PmhashSqlFuzz;
 use PostgreSQL::Test::Utils;

@@ -1,11 +1,7 @@
 # Processes held at named points, while others do what would hurt.
 # long
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -60,11 +56,8 @@ SQL
 	}
 
 	# Index answers are right and the indexes sound.
-	sub all_is_well
+	sub all_is_well ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
 		same_answers($node, 't', 'k', 't_k', $name);
 		foreach my $index ('t_k', 't_kg')
 		{
@@ -333,8 +326,7 @@ SQL
 {
 	my $node = new_server('serializable', undef, install_path => install_with_stop_points());
 	use_stop_points($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
+	start_with_extension($node, <<'SQL');
 CREATE TABLE item (k int4, v int4);
 INSERT INTO item SELECT i, 0 FROM generate_series(1, 1000) i;
 CREATE INDEX item_k ON item USING pmhash (k);
@@ -419,14 +411,11 @@ SQL
 # What walks through a whole index for long takes note of barriers that are for all
 # processes (ProcSignalBarrier): DROP DATABASE of any database waits for each process to
 # close its files, and returns before the walk ends.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $point = 'segment_before_validation';
 	my $node = new_server('barriers', "autovacuum = off\n", install_path => install_with_stop_points());
 	use_stop_points($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int);
 INSERT INTO t SELECT i FROM generate_series(1, 20000) i;
 CREATE INDEX t_k ON t USING pmhash (k);

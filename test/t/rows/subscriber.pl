@@ -1,10 +1,6 @@
 # Subscribers of logical replication.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -49,8 +45,7 @@ SQL
 
 	foreach my $node ($publisher, $subscriber)
 	{
-		start_with_extension($node);
-		$node->safe_psql('postgres', $class . $tables);
+		start_with_extension($node, $class . $tables);
 	}
 	$publisher->safe_psql('postgres', <<'SQL');
 INSERT INTO bare SELECT nullif(i % 50, 0), 'row ' || i FROM generate_series(1, 500) i;
@@ -81,10 +76,8 @@ SQL
 	$subscriber->wait_for_subscription_sync($publisher, 'sub');
 
 	# A test: a query on the subscriber gives this, soon.
-	sub soon
+	sub soon ($query, $expected, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($query, $expected, $name) = @_;
 		my $deadline = time + 20;
 		my $result;
 
@@ -96,11 +89,8 @@ SQL
 		return is($result, $expected, $name);
 	}
 
-	sub same_rows
+	sub same_rows ($name, @tables)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, @tables) = @_;
-
 		$publisher->wait_for_catchup('sub');
 		foreach my $table (@tables ? @tables : ('bare', 'same', 'seat'))
 		{
@@ -114,11 +104,8 @@ SQL
 
 	# A transaction of the subscriber's own has done this, and stays open during a change
 	# of the publisher's, which arrives.  (It is prepared: no session is needed for that.)
-	sub beside_open
+	sub beside_open ($local, $change, $query, $expected, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($local, $change, $query, $expected, $name) = @_;
-
 		$subscriber->safe_psql('postgres', "BEGIN; $local; PREPARE TRANSACTION 'open'");
 		$publisher->safe_psql('postgres', $change);
 		soon($query, $expected, $name);
@@ -174,8 +161,7 @@ SQL
 	same_rows('beside open transactions');
 
 	# ---- a large transaction, streamed to a parallel worker: its rows are in the table ----
-	my $large = $publisher->background_psql('postgres');
-	$large->query_safe('BEGIN');
+	my $large = session_with($publisher, 'BEGIN');
 	$large->query_safe("INSERT INTO bare SELECT 1, repeat('large', 20) || i FROM generate_series(1, 3000) i");
 	soon("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'logical replication parallel worker'", '1', 'a transaction is streamed');
 	soon("SELECT pg_relation_size('bare') > 100000", 't', 'its rows come in');
@@ -208,17 +194,14 @@ SQL
 
 	# A session brings rows which the subscriber has not; the last of them, from the 17th on,
 	# is deleted on the publisher.  $then: what is done before that.
-	sub finds_new_rows
+	sub finds_new_rows ($table, $name, $then = undef)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($table, $name, $then) = @_;
 		my $rows = "INSERT INTO $table SELECT 7, 'q' || i FROM generate_series(1, 40) i";
 
 		$publisher->safe_psql('postgres', $rows);
 		$publisher->wait_for_catchup('sub');
 		$subscriber->safe_psql('postgres', "DELETE FROM $table WHERE t LIKE 'q%'");
-		my $session = $subscriber->background_psql('postgres');
-		$session->query_safe("BEGIN; $rows");
+		my $session = session_with($subscriber, "BEGIN; $rows");
 		$subscriber->safe_psql('postgres', $then) if defined $then;
 		$publisher->safe_psql('postgres', "DELETE FROM $table WHERE t = 'q40'");
 		soon($waits, '1', "$name: the worker waits");
@@ -300,11 +283,8 @@ SQL
 
 	# ---- a row that is met dies before its key is read, and its rows in TOAST with it ----
 	$_->safe_psql('postgres', 'ALTER TABLE same ALTER id SET STORAGE EXTERNAL') foreach ($publisher, $subscriber);
-	sub row_dies
+	sub row_dies ($change, $expected, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($change, $expected, $name) = @_;
-
 		$subscriber->safe_psql('postgres', "BEGIN; INSERT INTO same VALUES (repeat('local', 1000), 0); PREPARE TRANSACTION 'open'");
 		hold('row_key_in_progress');
 		$publisher->safe_psql('postgres', $change);

@@ -1,10 +1,6 @@
 # Unique indexes (18 and later).
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashStops;
 use PmhashTest;
@@ -27,8 +23,7 @@ hot_standby = on
 CONF
 	plan(skip_all => 'unique indexes are for 18 and later') if $node->pg_version < 18;
 	$node->append_conf('pg_hba.conf', "local replication all trust\n");
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<'SQL');
+	start_with_extension($node, <<'SQL');
 CREATE TABLE u (k int8, v int4, url text) WITH (autovacuum_enabled = off);
 CREATE UNIQUE INDEX u_k ON u USING pmhash (k) WITH (wal = on);
 CREATE UNIQUE INDEX u_url ON u USING pmhash (lower(url)) WITH (wal = on);
@@ -44,11 +39,8 @@ SQL
 	my $scan = 'SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off';
 
 	# No key in two rows, by a sequential scan; the indexes know the rows.
-	sub all_unique
+	sub all_unique ($server, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($server, $name) = @_;
-
 		is($server->safe_psql('postgres', "$scan; SELECT count(*) - count(DISTINCT k), count(url) - count(DISTINCT lower(url)) FROM u"),
 			'0|0', "$name: each key is in one row");
 		is($server->safe_psql('postgres', "SELECT pmhash.check('u_k'), pmhash.check('u_url')"), '|', "$name: pmhash.check");
@@ -136,19 +128,15 @@ SQL
 	my $duplicate = qr/duplicate key value violates unique constraint "u_k"/;
 	my $scan = 'SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off';
 
-	sub one_row
+	sub one_row ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
 		is($node->safe_psql('postgres', "$scan; SELECT count(*) FROM u WHERE k = 1"), '1', "$name: one row");
 		is($node->safe_psql('postgres', "SELECT pmhash.check('u_k')"), '', "$name: pmhash.check");
 		$node->safe_psql('postgres', 'DELETE FROM u; VACUUM u');
 		return;
 	}
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', 'CREATE TABLE u (k int4, who text); CREATE UNIQUE INDEX u_k ON u USING pmhash (k)');
+	start_with_extension($node, 'CREATE TABLE u (k int4, who text); CREATE UNIQUE INDEX u_k ON u USING pmhash (k)');
 
 	# ---- one has looked, and found nothing: the other does not get in between ----
 	hold('unique_before_insert');

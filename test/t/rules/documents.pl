@@ -1,14 +1,12 @@
 # What README.md and docs say: examples do what they say, and messages come from what is
 # said to be their cause.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
 use File::Path qw(make_path rmtree);
 use File::Spec;
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use IPC::Run;
 use PmhashInvalid;
 use PmhashTest;
@@ -22,9 +20,8 @@ use PmhashTest;
 {
 	# Blocks of SQL and of commands, each with its section and the block of output
 	# after it, if there is one.
-	sub examples
+	sub examples ($text, $languages)
 	{
-		my ($text, $languages) = @_;
 		my @examples;
 		my $section = '';
 
@@ -41,9 +38,8 @@ use PmhashTest;
 	}
 
 	# Lines without what differs from run to run: widths, names of files, numbers.
-	sub plain_lines
+	sub plain_lines ($text)
 	{
-		my ($text) = @_;
 		my @lines = split /\n/, $text;
 
 		foreach (@lines)
@@ -63,9 +59,8 @@ use PmhashTest;
 	my $n = 0;
 
 	# Run one example; returns what it prints.
-	sub run_example
+	sub run_example ($example)
 	{
-		my ($example) = @_;
 		my $output;
 
 		if ($example->{language} eq 'sql')
@@ -85,17 +80,13 @@ use PmhashTest;
 			ok(IPC::Run::run([ 'sh', '-e', '-c', $example->{text} ], '<', \undef, '>&', \$output),
 				"$example->{section}: commands") or diag($output);
 			$node->_update_pid(1);
-			$node->poll_query_until('postgres',
-				"SELECT count(*) > 0 AND bool_and(state = 'valid') FROM pmhash.indexes")
-			  or die 'indexes do not become valid';
+			wait_until($node, "SELECT count(*) > 0 AND bool_and(state = 'valid') FROM pmhash.indexes", 'indexes do not become valid');
 		}
 		return $output;
 	}
 
-	sub execute
+	sub execute ($document, $text, $languages)
 	{
-		my ($document, $text, $languages) = @_;
-
 		foreach my $example (examples($text, $languages))
 		{
 			my $name = ++$n . ", $document, $example->{section}";
@@ -162,9 +153,8 @@ use PmhashTest;
 # (files/full.pl, files/sigbus.pl, start/reboot.pl); rules/tables.pl sees that none is left out.
 {
 	# A row's message as a regular expression: "..." stands for anything.
-	sub message
+	sub message ($row)
 	{
-		my ($row) = @_;
 		my ($level, $text) = $row =~ /^(?:(\w+): )?`(.*)`$/ or die "no message: $row";
 
 		my $pattern = join('.*', map { quotemeta } split(/\.\.\./, $text, -1));
@@ -174,16 +164,14 @@ use PmhashTest;
 	}
 
 	# A test: a statement fails as a row says.
-	sub says
+	sub says ($node, $sql, $row)
 	{
-		my ($node, $sql, $row) = @_;
 		return fails_like($node, $sql, message($row), $row);
 	}
 
 	my $node = new_server('trouble');
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# ---- what cannot be made ----
 	# trouble: `access method "pmhash" does not support unique indexes`
@@ -421,17 +409,14 @@ SQL
 			'a pool directory that is gone');
 		all_come_back($node, 'the pool directory was gone');
 	}
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
-	$node->restart;
+	restart_with($node, "shared_preload_libraries = ''");
 	# trouble: `pmhash index "..." cannot be used: the pmhash library is not preloaded`
 	says($node, 'INSERT INTO t VALUES (1, 1)',
 		'`pmhash index "..." cannot be used: the pmhash library is not preloaded`');
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'");
-	$node->restart;
+	restart_with($node, "shared_preload_libraries = 'pmhash'");
 
 	# ---- a standby ----
-	$node->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 4\npmhash.wal = off");
-	$node->restart;
+	restart_with($node, "wal_level = replica\nmax_wal_senders = 4\npmhash.wal = off");
 	all_come_back($node, 'the library is back');
 	$node->backup('for_standby');
 	my $standby = PostgreSQL::Test::Cluster->new('standby');

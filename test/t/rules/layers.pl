@@ -5,8 +5,7 @@
 # And what keeps files readable: their sizes, a budget of lines for each layer, and one
 # name for one file.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
 use PostgreSQL::Test::Utils;
@@ -171,9 +170,8 @@ my $harmless = qr/\b(?:sizeof|offsetof|lengthof|U?INT64CONST|U?INT(?:64|32)_C|$t
 my $parenthesis = qr/(\((?:[^()]++|(?-1))*+\))/;
 
 # What must not be in the arguments of such a macro.
-sub evaluated_twice
+sub evaluated_twice ($code)
 {
-	my ($code) = @_;
 	my @found;
 
 	$code =~ s/"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/0/g;
@@ -230,10 +228,8 @@ is(join("\n", @pairs), '', 'no two files include each other');
 # ---- sizes ----
 
 # Columns of a line, with tabs of four.
-sub width
+sub width ($line)
 {
-	my ($line) = @_;
-
 	1 while $line =~ s/^([^\t]*)\t/$1 . ' ' x (4 - length($1) % 4)/e;
 	return length($line);
 }

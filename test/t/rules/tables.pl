@@ -1,8 +1,7 @@
 # Tables of documents agree with sources and tests: each row of docs/events.md, docs/troubleshooting.md
 # and test/TRUST.md has its test, and the states and reasons are those of the sources.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
 use PostgreSQL::Test::Utils;
@@ -18,9 +17,8 @@ use Test::More;
 	my $top = "$FindBin::RealBin/../../..";
 
 	# First columns of the rows, in order, of all tables with this header in a document.
-	sub rows_of
+	sub rows_of ($document, $header)
 	{
-		my ($document, $header) = @_;
 		my $columns = $header =~ tr/|// - 1;
 		my $inside = 0;
 		my @rows;
@@ -43,9 +41,8 @@ use Test::More;
 	}
 
 	# Tags of a kind and the files they stand in.  After a tag there has to be a test.
-	sub tags_of_tests
+	sub tags_of_tests ($kind)
 	{
-		my ($kind) = @_;
 		my %files;
 
 		foreach my $path (glob "$FindBin::RealBin/../*/*.pl")
@@ -69,9 +66,8 @@ use Test::More;
 	}
 
 	# Does each row have its test, and each tag its row?
-	sub compare
+	sub compare ($kind, $document, $header, $at_least)
 	{
-		my ($kind, $document, $header, $at_least) = @_;
 		my @rows = rows_of($document, $header);
 		my %files = tags_of_tests($kind);
 		my %row = map { $_ => 1 } @rows;
@@ -96,9 +92,8 @@ use Test::More;
 
 	# The strings of a source file that are shown: neither those of #include, comments, comparisons
 	# and messages, nor what is never a state.
-	sub strings_of
+	sub strings_of ($file)
 	{
-		my ($file) = @_;
 		my $text = slurp_file("$top/src/cluster/$file");
 		my %other = map { $_ => 1 } ('', 'cache', 'dax', 'SQLSTATE ...');
 		my %strings;
@@ -117,9 +112,8 @@ use Test::More;
 	}
 
 	# The first cells of the table with this header.
-	sub cells_of
+	sub cells_of ($header)
 	{
-		my ($header) = @_;
 		my ($table) = $document =~ /^\Q$header\E\n\|[-|]+\n((?:\|.*\n)+)/m or die "no table: $header";
 		my %rows;
 

@@ -1,11 +1,8 @@
 # Backups, copies of data directories, pg_rewind.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -23,8 +20,7 @@ use PostgreSQL::Test::RecursiveCopy;
 	my $apart = 'server and pool directory have not been together all the time since it was made';
 
 	$node->enable_archiving;
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	$node->backup('base');
 	my $copied_pool = "$PostgreSQL::Test::Utils::tmp_check/copied_pool";
 	PostgreSQL::Test::RecursiveCopy::copypath($pool, $copied_pool,
@@ -39,16 +35,14 @@ INSERT INTO t SELECT 1, i FROM generate_series(1, 100) i;
 SQL
 	my $last = $node->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn())');
 	$node->safe_psql('postgres', 'SELECT pg_switch_wal()');
-	$node->poll_query_until('postgres', "SELECT last_archived_wal >= '$last' FROM pg_stat_archiver")
-	  or die 'WAL is not archived';
+	wait_until($node, "SELECT last_archived_wal >= '$last' FROM pg_stat_archiver", 'WAL is not archived');
 
 	# event: base backup without the pool
 	# ---- base backup, no pool ----
 	my $bare = PostgreSQL::Test::Cluster->new('bare');
 	$bare->init_from_backup($node, 'base');
 	$bare->append_conf('postgresql.conf', 'archive_mode = off');
-	rebuild_off($bare);
-	$bare->start;
+	start_without_rebuilds($bare);
 	invalid_then_back($bare, 'it does not exist', 'backup without the pool');
 	$bare->stop;
 
@@ -58,8 +52,7 @@ SQL
 	$with->init_from_backup($node, 'base');
 	PostgreSQL::Test::RecursiveCopy::copypath($copied_pool, pool($with));
 	$with->append_conf('postgresql.conf', 'archive_mode = off');
-	rebuild_off($with);
-	$with->start;
+	start_without_rebuilds($with);
 	# trust: signal
 	invalid_then_back($with, $apart, 'backup with a copied pool');
 	$with->restart;
@@ -78,14 +71,12 @@ recovery_target_name = 'here'
 recovery_target_action = promote
 archive_mode = off
 CONF
-	rebuild_off($pitr);
-	$pitr->start;
+	start_without_rebuilds($pitr);
 	$pitr->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die;
 	is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 5000'), '1', 'recovered to the point');
 	is($pitr->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 1'), '0', 'and not beyond');
 	invalid_then_back($pitr, $apart, 'point-in-time recovery');
-	crash($pitr);
-	$pitr->start;
+	crash_and_start($pitr);
 	all_come_back($pitr, 'point-in-time recovery, crashed');
 	$pitr->stop;
 
@@ -110,24 +101,13 @@ CONF
 		return;
 	}
 
-	sub put_back
+	sub put_back ($directory)
 	{
-		my ($directory) = @_;
 		my ($name) = $directory =~ m,([^/]*)$,;
 
 		rmtree($directory);
 		PostgreSQL::Test::RecursiveCopy::copypath("$frozen/$name", $directory);
 		chmod(0700, $directory);
-		return;
-	}
-
-	sub more_rows
-	{
-		$node->safe_psql('postgres', <<SQL);
-DELETE FROM t WHERE k % 11 = 0;
-INSERT INTO t SELECT i % 3000, i FROM generate_series(20000, 21000) i;
-INSERT INTO o SELECT generate_series(10001, 11000);
-SQL
 		return;
 	}
 
@@ -137,11 +117,14 @@ SQL
 	$node->start;
 	all_come_back($node, 'before a snapshot');
 	snapshot();
-	more_rows();
+	$node->safe_psql('postgres', <<SQL);
+DELETE FROM t WHERE k % 11 = 0;
+INSERT INTO t SELECT i % 3000, i FROM generate_series(20000, 21000) i;
+INSERT INTO o SELECT generate_series(10001, 11000);
+SQL
 	crash($node);
 	put_back($_) foreach $pool, $node->data_dir;
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	like(index_state($node, 'o_k'), qr/^invalid: \Q$apart\E/, 'snapshot of a running server: not trusted');
 	invalid_then_back($node, $apart, 'snapshot of a running server');
 	$node->stop;
@@ -149,20 +132,17 @@ SQL
 
 	# entries that the journal remembers are taken out: the data directory is as
 	# after a crash at the moment of the snapshot
-	$node->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 600\nwal_writer_delay = 10s");
-	$node->start;
+	start_with($node, "pmhash.cleaner_naptime = 600\nwal_writer_delay = 10s");
 	all_come_back($node, 'before a snapshot, rows alone');
 	snapshot();
 	$node->safe_psql('postgres', 'INSERT INTO o SELECT generate_series(12001, 12100)');
 	crash($node);
 	put_back($node->data_dir);
 	my $from = -s $node->logfile;
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	ok($node->wait_for_log(qr/undo journal: .* [1-9]\d\d+ entries taken out|not trusted: (WAL that had been flushed was not replayed|.*the data directory is a copy)/, $from),
 		'snapshot of the data directory of a running server, rows alone: entries taken out, or not trusted');
-	rebuild_on($node);
-	all_come_back($node, 'snapshot of the data directory of a running server, rows alone');
+	all_rebuilt($node, 'snapshot of the data directory of a running server, rows alone');
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k BETWEEN 12001 AND 12100'), '0',
 		'rows of the time after the snapshot');
 	$node->stop;
@@ -206,8 +186,7 @@ SQL
 		my $full;
 
 		$summed->append_conf('pg_hba.conf', "local replication all trust\n");
-		start_with_extension($summed);
-		$summed->safe_psql('postgres', invalid_fixture());
+		start_with_extension($summed, invalid_fixture());
 		$summed->backup('full');
 		$full = $summed->backup_dir . '/full/backup_manifest';
 		$summed->safe_psql('postgres', $_) foreach (
@@ -228,8 +207,7 @@ SQL
 
 		my $combined = PostgreSQL::Test::Cluster->new('combined');
 		$combined->init_from_backup($summed, 'part', combine_with_prior => ['full']);
-		rebuild_off($combined);
-		$combined->start;
+		start_without_rebuilds($combined);
 		invalid_then_back($combined, 'it does not exist', 'incremental backup');
 		$combined->stop;
 
@@ -239,11 +217,9 @@ SQL
 		$summed->command_ok([ 'pg_combinebackup', '-o', $summed->data_dir,
 				map { $summed->backup_dir . "/$_" } ('full', 'part') ],
 			'combined in the place of its origin');
-		rebuild_off($summed);
-		$summed->start;
+		start_without_rebuilds($summed);
 		invalid_then_back($summed, $apart, 'incremental backup, put back');
-		crash($summed);
-		$summed->start;
+		crash_and_start($summed);
 		all_come_back($summed, 'incremental backup, put back, crashed');
 		$summed->stop;
 		return;
@@ -255,8 +231,7 @@ SQL
 	my $shared = PostgreSQL::Test::Cluster->new('shared');
 	$shared->init(extra => ['--allow-group-access']);
 	$shared->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
-	start_with_extension($shared);
-	$shared->safe_psql('postgres', invalid_fixture());
+	start_with_extension($shared, invalid_fixture());
 	ok(check_mode_recursive($shared->data_dir, 0750, 0640), 'the group may read all of the data directory');
 	$shared->restart;
 	ok(check_mode_recursive($shared->data_dir, 0750, 0640), 'after a restart, too');
@@ -284,9 +259,8 @@ SQL
 	$primary->stop;
 
 	# A copy of data directory and pool: a standby, not started.
-	sub cold_copy
+	sub cold_copy ($name)
 	{
-		my ($name) = @_;
 		my $node = PostgreSQL::Test::Cluster->new($name);
 		my $backup = $primary->backup_dir . "/$name";
 
@@ -299,11 +273,8 @@ SQL
 	}
 
 	# Tests: both indexes come to be valid, and are right.
-	sub all_valid
+	sub all_valid ($node, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $name) = @_;
-
 		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index IN ('o_k', 'u_k')")
 		  or diag("$name: not all valid");
 		foreach (['o', 'k', 'o_k'], ['u', 'k', 'u_k'])
@@ -315,10 +286,8 @@ SQL
 	}
 
 	# Has it been built, or rebuilt, since then?
-	sub is_made_anew
+	sub is_made_anew ($node, $position, $index)
 	{
-		my ($node, $position, $index) = @_;
-
 		return logged_since($node, $position) =~ /index "$index"(?: of table "\w+")? has been (?:re)?built/;
 	}
 
@@ -327,8 +296,7 @@ SQL
 	# ---- one that is promoted before anyone has written ----
 
 	my $alone = cold_copy('alone');
-	$alone->append_conf('postgresql.conf', "primary_conninfo = ''\n");
-	$alone->start;
+	start_with($alone, "primary_conninfo = ''\n");
 	$alone->poll_query_until('postgres', 'SELECT pg_is_in_recovery()') or die;
 	$alone->promote;
 	all_valid($alone, 'alone');
@@ -355,18 +323,15 @@ SQL
 	$primary->stop;
 	my ($at_once, $restarted, $killed) = @copies;
 	# none looks again before the promotion
-	$restarted->append_conf('postgresql.conf', "pmhash.rebuild = off\n");
-	$restarted->restart;
-	crash($killed);
-	$killed->start;
+	restart_with($restarted, "pmhash.rebuild = off\n");
+	crash_and_start($killed);
 	foreach my $node (@copies)
 	{
 		my $name = $node->name;
 
 		wait_for_state($node, 'u_k', qr/^valid$/, "$name: u_k, alone");
 		$node->promote;
-		$node->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
-		$node->reload;
+		reload_with($node, "pmhash.rebuild = on\n");
 		all_valid($node, $name);
 		ok(is_made_anew($node, 0, 'o_k'), "$name: what was not logged is rebuilt");
 		ok(!is_made_anew($node, 0, 'u_k'), "$name: what was logged is not");
@@ -387,8 +352,7 @@ SQL
 	# A primary and its standby, called a pair; wal_log_hints since pg_rewind asks
 	# for that or for checksums.
 	my $first = new_server('first', "wal_level = replica\nmax_wal_senders = 4\nwal_log_hints = on\nwal_keep_size = 512MB\npmhash.wal = off\n");
-	start_with_extension($first);
-	$first->safe_psql('postgres', invalid_fixture());
+	start_with_extension($first, invalid_fixture());
 	$first->backup('base');
 	my $second = PostgreSQL::Test::Cluster->new('second');
 	$second->init_from_backup($first, 'base', has_streaming => 1);
@@ -397,10 +361,8 @@ SQL
 	# Promote one server, let both go on apart: rows under the same TIDs.  Only the
 	# old primary changes o, so that stub stays the same on both sides while the
 	# new one rebuilds nothing.
-	sub part
+	sub part ($old, $new)
 	{
-		my ($old, $new) = @_;
-
 		$old->wait_for_catchup($new);
 		rebuild_off($new);
 		$new->promote;
@@ -422,9 +384,8 @@ SQL
 
 	# Take a server that is down back to the other one's history; it keeps its
 	# port and name.
-	sub rewind
+	sub rewind ($old, $new, $name)
 	{
-		my ($old, $new, $name) = @_;
 		my $conf = slurp_file($old->data_dir . '/postgresql.conf');
 
 		command_ok([ 'pg_rewind', '--target-pgdata', $old->data_dir, '--no-sync',
@@ -438,15 +399,13 @@ SQL
 	part($first, $second);
 	$first->stop;
 	rewind($first, $second, 'shut down');
-	rebuild_on($second);
-	all_come_back($second, 'the new primary');
+	all_rebuilt($second, 'the new primary');
 	$first->enable_streaming($second);
 	$first->set_standby_mode;
 	# event: `pg_rewind`, the server then follows as a standby
 	cmp_ok(scalar(index_files(pool($first))), '>', 3, 'the old primary has files');
 	my $from = -s $first->logfile;
-	rebuild_off($first);
-	$first->start;
+	start_without_rebuilds($first);
 	$second->wait_for_catchup($first);
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 20000'), '3000', 'it has the rows of the new primary');
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k BETWEEN 20001 AND 30000'), '0', 'and none of its own');
@@ -484,12 +443,10 @@ CONF
 	# the cleaner of the other one may have marked its stub, which has come with the blocks
 	like(index_state($first, 'o_k'), qr/^invalid: (\Q$apart\E|it does not exist)$/, 'killed, runs alone: file of an index that only one side has used');
 	invalid_then_back($first, 'it does not exist', 'killed, runs alone');
-	crash($first);
-	$first->start;
+	crash_and_start($first);
 	all_come_back($first, 'killed, runs alone, killed again');
 	$first->stop;
-	rebuild_on($second);
-	all_come_back($second, 'the other one after all');
+	all_rebuilt($second, 'the other one after all');
 	$second->stop;
 }
 

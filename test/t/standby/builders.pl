@@ -1,18 +1,12 @@
 # Builders of a standby: what holds them up, where they look.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashStandby;
 use PmhashTest;
 
 # An index whose build takes 0.1 s a row on a standby, of so many rows.
-sub slow_on_standbys
+sub slow_on_standbys ($primary, $rows)
 {
-	my ($primary, $rows) = @_;
-
 	$primary->safe_psql('postgres', <<SQL);
 CREATE FUNCTION slowly(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
 	'BEGIN IF pg_is_in_recovery() THEN PERFORM pg_sleep(0.1); END IF; RETURN k; END';
@@ -79,11 +73,9 @@ SQL
 
 	# ---- an index that is made or rebuilt in other ways than by one transaction ----
 
-	$primary->safe_psql('postgres', 'CREATE INDEX CONCURRENTLY u1_c ON u1 USING pmhash (k) WITH (wal = on)');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CREATE INDEX CONCURRENTLY u1_c ON u1 USING pmhash (k) WITH (wal = on)');
 	wait_for_state($standby, 'u1_c', qr/^valid$/, 'CREATE INDEX CONCURRENTLY');
-	$primary->safe_psql('postgres', 'REINDEX INDEX CONCURRENTLY u1_c');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'REINDEX INDEX CONCURRENTLY u1_c');
 	wait_for_state($standby, 'u1_c', qr/^valid$/, 'REINDEX CONCURRENTLY');
 	unlink(grep { $_ =~ $primary->safe_psql('postgres', q(SELECT substring(file from '[0-9a-f]{16}') FROM pmhash.files() WHERE index = 'u1_c'::regclass)) } index_files(pool($primary))) or die;
 	$primary->safe_psql('postgres', 'INSERT INTO u1 VALUES (101)');
@@ -94,8 +86,7 @@ SQL
 
 	# ---- expressions that never end, on standbys ----
 
-	my $gate = $standby->background_psql('postgres');
-	$gate->query_safe('SELECT pg_advisory_lock(7)');
+	my $gate = session_with($standby, 'SELECT pg_advisory_lock(7)');
 	$primary->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION sleeps(k int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
@@ -108,8 +99,7 @@ SQL
 		$primary->safe_psql('postgres', "CREATE TABLE h$n (k int); INSERT INTO h$n VALUES (1); CREATE INDEX h${n}_k ON h$n USING pmhash (sleeps(k)) WITH (wal = on)");
 		usleep(700_000);
 	}
-	$primary->safe_psql('postgres', 'CREATE INDEX h1_p ON h1 USING pmhash (k) WITH (wal = on) WHERE sleeps(k) = 1');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CREATE INDEX h1_p ON h1 USING pmhash (k) WITH (wal = on) WHERE sleeps(k) = 1');
 	ok($standby->poll_query_until('postgres', q(SELECT count(*) = 1 FROM pmhash.indexes WHERE index ~ '^h\d_' AND state LIKE 'building%')), 'an expression: one index is being built');
 	$primary->safe_psql('postgres', "CREATE INDEX u1_p$_ ON u1 USING pmhash (k) WITH (wal = on)") foreach 1 .. 3;
 	$primary->safe_psql('db1', 'CREATE INDEX x_p ON x USING pmhash (k) WITH (wal = on)');
@@ -145,8 +135,7 @@ SQL
 	# ---- builders are terminated while they wait ----
 
 	# (no regular look comes meanwhile)
-	my $holder = $primary->background_psql('postgres');
-	$holder->query_safe('BEGIN; CREATE TABLE holds_builds (k int)');
+	my $holder = session_with($primary, 'BEGIN; CREATE TABLE holds_builds (k int)');
 	my $standby = new_standby($primary, 'standby2', "pmhash.cleaner_naptime = 100000\n");
 	foreach my $how ('pg_terminate_backend', 'pg_cancel_backend')
 	{
@@ -158,8 +147,7 @@ SQL
 	$holder->query_safe('ROLLBACK');
 	$holder->quit;
 	wait_for_state($standby, $_, qr/^valid$/, "terminated: $_ is built") foreach qw(t_k t_s);
-	$standby->append_conf('postgresql.conf', "pmhash.cleaner_naptime = 1\n");
-	$standby->reload;
+	reload_with($standby, "pmhash.cleaner_naptime = 1\n");
 
 	# ---- WAL says that a file goes, and the transaction fails ----
 
@@ -211,22 +199,18 @@ SQL
 	# ---- a database that takes no connections when it is its turn ----
 
 	$primary->safe_psql('postgres', 'CREATE DATABASE db1');
-	install_extension($primary, 'db1');
-	$primary->safe_psql('db1', 'CREATE TABLE x (k int); CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on)');
+	install_extension($primary, 'db1', 'CREATE TABLE x (k int); CREATE INDEX x_k ON x USING pmhash (k) WITH (wal = on)');
 	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS off');
 	my $late = new_standby($primary, 'late2');
 	both_valid($late, 'late');
 	sleep 1;
-	$primary->safe_psql('postgres', 'ALTER DATABASE db1 ALLOW_CONNECTIONS on');
-	caught_up($primary, $late);
+	replayed($primary, $late, 'ALTER DATABASE db1 ALLOW_CONNECTIONS on');
 	ok($late->poll_query_until('db1', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 'x_k')), 'no connections, and then some: built');
 
 	# ---- databases without indexes of ours are looked at once ----
 
-	$late->append_conf('postgresql.conf', "log_min_messages = debug1\n");
-	$late->reload;
-	$primary->safe_psql('postgres', 'CREATE DATABASE plain');
-	caught_up($primary, $late);
+	reload_with($late, "log_min_messages = debug1\n");
+	replayed($primary, $late, 'CREATE DATABASE plain');
 	my $plain = $primary->safe_psql('postgres', q(SELECT oid FROM pg_database WHERE datname = 'plain'));
 	sleep 5;	# some regular looks
 	is(scalar(() = slurp_file($late->logfile) =~ /starting background worker process "pmhash worker for database $plain"/g), 1,
@@ -250,11 +234,8 @@ SQL
 	my $query = 'SELECT count(v) FROM q WHERE k = 7';
 
 	# A test: the session sees that many rows, by a plan of before, by a new one, and by the table.
-	sub sees
+	sub sees ($rows, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($rows, $name) = @_;
-
 		is($taker->query_safe("$by_index; EXECUTE before"), $rows, "$name: a plan of before");
 		is($taker->query_safe($query), $rows, "$name: by the index, if it may");
 		is($taker->query_safe("$by_table; $query"), $rows, "$name: by the table");
@@ -273,9 +254,7 @@ SQL
 
 	my $snapshot = $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()');
 	gone_with_entries($primary);
-	$standby->poll_query_until('postgres',
-		q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'startup' AND wait_event = 'RecoveryConflictSnapshot')})
-	  or die 'replay does not wait';
+	wait_until($standby, q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'startup' AND wait_event = 'RecoveryConflictSnapshot')}, 'replay does not wait');
 	$taker->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 	$old->query_safe('COMMIT');
 	caught_up($primary, $standby);

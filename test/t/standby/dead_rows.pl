@@ -3,11 +3,7 @@
 # The library is built with its stop points for this, as in rows/stop_points.pl; a record of
 # dead rows then has a kilobyte, and the set of dead TIDs less memory.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
@@ -22,18 +18,14 @@ sub sql
 }
 
 # Types of an index's records from a place on, those of equal neighbours once.
-sub types
+sub types ($from, $index)
 {
-	my ($from, $index) = @_;
-
 	return sql("SELECT pmhash_wal_types('$from', substring(file from '([0-9a-f]{16})\\.pmh')) FROM pmhash.files() WHERE index = '$index'::regclass");
 }
 
 # Tests: the entries are those of the primary, and answers those of the table.
-sub same
+sub same ($standby, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($standby, $name) = @_;
 	my $entries = 'SELECT ' . join(', ', map { "(SELECT entries FROM pmhash.stats('$_'))" } @indexes);
 
 	caught_up($primary, $standby) if $primary != $standby;

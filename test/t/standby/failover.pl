@@ -4,11 +4,7 @@
 # see PmhashFailover.pm.
 # long
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashFailover;
 use PmhashTest;
 

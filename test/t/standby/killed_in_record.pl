@@ -1,11 +1,8 @@
 # A standby that is killed within a record, or whose kernel fails to write.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashStandby;
 use PmhashStops;
@@ -16,8 +13,6 @@ use PmhashTest;
 # A standby that is killed in the middle of a record, and never gets that record again:
 # recovery ends before it, or another server is the primary.  What its files have of the
 # record is of rows that never were, or are still there.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
 	my $settings = "bgwriter_lru_maxpages = 0\n";
@@ -27,9 +22,8 @@ use PmhashTest;
 	$primary->safe_psql('postgres', 'DROP INDEX t_s');
 
 	# A standby, stopped; its processes are held where these points are.
-	sub standby_to_be_held
+	sub standby_to_be_held ($name, @points)
 	{
-		my ($name, @points) = @_;
 		my $node = new_standby($primary, $name, undef, @library);
 
 		$node->stop;
@@ -41,10 +35,8 @@ use PmhashTest;
 	# The standby has all there is, and `applied` is the end of a restore point, whose name is
 	# returned.  Where pages have checksums a hint in one of the catalog may be written to WAL
 	# after it, and moves `applied` on: but once only.
-	sub set_restore_point
+	sub set_restore_point ($node, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $name) = @_;
 		my ($point, $end, $applied);
 
 		for (my $i = 1; $i <= 20; $i++)
@@ -59,20 +51,10 @@ use PmhashTest;
 		return $point;
 	}
 
-	# A row with that key, which will not be there; gives its ctid.
-	sub never_was
-	{
-		my ($key) = @_;
-
-		return "INSERT INTO t VALUES ($key, 'never was', 1) RETURNING ctid";
-	}
-
 	# Kill it in the record that this statement writes, of which the file has the effects; or
 	# the delta, and meanwhile ...
-	sub kill_in_record
+	sub kill_in_record ($node, $name, $statement, $meanwhile = undef)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $name, $statement, $meanwhile) = @_;
 		my $point = defined $meanwhile ? 'redo_after_entries' : 'redo_applied';
 		my $result;
 
@@ -86,10 +68,8 @@ use PmhashTest;
 	}
 
 	# Recovery ends at that target, and the server is a primary.
-	sub promote_at
+	sub promote_at ($node, $target)
 	{
-		my ($node, $target) = @_;
-
 		$node->append_conf('postgresql.conf', <<CONF);
 primary_conninfo = ''
 $target
@@ -100,21 +80,16 @@ CONF
 		return;
 	}
 
-	sub is_sound
+	sub is_sound ($node, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $name) = @_;
 		my ($status, $stdout, $stderr) = $node->psql('postgres', q(SELECT pmhash.check('t_k')));
 
 		return is("$stdout$stderr", '', "$name: pmhash.check");
 	}
 
 	# Another row comes where the one was that never was, with that key.
-	sub nothing_of_it
+	sub nothing_of_it ($node, $name, $key, $ctid, @readers)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $name, $key, $ctid, @readers) = @_;
-
 		is($node->safe_psql('postgres', "INSERT INTO t VALUES (70000, 'instead', 1) RETURNING ctid"), $ctid,
 			"$name: another row where it was");
 		foreach my $reader ($node, @readers)
@@ -140,7 +115,7 @@ CONF
 		wait_for_state($node, 't_k', qr/^valid$/, 'INSERT: begin');
 		$primary->safe_psql('postgres', "INSERT INTO t VALUES (60001, 'before', 1)");
 		$point = set_restore_point($node, 'before_insert');
-		$ctid = kill_in_record($node, 'INSERT', never_was(60002));
+		$ctid = kill_in_record($node, 'INSERT', q(INSERT INTO t VALUES (60002, 'never was', 1) RETURNING ctid));
 		promote_at($node, "recovery_target_name = '$point'");
 		# trust: begun
 		nothing_of_it($node, 'INSERT', 60002, $ctid);
@@ -201,8 +176,7 @@ CONF
 		unlink($node->data_dir . '/pmhash.nonce') or die;	# nothing is trusted
 		$node->start;
 		is_held('standby_caught_up', 'record ends');
-		$primary->safe_psql('postgres', "INSERT INTO t VALUES (60005, 'first of the delta', 1)");
-		caught_up($primary, $node);
+		replayed($primary, $node, "INSERT INTO t VALUES (60005, 'first of the delta', 1)");
 		hold('redo_after_entries');
 		$primary->safe_psql('postgres', "INSERT INTO t VALUES (60006, 'once', 1)");
 		is_held('redo_after_entries', 'record ends');
@@ -211,8 +185,7 @@ CONF
 		release('redo_after_entries');
 		caught_up($primary, $node);
 		$position = log_position($node);
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		caught_up($primary, $node);
 		is($node->safe_psql('postgres', "$by_index SELECT count(*) FROM t WHERE k = 60006"), '1', 'record ends: one row');
 		is_sound($node, 'record ends');
@@ -232,8 +205,7 @@ CONF
 		wait_for_state($_, 't_k', qr/^valid$/, $_->name . ': begin') foreach $node, $lagging;
 		set_restore_point($node, 'before_other');
 		caught_up($primary, $lagging);
-		$lagging->append_conf('postgresql.conf', "primary_conninfo = ''\n");
-		$lagging->reload;
+		reload_with($lagging, "primary_conninfo = ''\n");
 		$lagging->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver') or die;
 
 		# much of the old primary's WAL: the new one does not get there for long
@@ -259,12 +231,10 @@ SQL
 
 # A standby asks the kernel, too, whether it has written back what it should: after each
 # restartpoint, at its start and at its end; and what it learns counts if it is promoted meanwhile.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $noticed = qr/index files in .* are not trusted: the file system of directory .* has failed to write something back: Input/;
 	my @library = (install_path => install_with_stop_points());
-	my $primary = new_primary('primary2', undef, @library);
+	my $primary = new_primary('primary2', '', @library);
 	my $faults = PmhashFaults::build_library($primary->basedir);
 	my $standby = new_standby($primary, 'standby', <<CONF, @library);
 shared_preload_libraries = 'pmhash, $faults'
@@ -276,46 +246,26 @@ CONF
 
 	sub restartpoint
 	{
-		$primary->safe_psql('postgres', 'CHECKPOINT');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'CHECKPOINT');
 		checkpoint_and_ask($standby);
 		return;
 	}
 
 	# A test: the log says so, within this time.
-	sub is_noticed
+	sub is_noticed ($name, $position)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $position) = @_;
-
-		for (my $i = 0; $i < 300 && logged_since($standby, $position) !~ $noticed; $i++)
-		{
-			usleep(100_000);
-		}
+		wait_while(sub { logged_since($standby, $position) !~ $noticed }, 30);
 		return like(logged_since($standby, $position), $noticed, "$name: log");
 	}
 
-	sub all_valid
-	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
-		both_valid($standby, $name);
-		compare_in_snapshot($standby, "$name: answers");
-		return;
-	}
-
 	# A test: another one has been built since.
-	sub is_built_again
+	sub is_built_again ($name, $position)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $position) = @_;
-
-		all_valid($name);
+		both_right($standby, $name);
 		return is(scalar(() = logged_since($standby, $position) =~ /has been built/g), 2, "$name: both are built again");
 	}
 
-	all_valid('begin');
+	both_right($standby, 'begin');
 
 	# event: the kernel fails to write back pages of the pool's file system, on a standby
 	# ---- at a restartpoint; a session that has the files open as well ----
@@ -346,14 +296,10 @@ CONF
 
 		restartpoint();
 		sleep(1);
-		for (my $i = 0; $i < 3000 && witness($standby) == 4; $i++)
-		{
-			usleep(10_000);    # it is being asked
-		}
-		crash($standby);
-		$standby->start;
+		wait_while(sub { witness($standby) == 4 }, 30);    # it is being asked
+		crash_and_start($standby);
 		caught_up($primary, $standby);
-		all_valid('crash');
+		both_right($standby, 'crash');
 		unlike(logged_since($standby, $position), qr/not trusted|has been built/, 'crash: nothing is built');
 	}
 
@@ -398,7 +344,7 @@ CONF
 		sleep(3);	# others, which are those of a primary by now, go on
 		release('asked_for_failed_writes');
 		is_noticed('promoted', $position);
-		all_valid('promoted');
+		both_right($standby, 'promoted');
 		like(logged_since($standby, $position), qr/"t_k" of table "t" has been rebuilt/, 'promoted: files are rebuilt');
 		unlike(logged_since($standby, $position), qr/failed while it asked/, 'promoted: one after the other');
 	}

@@ -1,11 +1,8 @@
 # Files that a standby builds: of which tables, keys, databases, beside what.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashStandby;
 use PmhashTest;
 
@@ -18,17 +15,13 @@ use PmhashTest;
 	my $primary = new_primary('build_primary', "pmhash.wal = on\n");
 	my $standby = new_standby($primary, 'build_standby', "max_standby_streaming_delay = 300s\n");
 
-	sub on_primary
+	sub on_primary ($sql)
 	{
-		my ($sql) = @_;
 		return $primary->safe_psql('postgres', $sql);
 	}
 
-	sub all_built
+	sub all_built ($name, @tables)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, @tables) = @_;
-
 		built($primary, $standby, $name);
 		same_as_heap($standby, @$_, $name) foreach @tables;
 		return;
@@ -66,26 +59,19 @@ SQL
 		return;
 	}
 
-	sub is_waiting
+	sub is_waiting ($index, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($index, $name) = @_;
 		return wait_for_state($standby, $index, qr/^building \(0 %\), waiting for transaction \d+$/, $name);
-	}
-
-	sub holds_nothing
-	{
-		return $standby->safe_psql('postgres', <<SQL);
-SELECT count(*) FROM pg_stat_activity a
-WHERE backend_type = 'pmhash worker' AND (backend_xmin IS NOT NULL
-	OR EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'relation'))
-SQL
 	}
 
 	hold_builders();
 	on_primary('REINDEX INDEX a_k');
 	is_waiting('a_k', 'waits for an old transaction');
-	is(holds_nothing(), '0', 'without lock and snapshot');
+	is($standby->safe_psql('postgres', <<SQL), '0', 'without lock and snapshot');
+SELECT count(*) FROM pg_stat_activity a
+WHERE backend_type = 'pmhash worker' AND (backend_xmin IS NOT NULL
+	OR EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'relation'))
+SQL
 	on_primary(<<'SQL');
 INSERT INTO a SELECT 3000 + i % 10, i FROM generate_series(1, 500) i;
 UPDATE a SET d = d || '?' WHERE v % 17 = 0;
@@ -249,18 +235,14 @@ SQL
 
 	# ---- another database ----
 	on_primary('CREATE DATABASE db1');
-	install_extension($primary, 'db1');
-	$primary->safe_psql('db1', 'CREATE TABLE x (k int); INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i; CREATE INDEX x_k ON x USING pmhash (k)');
+	install_extension($primary, 'db1', 'CREATE TABLE x (k int); INSERT INTO x SELECT i % 10 FROM generate_series(1, 1000) i; CREATE INDEX x_k ON x USING pmhash (k)');
 	built($primary, $standby, 'another database', 'db1');
 	same_as_heap($standby, 'x', 'k', 'x_k', 'another database', 'db1');
 	my $directory = pool($standby) . '/' . on_primary("SELECT oid FROM pg_database WHERE datname = 'db1'");
 	ok(-d $directory, 'it has a directory');
 	on_primary('DROP DATABASE db1');
 	caught_up($primary, $standby);
-	for (my $i = 0; $i < 600 && -e $directory; $i++)
-	{
-		usleep(50_000);
-	}
+	wait_while(sub { -e $directory }, 30);
 	ok(!-e $directory, 'a dropped database leaves nothing on the standby');
 
 	# ---- again and again, under load ----
@@ -318,12 +300,9 @@ SQL
 	my $primary = new_primary('primary', "pmhash.wal = on\n");
 	my $standby = new_standby($primary, 'standby', "test.slow = on\n");
 
-	sub setting
+	sub setting ($line)
 	{
-		my ($line) = @_;
-
-		$standby->append_conf('postgresql.conf', "$line\n");
-		$standby->reload;
+		reload_with($standby, "$line\n");
 		return;
 	}
 
@@ -355,8 +334,7 @@ SQL
 DROP INDEX IF EXISTS long_one_key;
 CREATE INDEX long_one_key ON long_one USING pmhash (slow_key(k));
 SQL
-		$standby->poll_query_until('postgres', "SELECT state LIKE 'building%' FROM pmhash.indexes WHERE index = 'long_one_key'")
-		  or die 'it is not built';
+		wait_until($standby, "SELECT state LIKE 'building%' FROM pmhash.indexes WHERE index = 'long_one_key'", 'it is not built');
 		# A build that was cancelled pauses before it begins anew, longer each time.
 		for (my $round = 1; $round <= 6 || ($rounds < 3 && $round <= 150); $round++)
 		{
@@ -390,15 +368,13 @@ SQL
 	# ---- scans on a standby change nothing ----
 
 	setting('max_standby_streaming_delay = 60s');
-	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k < 50');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'DELETE FROM t WHERE k < 50');
 	my $entries = q(SELECT entries FROM pmhash.stats('t_k'));
 	my $before = $standby->safe_psql('postgres', $entries);
 	$standby->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
 		  . 'SELECT count(n) FROM t WHERE k = ANY (ARRAY(SELECT generate_series(1, 49))); ' x 20);
 	is($standby->safe_psql('postgres', $entries), $before, 'scans: the entries of dead rows stay');
-	$primary->safe_psql('postgres', 'VACUUM t');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'VACUUM t');
 	cmp_ok($standby->safe_psql('postgres', $entries), '<', $before, 'scans: VACUUM of the primary removes them');
 
 	$standby->stop;
@@ -428,23 +404,17 @@ SQL
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
 	$maker->query_until(qr/begun/,
 		"\\echo begun\nCREATE INDEX CONCURRENTLY c_w ON c USING pmhash (wait_at(k)) WITH (wal = on);\n");
-	$primary->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event = 'PgSleep'")
-	  or die 'the scan does not wait';
+	wait_until($primary, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event = 'PgSleep'", 'the scan does not wait');
 	$primary->safe_psql('postgres', 'INSERT INTO c VALUES (7)');
 	$holder->query_safe('BEGIN; LOCK TABLE c IN ROW EXCLUSIVE MODE');
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
-	$primary->poll_query_until('postgres',
-		"SELECT indisready FROM pg_index WHERE indexrelid = 'c_w'::regclass")
-	  or die 'the first scan does not end';
+	wait_until($primary, "SELECT indisready FROM pg_index WHERE indexrelid = 'c_w'::regclass", 'the first scan does not end');
 	caught_up($primary, $standby);
 	sleep 3;	# time enough for a build
 	is(standby_state($standby, 'c_w'), 'not valid: its CREATE INDEX or REINDEX has not been completed',
 		'not built before it is complete');
 	$holder->query_safe('COMMIT');
-	$primary->poll_query_until('postgres',
-		"SELECT indisvalid FROM pg_index WHERE indexrelid = 'c_w'::regclass")
-	  or die 'the index is not completed';
+	wait_until($primary, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'c_w'::regclass", 'the index is not completed');
 	caught_up($primary, $standby);
 	wait_for_state($standby, 'c_w', qr/^valid$/, 'built when it is complete');
 	is($standby->safe_psql('postgres', "SELECT entries FROM pmhash.stats('c_w')"), 501,

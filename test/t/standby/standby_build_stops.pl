@@ -1,11 +1,7 @@
 # Builds on a standby, held at stop points.
 # long
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
@@ -19,8 +15,6 @@ use PmhashTest;
 # is not.
 #
 # Each case takes its turn with one of the points; PMHASH_STOPS=all: each with all of them.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $install = install_with_stop_points();
 	my $primary = new_primary('primary', <<CONF, install_path => $install);
@@ -48,10 +42,8 @@ SQL
 	}
 
 	# A database with a table, whose index is being built up to a point.
-	sub start_build
+	sub start_build ($point, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($point, $name) = @_;
 		my $key = $point eq 'standby_scanning' ? 'slowly(k)' : 'k';
 
 		$primary->safe_psql('postgres', 'CREATE DATABASE d') if !$database_is_there;
@@ -66,10 +58,8 @@ SQL
 		return is_held($point, $name);
 	}
 
-	sub all_right
+	sub all_right ($name, $point)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $point) = @_;
 		my $db = $primary->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'd'");
 		my $there = $primary->safe_psql('d', "SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam AND amname = 'pmhash' WHERE relname = 'x_k' AND relpersistence = 'p'");
 		my $logged = $there ? $primary->safe_psql('d', "SELECT NOT coalesce(reloptions::text LIKE '%wal=off%', false) FROM pg_class WHERE relname = 'x_k'") : 'f';
@@ -161,8 +151,6 @@ SQL
 # primary: its file is of that one, and stays when that one vacuums.  (Of 220 failovers
 # in the long tests two had an index that was given up for this, and was not there when it was
 # their turn.)
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $old = new_primary('old', "wal_log_hints = on\n", install_path => install_with_stop_points());
 	my $new = new_standby($old, 'new', undef, install_path => $old->{_install_path});

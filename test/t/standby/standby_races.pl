@@ -1,11 +1,7 @@
 # Processes of a standby that meet; and the space that it needs.
 # long
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
@@ -31,11 +27,8 @@ CONF
 	my $points = use_stop_points($standby);
 	$standby->start;
 
-	sub replayed_and_valid
+	sub replayed_and_valid ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
 		caught_up($primary, $standby);
 		both_valid($standby, $name);
 		return;
@@ -48,12 +41,10 @@ CONF
 	# Replay begins at the restartpoint; its first record raises an ERROR.  It goes on to the
 	# name, and not as far as it was.  A file that was built there would have to have all that
 	# comes up to there, and a restart would pass that over for it.
-	$primary->safe_psql('postgres', 'CHECKPOINT');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CHECKPOINT');
 	$standby->safe_psql('postgres', 'CHECKPOINT');
 	$primary->safe_psql('postgres', "SELECT pg_create_restore_point('here')");
-	$primary->safe_psql('postgres', "INSERT INTO t SELECT 20000 + i % 10, 'past the name', i FROM generate_series(1, 200) i");
-	caught_up($primary, $standby);
+	replayed($primary, $standby, "INSERT INTO t SELECT 20000 + i % 10, 'past the name', i FROM generate_series(1, 200) i");
 	my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash.standby()');
 	my $position = log_position($standby);
 	crash($standby);
@@ -63,15 +54,10 @@ CONF
 	like(logged_since($standby, $position), qr/are not trusted: error of the test at redo_record/, 'ERROR: there was one');
 	is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
 		'ERROR: replay is not where it was');
-	foreach (1 .. 50)
-	{
-		last if logged_since($standby, $position) =~ $built;
-		usleep(100_000);
-	}
+	wait_while(sub { logged_since($standby, $position) !~ $built }, 5);
 	unlike(logged_since($standby, $position), $built, 'ERROR: nothing is built before it is');
 	crash($standby);
-	$standby->append_conf('postgresql.conf', "recovery_target_name = ''\n");
-	$standby->start;
+	start_with($standby, "recovery_target_name = ''\n");
 	replayed_and_valid('ERROR, replayed');
 	compare_in_snapshot($standby, 'ERROR, replayed: answers');
 	no_findings($standby, 'ERROR, replayed: pmhash.check');
@@ -83,31 +69,21 @@ CONF
 	# no other.)
 	$primary->safe_psql('postgres', 'CREATE TABLE r (k int4, n int4); CREATE INDEX r_k ON r USING pmhash (k)');
 
-	sub give_up
+	sub give_up ($key)
 	{
-		my ($key) = @_;
-
-		$primary->safe_psql('postgres', "DELETE FROM r WHERE k = $key");
-		caught_up($primary, $standby);
+		replayed($primary, $standby, "DELETE FROM r WHERE k = $key");
 		file_is_lost($standby, 'r_k', "SELECT count(n) FROM r WHERE k = $key");
 		return;
 	}
 
-	sub insert_seen
+	sub insert_seen ($key, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($key, $name) = @_;
-
-		$primary->safe_psql('postgres', "INSERT INTO r SELECT $key, i FROM generate_series(1, 100) i");
-		caught_up($primary, $standby);
+		replayed($primary, $standby, "INSERT INTO r SELECT $key, i FROM generate_series(1, 100) i");
 		return wait_for_state($standby, 'r_k', qr/^valid$/, "$name: begin");
 	}
 
-	sub reader_held_at
+	sub reader_held_at ($point, $key, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($point, $key, $name) = @_;
-
 		insert_seen($key, $name);
 		my $session = start_and_hold($point, <<SQL, $name);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -139,8 +115,7 @@ SQL
 
 		insert_seen(++$key, $name);
 		$session->query_safe("SET plan_cache_mode = force_generic_plan; $by{index}; PREPARE p AS SELECT k FROM r WHERE k = $key; EXECUTE p");
-		$primary->safe_psql('postgres', 'ALTER INDEX r_k SET (fillfactor = 80)');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'ALTER INDEX r_k SET (fillfactor = 80)');
 		hold('open_before_map');
 		$session->query_until(qr/begun/, "BEGIN ISOLATION LEVEL REPEATABLE READ;\n\\echo begun\nEXECUTE p;\n");
 		is_held('open_before_map', $name);
@@ -276,10 +251,8 @@ SQL
 	$standby->start;
 
 	# Keys with lists of 120 rows, each in a buffer of its own.
-	sub fill
+	sub fill ($round)
 	{
-		my ($round) = @_;
-
 		return "INSERT INTO v SELECT $round * 1000 + i % $lists FROM generate_series(1, $lists * 120) i; ";
 	}
 
@@ -292,9 +265,8 @@ SQL
 		return "DELETE FROM v WHERE $which; VACUUM (INDEX_CLEANUP ON) v; ";
 	}
 
-	sub figure
+	sub figure ($node, $name)
 	{
-		my ($node, $name) = @_;
 		return $node->safe_psql('postgres', "SELECT $name FROM pmhash.stats('v_k')");
 	}
 

@@ -1,11 +1,8 @@
 # Standbys that are restarted, and what their files' headers say.
 
-use strict;
-use warnings;
+use v5.36;
 
-use File::Copy;
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use PmhashInvalid qw(pretend_reboot);
 use PmhashStandby;
 use PmhashTest;
 
@@ -63,9 +60,7 @@ SQL
 		change_t($primary, 2, 700);
 		$standby->start;
 		caught_up($primary, $standby);
-		both_valid($standby, "restart after $how");
-		compare_in_snapshot($standby, "restart after $how: answers");
-		no_findings($standby, "restart after $how: pmhash.check");
+		both_right($standby, "restart after $how");
 		unlike(logged_since($standby, $position), $built, "restart after $how: nothing is built");
 	}
 
@@ -101,21 +96,16 @@ SQL
 
 		$position = log_position($standby);
 		$standby->stop;
-		$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
-		$standby->start;
+		start_with($standby, "shared_preload_libraries = ''\n");
 		change_t($primary, 3 + $checkpoint, 700);
-		$primary->safe_psql('postgres', 'CHECKPOINT');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'CHECKPOINT');
 		$standby->safe_psql('postgres', 'CHECKPOINT') if $checkpoint;
 		is($standby->safe_psql('postgres', 'SELECT count(*) > 0 FROM t WHERE k = 5'), 't',
 			"$name: the server is up");
 		$standby->stop($checkpoint ? 'fast' : 'immediate');
-		$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'\n");
-		$standby->start;
+		start_with($standby, "shared_preload_libraries = 'pmhash'\n");
 		caught_up($primary, $standby);
-		both_valid($standby, $name);
-		compare_in_snapshot($standby, "$name: answers");
-		no_findings($standby, $name);
+		both_right($standby, $name);
 	}
 	# trust: standby-without
 	like(logged_since($standby, $position), qr/replayed WAL without the pool/,
@@ -125,8 +115,7 @@ SQL
 
 	my @old_files = index_files(pool($primary));
 	change_t($primary, 5, 700);
-	my $session = $standby->background_psql('postgres', on_error_stop => 1);
-	$session->query_safe("SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5");
+	my $session = session_with($standby, "SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 5", on_error_stop => 1);
 	$primary->stop('fast');
 	$position = log_position($standby);
 	$standby->promote;
@@ -142,19 +131,14 @@ SQL
 	my $old_position = log_position($primary);
 	$primary->enable_streaming($standby);
 	$primary->start;
-	$standby->safe_psql('postgres', "INSERT INTO t VALUES (7, 'switched', 1)");
-	caught_up($standby, $primary);
-	both_valid($primary, 'switchover: the old primary follows');
-	compare_in_snapshot($primary, 'switchover: its answers');
-	no_findings($primary, 'switchover: pmhash.check');
+	replayed($standby, $primary, "INSERT INTO t VALUES (7, 'switched', 1)");
+	both_right($primary, 'switchover: the old primary follows');
 	unlike(logged_since($primary, $old_position), $built, 'switchover: it builds nothing');
 
 	change_t($standby, 6, 700);
 	compare_in_snapshot($standby, 'switchover: the new primary after changes');
 	caught_up($standby, $primary);
-	both_valid($primary, 'switchover, vacuumed: the old primary follows');
-	compare_in_snapshot($primary, 'switchover, vacuumed: its answers');
-	no_findings($primary, 'switchover, vacuumed: pmhash.check');
+	both_right($primary, 'switchover, vacuumed: the old primary follows');
 	like(logged_since($primary, $old_position), $built, 'switchover, vacuumed: it has built its files anew');
 	is_deeply([ index_files(pool($primary)) ], \@old_files, 'switchover: under the same names');
 
@@ -168,8 +152,7 @@ SQL
 	$standby->enable_streaming($primary);
 	$standby->start;
 	caught_up($primary, $standby);
-	both_valid($standby, 'and back: the other one follows');
-	compare_in_snapshot($standby, 'and back: its answers');
+	both_right($standby, 'and back: the other one follows');
 
 	# ---- a primary that is made a standby, and promoted before there is another one ----
 
@@ -178,8 +161,7 @@ SQL
 	$primary->set_standby_mode;
 	$primary->start;
 	# trust: standby-demoted
-	both_valid($primary, 'a standby without a primary');
-	compare_in_snapshot($primary, 'a standby without a primary: answers');
+	both_right($primary, 'a standby without a primary');
 	$primary->promote;
 	compare_in_snapshot($primary, 'promoted again: answers');
 	change_t($primary, 10, 700);
@@ -187,8 +169,7 @@ SQL
 	unlike(logged_since($primary, $old_position), qr/has been rebuilt|could not rebuild|not trusted|has been built/, 'promoted again: with the files that it had');
 	$standby->poll_query_until('postgres', 'SELECT pg_last_wal_replay_lsn() IS NOT NULL');
 	caught_up($primary, $standby);
-	both_valid($standby, 'promoted again: the other one follows');
-	compare_in_snapshot($standby, 'promoted again: its answers');
+	both_right($standby, 'promoted again: the other one follows');
 
 	# ---- not readable (hot_standby = off), and promoted so ----
 
@@ -197,8 +178,7 @@ SQL
 	my $dark = new_standby($primary, 'dark');
 	both_valid($dark, 'not readable: built before');
 	my @dark_files = index_files(pool($dark));
-	$dark->append_conf('postgresql.conf', "hot_standby = off\n");
-	$dark->restart;
+	restart_with($dark, "hot_standby = off\n");
 	$position = log_position($dark);
 	my $darker = new_standby($primary, 'darker', "hot_standby = off\n");
 	change_t($primary, 11, 700);
@@ -208,8 +188,7 @@ SQL
 	foreach my $node ($dark, $darker)
 	{
 		$node->promote;
-		$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'")
-		  or die 'not valid';
+		wait_until($node, "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'", 'not valid');
 		compare_in_snapshot($node, 'not readable, promoted: answers of ' . $node->name);
 		change_t($node, 12, 700);
 		no_findings($node, 'not readable, promoted: ' . $node->name);
@@ -221,29 +200,15 @@ SQL
 
 	# ---- the page cache is lost: nothing is, if it was stopped in order ----
 
-	# (as in start/reboot.pl)
-	sub lose_witness
-	{
-		my $F_SET_RW_HINT = 1036;
-		my $none = pack('Q', 0);
-
-		open(my $lock, '<', "$elsewhere/lock") or die $!;
-		fcntl($lock, $F_SET_RW_HINT, $none) or die "fcntl: $!";
-		close($lock);
-		return;
-	}
-
 	foreach my $how ('fast', 'immediate')
 	{
 		$position = log_position($standby);
 		$standby->stop($how);
-		lose_witness();
+		pretend_reboot($elsewhere);
 		change_t($primary, 13, 700);
 		$standby->start;
 		caught_up($primary, $standby);
-		both_valid($standby, "page cache lost, $how");
-		compare_in_snapshot($standby, "page cache lost, $how: answers");
-		no_findings($standby, "page cache lost, $how: pmhash.check");
+		both_right($standby, "page cache lost, $how");
 		if ($how eq 'fast')
 		{
 			unlike(logged_since($standby, $position), $built, "page cache lost, $how: nothing is built");
@@ -286,8 +251,7 @@ SQL
 	# trust: standby-signal
 	like(logged_since($primary, $old_position), qr/was a standby and has not used the pool as a primary/,
 		'signal removed: not trusted');
-	$primary->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'")
-	  or die 'not rebuilt';
+	wait_until($primary, "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'", 'not rebuilt');
 	compare_in_snapshot($primary, 'signal removed: answers');
 	$primary->stop;
 	$standby->stop;
@@ -305,10 +269,8 @@ SQL
 	my $round = 0;
 
 	# The word of a file's note at an offset, with a bit flipped.
-	sub flip_at
+	sub flip_at ($path, $at, $bit)
 	{
-		my ($path, $at, $bit) = @_;
-
 		open(my $file, '+<:raw', $path) or die "$path: $!";
 		sysseek($file, 960 + $at, 0);
 		sysread($file, my $bytes, 8) == 8 or die;
@@ -337,9 +299,7 @@ SQL
 		change_t($primary, ++$round, 300);
 		$standby->start;
 		caught_up($primary, $standby);
-		both_valid($standby, $name);
-		compare_in_snapshot($standby, "$name: answers");
-		no_findings($standby, "$name: pmhash.check");
+		both_right($standby, $name);
 		$log = logged_since($standby, $position);
 		like($log, $damaged, "$name: said");
 		is(scalar(() = $log =~ /$built/g), 1, "$name: one is built anew");
@@ -358,8 +318,7 @@ SQL
 	$primary->append_conf('pg_hba.conf', "local replication all trust\n");
 	$primary->start;
 	$primary->safe_psql('postgres', "CREATE DATABASE wide TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'");
-	install_extension($primary, 'wide');
-	$primary->safe_psql('wide', <<SQL);
+	install_extension($primary, 'wide', <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 100);
 CREATE INDEX t_k ON t USING pmhash (k) WITH (wal = on);
@@ -372,8 +331,7 @@ SQL
 	{
 		my $pool = "$PostgreSQL::Test::Utils::tmp_check/$end" . "\xc3\xa4" x 60;
 
-		$standby->append_conf('postgresql.conf', "pmhash.rebuild = on\npmhash.directory = '$pool'");
-		$standby->start;
+		start_with($standby, "pmhash.rebuild = on\npmhash.directory = '$pool'");
 		$standby->poll_query_until('wide', "SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k'") or die;
 		$standby->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 		$primary->safe_psql('wide', 'CHECKPOINT');    # replay has nothing to apply again, and maps nothing
@@ -394,8 +352,7 @@ SQL
 	{
 		my $pool = $PostgreSQL::Test::Utils::tmp_check . ("/" . "\xc3\xa4" x 100) x 3 . "/p$end";
 
-		$primary->append_conf('postgresql.conf', "pmhash.directory = '$pool'");
-		$primary->start;
+		start_with($primary, "pmhash.directory = '$pool'");
 		my ($status, $stdout, $stderr) = $primary->psql('wide', "SET client_encoding = latin1; $state");
 		is($stderr, '', "disabled: monitoring can read the view, path with '$end'");
 		like($stdout, qr/^disabled: could not create directory "[^"]*\xe4\/p$end": No such file or directory/, '... and why');

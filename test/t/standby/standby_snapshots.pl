@@ -1,10 +1,8 @@
 # Snapshots on standbys, of slots, and after a promotion; historic ones.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -16,30 +14,22 @@ use PmhashTest;
 # those whose plan was made for others.
 {
 	# What a session answers, or its error.
-	sub answer
+	sub answer ($session, $sql)
 	{
-		my ($session, $sql) = @_;
-
 		$session->{stderr} = '';
 		return $session->query($sql) . $session->{stderr};
 	}
 
 	# A plan without the index, which is made when that is not to be used; later others have it.
-	sub plan_without
+	sub plan_without ($session, $name, $query, $rows)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($session, $name, $query, $rows) = @_;
-
 		is(answer($session, "SET plan_cache_mode = force_generic_plan; PREPARE $name AS $query; EXECUTE $name"), $rows, "$name: the rows");
 		unlike($session->query_safe("EXPLAIN EXECUTE $name"), qr/p_k/, "$name: without the index");
 		return;
 	}
 
-	sub plan_has_index
+	sub plan_has_index ($session, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($session, $name) = @_;
-
 		return like($session->query_safe("EXPLAIN EXECUTE $name"), qr/Index Only Scan using p_k/, "$name: the plan is not kept");
 	}
 
@@ -62,8 +52,7 @@ SQL
 	my $snapshot = $keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()");
 	is($keeper->query_safe($query), 100, 'the rows of an old snapshot');
 	$primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
-	$primary->safe_psql('postgres', 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wal = on)');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wal = on)');
 	wait_for_state($standby, 'p_k', qr/^valid$/, 'built on the standby');
 	is($keeper->query_safe($query), 100, 'the same on the standby');
 	plan_without($one, 'on_standby', $query, 100);
@@ -86,8 +75,7 @@ SQL
 	my $parallel = $primary->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 	foreach my $mode ('off', 'on')
 	{
-		$other = $standby->background_psql('postgres', on_error_stop => 0);
-		$other->query_safe("$by_index; SET $parallel = $mode; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query; EXECUTE q");
+		$other = session_with($standby, "$by_index; SET $parallel = $mode; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query; EXECUTE q", on_error_stop => 0);
 		$other->query_safe("$exported; SELECT FROM p LIMIT 0; SAVEPOINT s");
 		like(answer($other, 'EXECUTE q'), qr/^psql:\S+ ERROR:  pmhash index "p_k" is younger than the snapshot/, "$parallel = $mode: an older plan, in a subtransaction");
 		is(answer($other, 'ROLLBACK TO s; EXECUTE q'), '100', "$parallel = $mode: the same, tried again in this transaction");
@@ -109,8 +97,7 @@ SQL
 	is($standby->safe_psql('postgres', q(SELECT pmhash.check('p_k'))), '', 'with another snapshot: no findings');
 
 	my $import = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'";
-	my $session = $standby->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe("$by_index; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query");
+	my $session = session_with($standby, "$by_index; SET plan_cache_mode = force_generic_plan; PREPARE q AS $query", on_error_stop => 0);
 	is($session->query_safe('EXECUTE q'), 0, 'a snapshot of its own');
 	like($session->query_safe('EXPLAIN EXECUTE q'), qr/Index Only Scan using p_k/, 'by the index');
 
@@ -136,24 +123,19 @@ SQL
 	# The same of a file that was built before a restart, after which replay begins before that.
 	my $again = new_standby($primary, 'again', "max_standby_streaming_delay = -1\nbgwriter_lru_maxpages = 0\n");
 	wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built');
-	$primary->safe_psql('postgres', 'INSERT INTO p SELECT 7 FROM generate_series(1, 50) i; CHECKPOINT');
-	caught_up($primary, $again);
+	replayed($primary, $again, 'INSERT INTO p SELECT 7 FROM generate_series(1, 50) i; CHECKPOINT');
 	$again->safe_psql('postgres', 'CHECKPOINT');
-	$primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
-	caught_up($primary, $again);
+	replayed($primary, $again, 'DELETE FROM p WHERE k = 7');
 	unlink(index_file($again, 'p_k')) or die;
 	is($again->safe_psql('postgres', "$by_index; $query"), 0, 'restarted: the file is missed');
 	wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: built once more');
 	crash($again);
-	$again->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
-	$again->start;
+	start_with($again, "recovery_min_apply_delay = '1h'\n");
 	$keeper = $again->background_psql('postgres', on_error_stop => 0);
 	is($keeper->query_safe("$by_index; BEGIN ISOLATION LEVEL REPEATABLE READ; $query"), 50, 'restarted: the rows of an old snapshot');
-	$one = $again->background_psql('postgres', on_error_stop => 0);
-	$one->query_safe($by_index);
+	$one = session_with($again, $by_index, on_error_stop => 0);
 	plan_without($one, 'before_replay', $query, 50);
-	$again->append_conf('postgresql.conf', "recovery_min_apply_delay = 0\n");
-	$again->reload;
+	reload_with($again, "recovery_min_apply_delay = 0\n");
 	caught_up($primary, $again);
 	wait_for_state($again, 'p_k', qr/^valid$/, 'restarted: the file is in use again');
 	is($keeper->query_safe($query), 50, 'restarted: the same rows');
@@ -188,35 +170,29 @@ SKIP:
 
 	# Begin to make a slot on the standby: it has a place in WAL, and waits for what comes.  With
 	# an option, and what the process is to do before.
-	sub begin_slot
+	sub begin_slot ($option = '', @before)
 	{
-		my ($option, @before) = @_;
 		my $walsender = $standby->background_psql('postgres', replication => 'database', on_error_stop => 0);
 		my $slot = 's' . @walsenders;
 
 		push @walsenders, $walsender;
 		$walsender->query_safe($_) foreach @before;
-		$option //= '';
 		$walsender->query_until(qr/begun/, "\\echo begun\nCREATE_REPLICATION_SLOT $slot TEMPORARY LOGICAL pgoutput $option;\n");
-		$standby->poll_query_until('postgres', "SELECT restart_lsn IS NOT NULL FROM pg_replication_slots WHERE slot_name = '$slot'")
-		  or die 'no slot';
+		wait_until($standby, "SELECT restart_lsn IS NOT NULL FROM pg_replication_slots WHERE slot_name = '$slot'", 'no slot');
 		return $walsender;
 	}
 
 	# The snapshot that comes with it, which lasts as long as the process says nothing else.
-	sub slot_snapshot
+	sub slot_snapshot ($walsender)
 	{
-		my ($walsender) = @_;
 		my ($name) = $walsender->query_until(qr/\|[^|]+\|pgoutput/, '') =~ /\|([^|]+)\|pgoutput/;
 
 		return $name;
 	}
 
 	# A test: a session that imports the snapshot sees that many rows of the table, by index and without it.
-	sub sees
+	sub sees ($table, $snapshot, $rows, $name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($table, $snapshot, $rows, $name) = @_;
 		my $import = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'; ";
 		my $count = sprintf($query, $table);
 
@@ -259,11 +235,8 @@ SQL
 	sees('q', $removed_since, 30, 'removed since, on the standby');
 
 	# A test: the process that has made a slot sees all rows, in its worker too.
-	sub user_sees
+	sub user_sees ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
 		is($user->query_safe('EXECUTE in_worker'), 30, "$name, in a parallel worker");
 		is($user->query_safe(sprintf($query, 'q')), 30, "$name, by a new plan");
 		return;
@@ -277,8 +250,7 @@ SQL
 	$primary->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()');
 	my $built_since = slot_snapshot($slot);
 	$primary->safe_psql('postgres', 'DELETE FROM p WHERE k = 7');
-	$primary->safe_psql('postgres', 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wal = on)');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'CREATE INDEX p_k ON p USING pmhash (k) WITH (wal = on)');
 	wait_for_state($standby, 'p_k', qr/^valid$/, 'p_k is built on the standby');
 	sees('p', $built_since, 30, 'built since, on the standby');
 
@@ -310,7 +282,7 @@ SQL
 {
 	my $places = $PmhashTest::places_of_files;
 	my @library = (install_path => install_with_stop_points());
-	my $primary = new_primary('primary3', undef, @library);
+	my $primary = new_primary('primary3', '', @library);
 
 	my $standby = new_standby($primary, 'standby3', "pmhash.cleaner_naptime = 5\n", @library);
 	$primary->safe_psql('postgres', 'CREATE TABLE many (k int) PARTITION BY LIST (k); CREATE INDEX ON many USING pmhash (k) WITH (wal = on)');
@@ -326,8 +298,7 @@ SQL
 	is(scalar(@said), 1, 'the log says so, once');
 	is($standby->safe_psql('db1', 'SET enable_seqscan = off; SELECT count(*) FROM x1 WHERE k = 1'), '1', 'queries do without');
 
-	$primary->safe_psql('postgres', join(";\n", map { "DROP TABLE many_$_" } 1 .. $places));
-	caught_up($primary, $standby);
+	replayed($primary, $standby, join(";\n", map { "DROP TABLE many_$_" } 1 .. $places));
 	ok($standby->poll_query_until('db1', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid'"), 'there is a place again')
 	  || diag($standby->safe_psql('db1', 'SELECT index, state FROM pmhash.indexes'));
 	$_->stop foreach $standby, $primary;
@@ -356,19 +327,15 @@ SQL
 	}
 	$node->reload;
 
-	sub sql
+	sub sql ($sql)
 	{
-		my ($sql) = @_;
 		return $node->safe_psql('postgres', $sql);
 	}
 
 	# A test: at that place (a row of places) the plugin counts so many rows, by the index and
 	# without it.
-	sub counts
+	sub counts ($rows, $name, $where = undef)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($rows, $name, $where) = @_;
-
 		is(($where // $node)->safe_psql('postgres', "SELECT data FROM pg_logical_slot_peek_changes('s', NULL, NULL) LIMIT 1"),
 			"by index $rows, by table $rows", $name);
 		return;
@@ -379,22 +346,9 @@ SQL
 		return sql('INSERT INTO settings SELECT 5, i FROM generate_series(1, 10) i');
 	}
 
-	sub dead_to_all_others
-	{
-		my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(v) FROM settings WHERE k = 5';
-
-		sql('DELETE FROM settings WHERE k = 5');
-		sql($by_index) foreach 1 .. 3;
-		sql('VACUUM settings');
-		sql($by_index) foreach 1 .. 3;
-		return;
-	}
-
 	# The tables, with some rows.
-	sub begin
+	sub begin ($wal)
 	{
-		my ($wal) = @_;
-
 		return sql(<<SQL);
 CREATE TABLE places (i int);
 CREATE TABLE settings (k int4, v int) WITH (user_catalog_table = true, autovacuum_enabled = off);
@@ -410,7 +364,8 @@ SQL
 		ten_rows();
 		sql('INSERT INTO places VALUES (1)');
 		counts(10, "wal = $wal: rows that are there");
-		dead_to_all_others();
+		my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off; ' . 'SELECT count(v) FROM settings WHERE k = 5; ' x 3;
+		sql($_) foreach 'DELETE FROM settings WHERE k = 5', $by_index, 'VACUUM settings', $by_index;
 		counts(10, "wal = $wal: rows that are dead to all others");
 
 		# A rebuild leaves them out.

@@ -1,15 +1,9 @@
 # kill -9 of a standby in the middle of a record, and a standby that is restarted and does
 # not come as far as it was.  (Of the primary between entry, record and flush: wal_order,
 # dead_rows.)
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 # long
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashInvalid qw(rebuild_on);
 use PmhashStandby;
 use PmhashStops;
@@ -27,11 +21,8 @@ use_stop_points($standby);
 $standby->start;
 
 # A test: answers and pmhash.check, on each of these.
-sub all_right
+sub all_right ($name, @nodes)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name, @nodes) = @_;
-
 	foreach my $node (@nodes)
 	{
 		compare_in_snapshot($node, "$name: answers of " . $node->name);
@@ -66,8 +57,7 @@ $primary->safe_psql('postgres', $_) foreach (
 	'VACUUM ANALYZE e');
 caught_up($primary, $standby);
 wait_for_state($standby, 'e_k', qr/^valid$/, 'given up: built');
-$primary->safe_psql('postgres', 'DELETE FROM e WHERE k = 7 AND n BETWEEN 10000 AND 20000');
-caught_up($primary, $standby);
+replayed($primary, $standby, 'DELETE FROM e WHERE k = 7 AND n BETWEEN 10000 AND 20000');
 {
 	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
 	my $count = 'SELECT count(*) FROM e WHERE k = 7';
@@ -80,8 +70,7 @@ caught_up($primary, $standby);
 	hold('scan_before_visibility');
 	release('scan_between_batches');
 	is_held('scan_before_visibility', 'given up: the next batch has been read');
-	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
 	is($standby->safe_psql('postgres',
 			"SELECT reltuples < 25000 AND relallvisible = relpages FROM pg_class WHERE relname = 'e'"), 't',
 		'given up: all pages are all-visible');
@@ -101,8 +90,7 @@ $primary->safe_psql('postgres', $_) foreach (
 	'CREATE INDEX e_k ON e USING pmhash (k) WITH (wal = on)');
 caught_up($primary, $standby);
 wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built');
-$primary->safe_psql('postgres', 'DELETE FROM e WHERE k % 10 = 7');
-caught_up($primary, $standby);
+replayed($primary, $standby, 'DELETE FROM e WHERE k % 10 = 7');
 {
 	my $session = start_and_hold('check_before_entries', q(SELECT pmhash.check('e_k')), 'given up under a check: the rows are checked');
 
@@ -110,8 +98,7 @@ caught_up($primary, $standby);
 	$standby->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM e WHERE k = 5; SELECT count(*) FROM t WHERE k = 5; SELECT count(*) FROM t WHERE s = 'text 5'");
 	wait_for_state($standby, 'e_k', qr/^valid$/, 'given up under a check: built again');
 	both_valid($standby, 'given up under a check');
-	$primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
-	caught_up($primary, $standby);
+	replayed($primary, $standby, 'VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) e');
 	release('check_before_entries');
 	like(finish($session), qr/^ERROR:  index "e_k" has got another file while it was checked/, 'given up under a check: it has no findings');
 }
@@ -131,8 +118,7 @@ foreach my $point (qw(redo_before_entries redo_applied))
 		my $name = "$point, $what";
 		my $position;
 
-		$primary->safe_psql('postgres', 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
-		caught_up($primary, $standby);
+		replayed($primary, $standby, 'DELETE FROM t WHERE k = (SELECT min(k) FROM t)');
 		$position = log_position($standby);
 		hold($point);
 		$primary->safe_psql('postgres', $records{$what});
@@ -140,8 +126,7 @@ foreach my $point (qw(redo_before_entries redo_applied))
 		crash($standby);
 		release($point);
 		$standby->start;
-		$primary->safe_psql('postgres', $records{$what});
-		caught_up($primary, $standby);
+		replayed($primary, $standby, $records{$what});
 		all_right($name, $standby);
 		is($standby->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))),
 			$primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('t_k'))),
@@ -156,8 +141,7 @@ foreach my $point (qw(redo_before_entries redo_applied))
 # commit.  The files have what came after that, the tables have not.
 my $position = log_position($standby);
 $standby->safe_psql('postgres', 'CHECKPOINT');
-$primary->safe_psql('postgres', 'CHECKPOINT');
-caught_up($primary, $standby);
+replayed($primary, $standby, 'CHECKPOINT');
 $standby->safe_psql('postgres', 'CHECKPOINT');
 $primary->safe_psql('postgres', $_) foreach (
 	'DELETE FROM t WHERE k BETWEEN 20 AND 60',
@@ -166,27 +150,22 @@ $primary->safe_psql('postgres', $_) foreach (
 caught_up($primary, $standby);
 my $applied = $standby->safe_psql('postgres', 'SELECT applied_lsn FROM pmhash.standby()');
 crash($standby);
-$standby->append_conf('postgresql.conf', "recovery_min_apply_delay = '1h'\n");
-$standby->start;
+start_with($standby, "recovery_min_apply_delay = '1h'\n");
 is($standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() < '$applied'"), 't',
 	'held up: it is not where it was');
 is($standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) > 0 FROM t WHERE k BETWEEN 20 AND 60 AND k = ANY (ARRAY(SELECT generate_series(20, 60)))'),
 	't', 'held up: rows that have been deleted since are found');
 isnt(standby_state($standby, 't_k'), 'valid', 'held up: the index is not used');
 unlike(plan_of($standby, 'SELECT * FROM t WHERE k = 30', 'SET enable_seqscan = off;'), qr/t_k/, 'held up: nor by plans');
-$standby->append_conf('postgresql.conf', "recovery_min_apply_delay = 0\n");
-$standby->reload;
+reload_with($standby, "recovery_min_apply_delay = 0\n");
 caught_up($primary, $standby);
 both_valid($standby, 'as far as it was');
 all_right('as far as it was', $standby);
 unlike(logged_since($standby, $position), $built, 'as far as it was: nothing is built');
 
 # Kill a start at a stop point.  With a test.
-sub killed_start
+sub killed_start ($point, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($point, $name) = @_;
-
 	hold($point);
 	system_log($standby->installed_command('pg_ctl'), '-W', '-D', $standby->data_dir, '-l', $standby->logfile, 'start');
 	is_held($point, $name);

@@ -3,11 +3,7 @@
 #
 # The library is built once more for this, with its stop points (see 012).
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashStops;
 use PmhashTest;
 
@@ -22,26 +18,21 @@ pmhash.cleaner_naptime = 1000
 CONF
 use_stop_points($node);
 
-sub sql
+sub sql ($sql)
 {
-	my ($sql) = @_;
 	return $node->safe_psql('postgres', $sql);
 }
 
 # Let a session go on from a point to its end; what it has printed.
-sub go_on
+sub go_on ($point, $session)
 {
-	my ($point, $session) = @_;
-
 	release($point);
 	return finish($session);
 }
 
 # kill -9 of the server, while a session is held; start it again.
-sub crash_held
+sub crash_held ($point, $session)
 {
-	my ($point, $session) = @_;
-
 	crash($node);
 	release($point);
 	eval { $session->{run}->finish };
@@ -57,9 +48,8 @@ sub flush
 }
 
 # Types and numbers of entries of what is on disk from a place on.
-sub on_disk
+sub on_disk ($from)
 {
-	my ($from) = @_;
 	return join(' ', split(/\n/,
 			sql("SELECT type || coalesce(nullif(entries, 0)::text, '') FROM pmhash_wal_records('$from', 'FFFFFFFF/0') ORDER BY record_start")));
 }
@@ -69,11 +59,8 @@ sub entries
 	return sql("SELECT entries FROM pmhash.stats('t_k')");
 }
 
-sub sound
+sub sound ($name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($name) = @_;
-
 	is(sql("SELECT state FROM pmhash.indexes WHERE index = 't_k'"), 'valid', "$name: valid");
 	is(sql("SELECT pmhash.check('t_k')"), '', "$name: sound");
 	return same_answers($node, 't', 'k', 't_k', $name);

@@ -1,10 +1,6 @@
 # Records of WAL: what they hold, what faults cost.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashFaults;
 use PmhashTest;
 
@@ -24,9 +20,8 @@ CONF
 	start_with_extension($node);
 	install_wal_records($node);
 
-	sub sql
+	sub sql ($sql)
 	{
-		my ($sql) = @_;
 		return $node->safe_psql('postgres', $sql);
 	}
 
@@ -40,22 +35,19 @@ CONF
 	}
 
 	# A query on the records from a place on.
-	sub records
+	sub records ($from, $query)
 	{
-		my ($from, $query) = @_;
 		return sql("$flush SELECT $query FROM pmhash_wal_records('$from', pg_current_wal_flush_lsn()) r");
 	}
 
-	sub file_of
+	sub file_of ($index)
 	{
-		my ($index) = @_;
 		return sql("SELECT substring(file from '([0-9a-f]{16})\\.pmh') FROM pmhash.files() WHERE index = '$index'::regclass");
 	}
 
 	# Types of a file's records, those of equal neighbours once.
-	sub types
+	sub types ($from, $file)
 	{
-		my ($from, $file) = @_;
 		return sql("$flush SELECT pmhash_wal_types('$from', '$file')");
 	}
 
@@ -141,9 +133,8 @@ SQL
 	# ---- order ----
 
 	# P2: the entries of a transaction are in WAL before its commit
-	sub commit_of
+	sub commit_of ($from, $xid)
 	{
-		my ($from, $xid) = @_;
 		my ($stdout) = run_command(
 			[ 'pg_waldump', '-p', $node->data_dir . '/pg_wal', '-s', $from, '-e', lsn(), '-r', 'Transaction', '-x', $xid ]);
 		$stdout =~ /lsn: ([0-9A-F]+\/[0-9A-F]+).*(?:COMMIT|PREPARE)/ or return '';
@@ -222,10 +213,8 @@ SQL
 	sql('CREATE TABLE a (k int8, v int8); INSERT INTO a SELECT i, i FROM generate_series(1, 1000) i; CREATE INDEX a_k ON a USING pmhash (k)');
 
 	# A test: what a statement says, and what an insert after it writes.
-	sub says_and_writes
+	sub says_and_writes ($name, $statement, $says, $types)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $statement, $says, $types) = @_;
 		my ($result, $stdout, $stderr) = $node->psql('postgres', $statement);
 		my $before = lsn();
 
@@ -264,17 +253,15 @@ SQL
 	$node->reload;
 
 	# files that come and go with transactions
-	sub new_and_old
+	sub new_and_old ($name, $statement, $more = '')
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $statement, $more) = @_;
 		my $old = file_of('a_k');
 		my $before = lsn();
 
 		$node->safe_psql('postgres', $statement);
 		my $new = file_of('a_k');
 		isnt($new, $old, "$name: another file");
-		is(types($before, $old) . ' | ' . types($before, $new), 'FILE_GONE | FILE_NEW' . ($more // ''),
+		is(types($before, $old) . ' | ' . types($before, $new), 'FILE_GONE | FILE_NEW' . ($more),
 			"$name: records");
 		return;
 	}
@@ -351,10 +338,7 @@ SQL
 		'FILE_GONE|t', 'file lost: its end is in WAL before the commit');
 	$node->adjust_conf('postgresql.conf', 'pmhash.cleaner_naptime', '1');
 	$node->reload;
-	for (my $i = 0; $i < 600 && sql("SELECT state FROM pmhash.indexes WHERE index = 't_k'") ne 'valid'; $i++)
-	{
-		usleep(100_000);
-	}
+	wait_while(sub { sql("SELECT state FROM pmhash.indexes WHERE index = 't_k'") ne 'valid' }, 60);
 	isnt(file_of('t_k'), $file, 'rebuilt');
 	is(types($from, file_of('t_k')), 'FILE_NEW', 'rebuilt: its new file is logged');
 	$from = lsn();
@@ -368,8 +352,7 @@ SQL
 	$node->backup('for_plain');
 	my $plain = PostgreSQL::Test::Cluster->new('plain');
 	$plain->init_from_backup($node, 'for_plain', has_streaming => 1);
-	$plain->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
-	$plain->start;
+	start_with($plain, "shared_preload_libraries = ''\n");
 	sql('INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i; DELETE FROM t WHERE k < 500; VACUUM t; INSERT INTO t VALUES (1, 1)');
 	my $rows = sql('SELECT count(*), sum(k) FROM t');
 	$node->wait_for_catchup($plain);
@@ -422,11 +405,8 @@ SQL
 
 	# A test: the statements fail with these SQLSTATEs, and afterwards the entries in WAL
 	# are as many as those in the file, all different.
-	sub case_is
+	sub case_is ($name, $states, $rows, $sql)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name, $states, $rows, $sql) = @_;
-
 		$node->safe_psql('postgres', <<SQL);
 DROP TABLE IF EXISTS q;
 CREATE TABLE q (k int8, t varchar(20));

@@ -1,11 +1,8 @@
 # The server is killed while it asks the kernel for failed writes, for each file system and file.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Fcntl qw(:flock);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;
@@ -27,21 +24,14 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 
 	# A test, after a start: the witness is there.  The launcher asks once, which may take long
 	# where others write much.
-	sub witness_is_back
+	sub witness_is_back ($name)
 	{
-		my ($name) = @_;
-
-		for (my $i = 0; $i < 6000 && witness($node) == ASKING; $i++)
-		{
-			usleep(10_000);
-		}
+		wait_while(sub { witness($node) == ASKING }, 60);
 		return is(witness($node), WITNESS, "$name: the witness is back");
 	}
 
-	sub faults
+	sub faults ($calls, $action, $process, $restart, $at)
 	{
-		my ($calls, $action, $process, $restart, $at) = @_;
-
 		return set_faults($node, calls => $calls, action => $action, process => $process,
 			at_restart => $restart, error => 5, fail_for => 1, fail_at => $at);
 	}
@@ -68,10 +58,8 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	$node->{_pid} = undef;
 	faults('syncfs', 'fail', '', 'off', 0);
 	$node->append_conf('postgresql.conf', 'restart_after_crash = on');
-	$from = -s $node->logfile;
-	$node->start;
 	# trust: asking
-	like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up, or went down while it asked whether all had been written back/,
+	like(log_of_start($node), qr/not trusted: the server had to give them up, or went down while it asked whether all had been written back/,
 		'killed while it asks: log');
 	invalid_then_back($node, $failed_state, 'killed while it asks');
 
@@ -85,8 +73,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	is(witness($node), WITNESS, 'killed while all is written: the witness is there');
 	$node->{_pid} = undef;
 	faults('syncfs', 'fail', '', 'off', 0);
-	$node->append_conf('postgresql.conf', 'restart_after_crash = on');
-	$node->start;
+	start_with($node, 'restart_after_crash = on');
 	is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'killed while all is written');
 	is($node->safe_psql('postgres', $files), $before, 'killed while all is written: nothing is rebuilt');
 
@@ -99,14 +86,12 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# the witness is away, and no process is known to have asked
 	set_witness($node, 0);
 	like(restart_in_place($node), qr/the operating system went down, or the file system of the pool was unmounted/, 'in place, no witness: log');
-	rebuild_on($node);
-	all_come_back($node, 'killed while it asks, in place');
+	all_rebuilt($node, 'killed while it asks, in place');
 
 	# ---- a start whose own syncfs reports a failed write, and that dies before it asks ----
 	$node->append_conf('postgresql.conf', "fsync = on\nrecovery_init_sync_method = syncfs");
 	$before = $node->safe_psql('postgres', $files);
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', 'syncfs at start, nothing has failed');
 	is($node->safe_psql('postgres', $files), $before, 'syncfs at start, nothing has failed: nothing is rebuilt');
 	witness_is_back('syncfs at start');
@@ -120,19 +105,16 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	# trust: asked-before-start
 	stays_invalid($node, 'a start of the server went down before it used the pool',
 		'syncfs at start, a failed write');
-	rebuild_on($node);
-	all_come_back($node, 'syncfs at start, a failed write');
+	all_rebuilt($node, 'syncfs at start, a failed write');
 	crash($node);
 	faults('syncfs', 'kill', '', 'off', 1);
 	ok(!$node->start(fail_ok => 1), 'syncfs at start, killed in it');
 	unlink($node->data_dir . '/postmaster.pid');
 	is(witness($node), ASKING, 'syncfs at start, killed in it: the witness is away');
 	faults('syncfs', 'fail', '', 'off', 0);
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	invalid_then_back($node, $failed_state, 'syncfs at start, killed in it');
-	$node->append_conf('postgresql.conf', "fsync = off\nrecovery_init_sync_method = fsync");
-	$node->reload;
+	reload_with($node, "fsync = off\nrecovery_init_sync_method = fsync");
 
 	# A checkpoint that the server makes by itself.
 	sub server_checkpoint
@@ -150,8 +132,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 
 		$node->append_conf('postgresql.conf', "fsync = off\nmax_wal_size = 2MB\nmin_wal_size = 2MB");
 		faults('syncfs', 'slow', 'pmhash launcher', 'off', 1);
-		$node->append_conf('postgresql.conf', 'pmhash_faults.fail_for = 1000');
-		$node->reload;
+		reload_with($node, 'pmhash_faults.fail_for = 1000');
 		checkpoint_and_ask($node);
 		$node->wait_for_log(qr/pmhash_faults: call 1 of syncfs/, $first);
 		foreach (1 .. 4)
@@ -206,8 +187,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 		ok($node->wait_for_log(qr/not trusted: a process failed while it asked for failed writes/, $from), 'failed while it asked: log');
 		stays_invalid($node, $failed_state, 'failed while it asked');
 		is(witness($node), WITNESS, 'failed while it asked: the witness is back');
-		rebuild_on($node);
-		all_come_back($node, 'failed while it asked');
+		all_rebuilt($node, 'failed while it asked');
 	}
 
 	# the postmaster, at its end
@@ -249,10 +229,8 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# On this file system these calls fail: of the launcher once it asks, if not said otherwise.
-	sub faults_of_each_file_asked
+	sub faults_of_each_file_asked ($file_system, $calls, %other)
 	{
-		my ($file_system, $calls, %other) = @_;
-
 		return set_faults($node, file_system => $file_system, calls => $calls, error => 5, after => 'fstatfs',
 			process => 'pmhash launcher', action => 'fail', fail_for => 1, fail_at => 1, %other);
 	}
@@ -270,10 +248,7 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 		my $from = -s $node->logfile;
 
 		checkpoint_and_ask($node);
-		for (my $i = 0; $i < 200 && slurp_file($node->logfile, $from) !~ $wanted; $i++)
-		{
-			usleep(100_000);
-		}
+		wait_while(sub { slurp_file($node->logfile, $from) !~ $wanted }, 20);
 		return slurp_file($node->logfile, $from);
 	}
 
@@ -312,11 +287,9 @@ use constant { EXT4 => 0xEF53, XFS => 0x58465342, TMPFS => 0x01021994 };
 	stays_invalid($node, $failed_state, 'failed write');
 	is(witness($node), WITNESS, 'failed write: the witness is back');
 	no_faults(OVERLAY);
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	stays_invalid($node, $failed_state, 'failed write, crash');
-	rebuild_on($node);
-	all_come_back($node, 'failed write');
+	all_rebuilt($node, 'failed write');
 	isnt($node->safe_psql('postgres', $files), $before, 'the files are new ones');
 
 	# ---- what file system it is cannot be found out ----

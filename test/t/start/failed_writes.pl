@@ -1,11 +1,8 @@
 # Writes that fail, and a pool that is given up.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Errno qw(EINVAL EIO);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;
@@ -22,19 +19,14 @@ use PmhashTest;
 
 	$node->safe_psql('postgres', invalid_fixture());
 
-	sub faults
+	sub faults ($calls, $n, $for = 1, $error = 5)
 	{
-		my ($calls, $n, $for, $error) = @_;
-
-		$for //= 1;
-		$error //= 5;
 		return set_faults($node, calls => $calls, error => $error, fail_for => $for, fail_at => $n);
 	}
 
 	# event: the kernel fails to write back pages of the pool's file system, while the server runs
 	# ---- noticed with the next checkpoint; a session that has the files open as well ----
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('SET enable_seqscan = off; INSERT INTO t VALUES (-1, -1); SELECT * FROM t WHERE k = -1');
+	my $session = session_with($node, 'SET enable_seqscan = off; INSERT INTO t VALUES (-1, -1); SELECT * FROM t WHERE k = -1');
 	my $before = $node->safe_psql('postgres', $files);
 	my $from = -s $node->logfile;
 	rebuild_off($node);
@@ -50,13 +42,11 @@ use PmhashTest;
 	stays_invalid($node, $failed_state, 'failed write');
 
 	# and after a crash, a shutdown
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	stays_invalid($node, $failed_state, 'failed write, crash');
 	$node->restart;
 	like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, shutdown');
-	rebuild_on($node);
-	all_come_back($node, 'failed write');
+	all_rebuilt($node, 'failed write');
 	isnt($node->safe_psql('postgres', $files), $before, 'the files are new ones');
 
 	# ---- the pool directory is not where it was; processes that have its files open go on ----
@@ -73,8 +63,7 @@ use PmhashTest;
 	faults('syncfs', 0);
 	$node->restart;
 	like(index_state($node, 'o_k'), qr/^invalid/, 'failed write, the pool directory was away');
-	rebuild_on($node);
-	all_come_back($node, 'failed write, the pool directory was away');
+	all_rebuilt($node, 'failed write, the pool directory was away');
 
 	# ---- while the launcher has files written back it takes part in what all processes must ----
 	$node->safe_psql('postgres', 'CREATE DATABASE other');
@@ -92,11 +81,8 @@ use PmhashTest;
 	$node->safe_psql('postgres', "DROP TABLE many$_") foreach 1 .. 8;
 
 	# ---- no launcher: the first process that uses an index asks ----
-	sub is_noticed
+	sub is_noticed ($name)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($name) = @_;
-
 		ok($node->poll_query_until('postgres', "SELECT state ~ '^invalid' FROM pmhash.indexes WHERE index = 't_k'"), $name);
 		stays_invalid($node, $failed_state, $name);
 		return;
@@ -134,9 +120,8 @@ use PmhashTest;
 	all_come_back($node, 'with a launcher again');
 
 	# event: the kernel fails to write back pages of the pool's file system, at a clean shutdown
-	sub fails_at_shutdown
+	sub fails_at_shutdown ($calls, $n, $for, $name, $error)
 	{
-		my ($calls, $n, $for, $name, $error) = @_;
 		my $from = -s $node->logfile;
 
 		rebuild_off($node);
@@ -144,8 +129,7 @@ use PmhashTest;
 		$node->safe_psql('postgres', 'SELECT 1');
 		$node->stop;
 		like(slurp_file($node->logfile, $from), qr/could not write the files in .* back: /, "$name: log");
-		$node->append_conf('postgresql.conf', 'pmhash_faults.fail_at = 0');
-		$node->start;
+		start_with($node, 'pmhash_faults.fail_at = 0');
 		invalid_then_back($node, $failed_state, $name);
 		return;
 	}
@@ -183,11 +167,8 @@ CONF
 	$node->safe_psql('postgres', invalid_fixture());
 
 	# Faults in the launcher, from the n-th call on.
-	sub faults_of_given_up
+	sub faults_of_given_up ($calls, $n, $for, $error, $restart, $process = 'pmhash launcher')
 	{
-		my ($calls, $n, $for, $error, $restart, $process) = @_;
-
-		$process //= 'pmhash launcher';
 		return set_faults($node, calls => $calls, process => $process, at_restart => $restart,
 			error => $error, fail_for => $for, fail_at => $n);
 	}
@@ -307,8 +288,7 @@ CONF
 		ok(!-e $node->data_dir . '/postmaster.pid', 'given up at the end: the postmaster ends');
 		is(witness($node), 4, 'given up at the end: hint');
 		no_faults();
-		$node->append_conf('postgresql.conf', "pmhash_faults.after = ''");
-		$node->start;
+		start_with($node, "pmhash_faults.after = ''");
 		invalid_then_back($node, $failed_write, 'given up at the end');
 	}
 
@@ -320,8 +300,7 @@ CONF
 		my ($directory) = $path =~ m{(.*)/};
 
 		checkpoint_and_ask($node);
-		my $session = $node->background_psql('postgres');
-		$session->query_safe('BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
+		my $session = session_with($node, 'BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
 		$node->stop('immediate');
 		eval { $session->quit };
 		if ($case eq 'directory')
@@ -383,8 +362,7 @@ CONF
 	{
 		$node->safe_psql('postgres', 'INSERT INTO o VALUES (8000)');
 		$node->safe_psql('postgres', $i);
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		is($node->safe_psql('postgres', 'CALL wait_until_valid()'), '', "checkpoint, crash $i");
 		is($node->safe_psql('postgres', $files), $before, "checkpoint, crash $i: nothing is rebuilt");
 	}

@@ -1,11 +1,7 @@
 # The journal and other files of the pool, damaged or not as they were left.
 
-use strict;
-use warnings;
-
-use FindBin;
+use v5.36;
 use POSIX qw(sysconf _SC_PAGESIZE);
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
@@ -15,14 +11,11 @@ use PmhashTest;
 
 # The pool has one file for the undo journals of all server lives, made with the pool: no life
 # needs space for its own.  If a larger one is asked for, and there is no room, it stays.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $node = new_server('journals', "wal_level = replica\nmax_wal_senders = 4\n", install_path => install_with_stop_points(), allows_streaming => 1);
 	use_stop_points($node);
 	$node->append_conf('pg_hba.conf', "local replication all trust\n");
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4);
 CREATE INDEX t_k ON t USING pmhash (k);
 INSERT INTO t SELECT generate_series(1, 1000);
@@ -30,22 +23,19 @@ SQL
 	my $pool = pool($node);
 	my $rows = 1000;
 
-	sub mb
+	sub mb ($n)
 	{
-		my ($n) = @_;
 		return $n * 1024 * 1024 + sysconf(_SC_PAGESIZE);    # whole pages
 	}
 
-	sub inode_of
+	sub inode_of ($server)
 	{
-		my ($server) = @_;
 		return (stat(pool($server) . '/journal'))[1];
 	}
 
 	# Rows go in; the journal is that file, of that size.
-	sub goes_on
+	sub goes_on ($inode, $bytes, $name)
 	{
-		my ($inode, $bytes, $name) = @_;
 		my ($status, $stdout, $stderr) = $node->psql('postgres', 'INSERT INTO t VALUES (' . ++$rows . ')');
 
 		is($stderr, '', "$name: a row goes in");
@@ -63,8 +53,7 @@ SQL
 	goes_on($inode, mb(2), 'restarted');
 	foreach (1, 2)
 	{
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		goes_on($inode, mb(2), 'killed');
 	}
 
@@ -94,11 +83,9 @@ SQL
 	goes_on($inode, mb(2), 'it is read after a crash');
 	$node->restart;
 	goes_on($inode, 64 * 1024 * 1024 + 4096, 'with room it has the size that was asked for');
-	$node->append_conf('postgresql.conf', 'pmhash.journal_size = 1MB');
-	$node->restart;
+	restart_with($node, 'pmhash.journal_size = 1MB');
 	goes_on($inode, 64 * 1024 * 1024 + 4096, 'a smaller one is asked for: the file stays');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	goes_on($inode, 64 * 1024 * 1024 + 4096, 'a smaller one is asked for, killed');
 
 	# ---- the first use fails at first: the control file can't be written ----
@@ -109,8 +96,7 @@ SQL
 	chmod(0400, "$pool/control") or die $!;
 	release('journal_begun');
 	fails_like($node, 'INSERT INTO t VALUES (0)', qr/could not be made ready: could not write file/, 'the first use fails');
-	my $early = $node->background_psql('postgres', on_error_stop => 0);
-	$early->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE early AS SELECT count(*) FROM t WHERE k = 1');
+	my $early = session_with($node, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE early AS SELECT count(*) FROM t WHERE k = 1', on_error_stop => 0);
 	is($early->query_safe('EXECUTE early'), 1, '... a plan does without the index');
 	unlike($early->query_safe('EXPLAIN EXECUTE early'), qr/t_k/, '... which it has not');
 	chmod(0600, "$pool/control") or die $!;
@@ -156,8 +142,7 @@ bgwriter_lru_maxpages = 0
 pmhash.journal_size = 64kB
 CONF
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i % 1000, i FROM generate_series(1, 2000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -168,9 +153,8 @@ SQL
 
 	srand(4);
 
-	sub random_bytes
+	sub random_bytes ($n)
 	{
-		my ($n) = @_;
 		return pack('C*', map { int(rand(256)) } 1 .. $n);
 	}
 
@@ -182,9 +166,8 @@ SQL
 		return $journals[0];
 	}
 
-	sub flip
+	sub flip ($file, $at)
 	{
-		my ($file, $at) = @_;
 		my $byte = ord(substr(slurp_file($file), $at, 1));
 
 		patch_file($file, $at, chr($byte ^ 1 << int(rand(8))));
@@ -192,9 +175,8 @@ SQL
 	}
 
 	# A bit at this offset of each record of the journal that was ever written.
-	sub flip_records
+	sub flip_records ($file, $offset)
 	{
-		my ($file, $offset) = @_;
 		my $bytes = slurp_file($file);
 
 		for (my $at = 64; $at < length($bytes); $at += 64)
@@ -237,15 +219,14 @@ SQL
 		[ 'stub', 'another version', sub { patch_file($_[0], 28, "\x63") } ]);
 
 	# Rows in the table and entries in the indexes, then the former are lost.
-	sub lose_rows
+	sub lose_rows ($insert = 'INSERT INTO t SELECT -i, -i FROM generate_series(1, 400) i')
 	{
-		my ($insert) = @_;
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 		$node->safe_psql('postgres', 'CHECKPOINT');
 		hold_wal_writer($node);
 		$session->query_safe('BEGIN');
-		$session->query_safe($insert // 'INSERT INTO t SELECT -i, -i FROM generate_series(1, 400) i');
+		$session->query_safe($insert);
 		crash($node);
 		eval { $session->quit };
 		return;
@@ -288,17 +269,14 @@ SQL
 	# ---- a damaged record is not met again by the lives that come after ----
 
 	# All have one file, and most do not write as far as to its last record.
-	sub spoil_last_record
+	sub spoil_last_record ($file)
 	{
-		my ($file) = @_;
-
 		patch_file($file, (-s $file) - 64, random_bytes(64));
 		return;
 	}
 
-	sub restarted
+	sub restarted ($name, $distrusted)
 	{
-		my ($name, $distrusted) = @_;
 		my $from = -s $node->logfile;
 
 		$node->start;
@@ -340,13 +318,11 @@ SQL
 
 	# ---- thousands of entries in the long list of one key are lost: taken out together ----
 
-	$node->append_conf('postgresql.conf', no_wal_flushes() . 'pmhash.journal_size = 1MB');
-	$node->restart;
+	restart_with($node, no_wal_flushes() . 'pmhash.journal_size = 1MB');
 	$node->safe_psql('postgres', 'INSERT INTO t SELECT 7, i FROM generate_series(3001, 103000) i');
 	lose_rows('INSERT INTO t SELECT 7, -i FROM generate_series(1, 5000) i; SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7; SELECT count(*) FROM t WHERE v = -1');
 	my $from = -s $node->logfile;
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	is(index_state($node, 't_k'), 'valid', 'a long list: nothing is rebuilt');
 	like(slurp_file($node->logfile, $from), qr/undo journal: \d+ records, .* 10000 entries taken out/, 'a long list: all lost entries go');
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 7'), '100002', 'a long list: the other rows are found');

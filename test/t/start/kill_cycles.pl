@@ -3,11 +3,7 @@
 # power loss can do besides: volatile parts of the files hold anything.
 # long
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashSoak;
 use PmhashTest;
 

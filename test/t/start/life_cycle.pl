@@ -1,11 +1,8 @@
 # The life of a server and its indexes, and starts that are refused or die.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;
@@ -22,19 +19,15 @@ use PmhashTest;
 	$node->safe_psql('postgres',
 		'CREATE TABLE t (k int4); INSERT INTO t SELECT generate_series(1, 1000)');
 
-	sub run
+	sub run ($sql, $files, $name)
 	{
-		my ($sql, $files, $name) = @_;
-
 		$node->safe_psql('postgres', $sql);
 		return wait_for_files($pool, $files, $name);
 	}
 
 	# Files that go with a transaction are gone when it has ended.
-	sub at_once
+	sub at_once ($sql, $files, $name)
 	{
-		my ($sql, $files, $name) = @_;
-
 		$node->safe_psql('postgres', $sql);
 		return is(scalar(index_files($pool)), $files, $name);
 	}
@@ -72,8 +65,7 @@ SQL
 	fails_like($node, 'CREATE INDEX t_fail ON t USING pmhash ((1 / (k - 500)))', qr/division by zero/,
 		'CREATE INDEX that fails');
 	is(scalar(index_files($pool)), 1, 'CREATE INDEX that fails, files');
-	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
-	$node->reload;
+	reload_with($node, 'pmhash.cleaner_naptime = 1');
 
 	# event: `REINDEX`, `VACUUM FULL`, `CLUSTER`, `TRUNCATE`, `ALTER TYPE`
 	# ---- new files for old ----
@@ -119,8 +111,7 @@ SQL
 	run("COMMIT PREPARED 'p'", 0, 'committed prepared DROP INDEX');
 
 	# ---- temporary tables ----
-	my $temp = $node->background_psql('postgres');
-	$temp->query_safe('CREATE TEMP TABLE tmp (k int4)');
+	my $temp = session_with($node, 'CREATE TEMP TABLE tmp (k int4)');
 	$temp->query_safe('CREATE INDEX tmp_k ON tmp USING pmhash (k)');
 	$temp->query_safe('INSERT INTO tmp SELECT generate_series(1, 1000)');
 	sleep 3;
@@ -142,8 +133,7 @@ SQL
 
 	# A copy says that a process has made it which has gone: it is removed.  One that says the
 	# same as the original is taken for what that session has made.
-	$temp = $node->background_psql('postgres');
-	$temp->query_safe('CREATE TEMP TABLE tmp (k int4); CREATE INDEX tmp_k ON tmp USING pmhash (k)');
+	$temp = session_with($node, 'CREATE TEMP TABLE tmp (k int4); CREATE INDEX tmp_k ON tmp USING pmhash (k)');
 	my ($own) = index_files($pool);
 	my ($same, $left) = map { $own =~ s/[0-9a-f]{16}(?=\.pmh$)/$_/r } 'fedcba9876543210', 'fedcba9876543211';
 	foreach my $copy ($same, $left)
@@ -174,8 +164,7 @@ CREATE UNLOGGED TABLE u (k int4);
 CREATE INDEX u_k ON u USING pmhash (k);
 INSERT INTO u SELECT generate_series(1, 1000);
 SQL
-	$temp = $node->background_psql('postgres', on_error_stop => 0);
-	$temp->query_safe('CREATE TEMP TABLE tmp (k int4)');
+	$temp = session_with($node, 'CREATE TEMP TABLE tmp (k int4)', on_error_stop => 0);
 	$temp->query_safe('CREATE INDEX tmp_k ON tmp USING pmhash (k)');
 	$temp->query_safe('BEGIN');
 	$temp->query_safe('CREATE INDEX t_open ON t USING pmhash (k)');
@@ -200,8 +189,7 @@ SQL
 
 	# DROP and crash at once
 	$node->safe_psql('postgres', 'DROP INDEX t_k');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	wait_for_files($pool, 1, 'DROP INDEX, then a crash');
 	run('DROP TABLE t, u', 0, 'all dropped');
 
@@ -236,8 +224,7 @@ SQL
 	my $pool = pool($node);
 	my $token = $node->data_dir . '/pmhash.nonce';
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# event: not writable, on a read-only file system, or with an unreadable control file (mode, disk error, no descriptor), when the server starts; later it is usable again
 	foreach my $case ([ 'not writable', $pool, 0500, qr/./ ],
@@ -260,8 +247,7 @@ SQL
 			chmod($was, $path) or die $!;
 			$node->restart;
 			all_come_back($node, $name);
-			crash($node);
-			$node->start;
+			crash_and_start($node);
 			is($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', "$name: killed");
 		}
 	}
@@ -286,16 +272,14 @@ SQL
 	$node->stop;
 	rename($pool, "$pool.away") or die $!;
 	append_to_file($pool, 'in the way');
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	crash($node);
 	unlink($pool);
 	rename("$pool.away", $pool) or die $!;
 	$node->start;
 	like($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), qr/^invalid/, 'disabled for a run that was killed: not trusted');
-	rebuild_on($node);
-	all_come_back($node, 'disabled for a run that was killed');
+	all_rebuilt($node, 'disabled for a run that was killed');
 	$node->stop;
 
 	# event: the clock is set back
@@ -323,8 +307,7 @@ SQL
 	my $node = new_server('warm', "log_min_messages = debug1\nautovacuum = off\n");
 	my $pool = pool($node);
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', q(
+	start_with_extension($node, q(
 		CREATE TABLE small (k int);
 		INSERT INTO small SELECT generate_series(1, 100);
 		CREATE INDEX small_k ON small USING pmhash (k);
@@ -335,19 +318,16 @@ SQL
 	@file{ 'small', 'large' } = sort { -s $a <=> -s $b } index_files($pool);
 
 	# Parts of a file that are in memory; undef: they cannot be had out of it, or nobody tells.
-	sub resident
+	sub resident ($table)
 	{
-		my ($table) = @_;
 		my ($pages) = `fincore --bytes --noheadings --output RES $file{$table} 2>/dev/null` =~ /(\d+)/;
 
 		return defined $pages ? $pages / -s $file{$table} : undef;
 	}
 
 	# Start with this setting and no index file in memory; what the worker says.
-	sub start_cold
+	sub start_cold ($setting)
 	{
-		my ($setting) = @_;
-
 		$node->stop;
 		$node->append_conf('postgresql.conf', "pmhash.warm_up = $setting\n");
 		system_or_bail('dd', "of=$_", 'conv=notrunc,fdatasync', 'oflag=nocache', 'count=0', 'status=none')
@@ -422,9 +402,8 @@ SQL
 	}
 
 	# Lose 21 rows that are in the index, by the crash of a backend.
-	sub lose_rows
+	sub lose_rows ($name, @faults)
 	{
-		my ($name, @faults) = @_;
 		my $from = -s $node->logfile;
 		my ($session, $pid);
 
@@ -455,9 +434,8 @@ SQL
 	}
 
 	# What any look into t by its index gives beside what a sequential scan does.
-	sub compare
+	sub compare ($name)
 	{
-		my ($name) = @_;
 		my $keys = "generate_series(0, $unused + 99) g WHERE";
 
 		is($node->safe_psql('postgres', <<SQL), '0|0', "$name: keys found that are not there, and missed");
@@ -471,9 +449,8 @@ SQL
 	}
 
 	# One round; the faults are as for faults().  Returns the log of the restart.
-	sub round_of
+	sub round_of ($name, @faults)
 	{
-		my ($name, @faults) = @_;
 		my $log = lose_rows($name, @faults);
 
 		set_faults($node, fail_at => 0);
@@ -523,15 +500,12 @@ SQL
 	my $node = new_server('twice', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\npmhash.cleaner_naptime = 600\n");
 	my $pg_control = $node->data_dir . '/global/pg_control';
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# The first record after the checkpoint of a clean shutdown is that of a row
 	# in an empty table, and it is not flushed.
-	sub lose_one_row
+	sub lose_one_row ($table)
 	{
-		my ($table) = @_;
-
 		$node->safe_psql('postgres', "CREATE TABLE $table (k int4); CREATE INDEX ${table}_k ON $table USING pmhash (k)");
 		# With checksums (the default since PostgreSQL 18) hint bits make WAL: all are
 		# set before the start, so that no WAL comes after its checkpoint.
@@ -547,9 +521,8 @@ SQL
 	}
 
 	# Start it.  The lost row's place is given to another one.
-	sub not_trusted
+	sub not_trusted ($table, $name)
 	{
-		my ($table, $name) = @_;
 		my $from = -s $node->logfile;
 
 		$node->start;
@@ -557,8 +530,7 @@ SQL
 		like(index_state($node, "${table}_k"), qr/^invalid/, "$name: invalid");
 		$node->safe_psql('postgres', "INSERT INTO $table VALUES (5)");
 		is($node->safe_psql('postgres', "SELECT ctid FROM $table"), '(0,1)', "$name: the place is used again");
-		rebuild_on($node);
-		all_come_back($node, $name);
+		all_rebuilt($node, $name);
 		is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT string_agg(k::text, ',') FROM $table WHERE k IN (5, 77777)"), '5',
 			"$name: the new row, and not the lost one");
 		rebuild_off($node);
@@ -592,9 +564,7 @@ SQL
 	rename($hba, "$hba.away") or die $!;
 	is($node->start(fail_ok => 1), 0, "a start fails: $_") foreach 1, 2;
 	rename("$hba.away", $hba) or die $!;
-	my $from = -s $node->logfile;
-	$node->start;
-	unlike(slurp_file($node->logfile, $from), qr/not trusted/, 'failed starts after an orderly end: trusted');
+	unlike(log_of_start($node), qr/not trusted/, 'failed starts after an orderly end: trusted');
 	is($node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'failed starts after an orderly end: valid');
 	$node->stop;
 }

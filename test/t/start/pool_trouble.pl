@@ -1,11 +1,8 @@
 # Pools that cannot be used, and their lock file.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 use POSIX qw(ENOSPC mkfifo);
@@ -20,8 +17,7 @@ use PostgreSQL::Test::RecursiveCopy;
 {
 	my $node = new_server('trouble');
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 5000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -34,10 +30,8 @@ SQL
 	my $select = 'SET enable_seqscan = off; SELECT * FROM t WHERE k = 1';
 
 	# The planner leaves a disabled index alone; a sequential scan answers.
-	sub disabled
+	sub disabled ($message, $name)
 	{
-		my ($message, $name) = @_;
-
 		is($node->safe_psql('postgres', $select), '1|1', "$name, SELECT");
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (0, 0)');
 		fails_like($node, 'INSERT INTO ex VALUES (0)', qr/"ex_k".*$message/s, "$name, INSERT with a constraint");
@@ -51,12 +45,9 @@ SQL
 		return;
 	}
 
-	sub repaired
+	sub repaired ($name)
 	{
-		my ($name) = @_;
-
-		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'")
-		  or die "indexes are not rebuilt";
+		wait_until($node, "SELECT count(*) = 0 FROM pmhash.indexes WHERE state <> 'valid'", "indexes are not rebuilt");
 		same_answers($node, 't', 'k', 't_k', $name);
 		same_answers($node, 'o', 'k', 'o_k', $name);
 		all_checked($node, $name);
@@ -94,8 +85,7 @@ SQL
 	my $inside = $node->data_dir . '/pool';
 	foreach my $directory ($file, $foreign, 'relative/path', "$foreign/no/such/parent", $inside, $node->data_dir . '/../pgdata/base')
 	{
-		$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
-		$node->restart;
+		restart_with($node, "pmhash.directory = '$directory'");
 		disabled(qr/\Q$directory\E/, "pmhash.directory = $directory");
 	}
 	ok(!-e $inside, 'no pool was made inside the data directory');
@@ -109,8 +99,7 @@ SQL
 	mkdir($open);
 	chmod(0777, $open);
 	symlink("$foreign/letter.txt", "$open/lock") or die $!;
-	$node->append_conf('postgresql.conf', "pmhash.directory = '$open'");
-	$node->restart;
+	restart_with($node, "pmhash.directory = '$open'");
 	disabled(qr/other users can write in directory "\Q$open\E"/, 'open to all');
 	is(slurp_file("$foreign/letter.txt"), 'dear', 'open to all: nothing is written through a link');
 	unlink("$open/lock") or die $!;
@@ -151,8 +140,7 @@ SQL
 		'CREATE TABLE n (k int4); INSERT INTO n SELECT generate_series(1, 1000); CREATE INDEX n_k ON n USING pmhash (k)');
 	my $theirs = pool($neighbour);
 	# event: in use by another server
-	$node->append_conf('postgresql.conf', "pmhash.directory = '$theirs'");
-	$node->restart;
+	restart_with($node, "pmhash.directory = '$theirs'");
 	disabled(qr/\Q$theirs\E/, 'pool in use by another server');
 	same_answers($neighbour, 'n', 'k', 'n_k', 'the owner');
 	# event: replaced by the directory of another cluster
@@ -166,8 +154,7 @@ SQL
 	$neighbour->stop;
 
 	# back at home
-	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
-	$node->restart;
+	restart_with($node, "pmhash.directory = ''");
 	repaired('the own pool again');
 
 	# event: its control file is damaged
@@ -185,21 +172,16 @@ SQL
 	my $elsewhere = "$PostgreSQL::Test::Utils::tmp_check/elsewhere";
 	my $states = 'SELECT string_agg(DISTINCT state, $$, $$) FROM pmhash.indexes';
 
-	sub move_setting
+	sub move_setting ($directory)
 	{
-		my ($directory) = @_;
-
 		$node->append_conf('postgresql.conf', "pmhash.directory = '$directory'");
 		$node->append_conf('postgresql.conf', 'pmhash.rebuild = off');
 		return;
 	}
 
-	sub rebuild
+	sub rebuild ($name)
 	{
-		my ($name) = @_;
-
-		$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
-		$node->reload;
+		reload_with($node, 'pmhash.rebuild = on');
 		repaired($name);
 		return;
 	}
@@ -246,19 +228,15 @@ SQL
 		my $nonce = slurp_file($node->data_dir . '/pmhash.nonce');
 
 		$node->safe_psql('postgres', q(SELECT pg_logical_emit_message(false, 'pmhash', 'renew')));
-		for (my $i = 0; $i < 1000 && slurp_file($node->data_dir . '/pmhash.nonce') eq $nonce; $i++)
-		{
-			usleep(10_000);
-		}
+		wait_while(sub { slurp_file($node->data_dir . '/pmhash.nonce') eq $nonce }, 10);
 		usleep(200_000);
 		return;
 	}
 
 	# Sessions old and new read and write all the while; nothing is made in what
 	# stands in the pool's place.
-	sub lost_while_running
+	sub lost_while_running ($name, $lose, $in_its_place)
 	{
-		my ($name, $lose, $in_its_place) = @_;
 		my $reader = $node->background_psql('postgres');
 		my $writer = $node->background_psql('postgres');
 		my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 7');
@@ -278,8 +256,7 @@ SQL
 		fails_like($node, "\\set VERBOSITY verbose\nINSERT INTO ex VALUES (0)", qr/55000: .*"ex_k" has no usable file.*HINT:  (?:Put the directory of pmhash back, or restart the server|Its rebuild has failed)/s, "$name: constraint");
 		# trouble: `the directory of pmhash has been unmounted, removed or replaced`
 		fails_like($node, 'CREATE INDEX t_v ON t USING pmhash (v)', qr/the directory of pmhash has been unmounted, removed or replaced.*HINT/s, "$name: CREATE INDEX");
-		$node->poll_query_until('postgres', "SELECT state ~ 'rebuild failed: the directory of pmhash' FROM pmhash.indexes WHERE index = 't_k'")
-		  or die 'the rebuild has not failed';
+		wait_until($node, "SELECT state ~ 'rebuild failed: the directory of pmhash' FROM pmhash.indexes WHERE index = 't_k'", 'the rebuild has not failed');
 		is(join(' ', glob("$pool/*")), $in_its_place, "$name: nothing is made in its place");
 		$reader->quit;
 		$writer->quit;
@@ -291,8 +268,7 @@ SQL
 	my $mount = sub { rmdir($pool) or die; rename($away, $pool) or die };
 
 	# A plan without the index is gone when a transaction that writes something has begun.
-	my $reader = $node->background_psql('postgres');
-	$reader->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
+	my $reader = session_with($node, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan');
 	$unmount->();
 	$reader->query_safe('PREPARE early AS SELECT * FROM o WHERE k = 7');
 	is($reader->query_safe('EXECUTE early'), 7, 'unmounted for a moment: a plan without an index');
@@ -304,8 +280,7 @@ SQL
 	# event: unmounted while the server runs
 	my $untouched = index_file($node, 'o_k');
 	lost_while_running('unmounted', $unmount, '');
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE o AS SELECT * FROM o WHERE k = 7');
+	my $session = session_with($node, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE o AS SELECT * FROM o WHERE k = 7');
 	is($session->query_safe('EXECUTE o'), 7, 'unmounted: a plan without an index');
 	$mount->();
 	repaired('mounted again');
@@ -320,8 +295,7 @@ SQL
 	# unmounted when the server is killed and started; mounted again for the next
 	$unmount->();
 	$node->safe_psql('postgres', 'INSERT INTO t VALUES (8, 8)');
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	repaired('unmounted, killed, started');
 	$node->stop;
 	rmtree($pool);
@@ -361,8 +335,7 @@ SQL
 	# ---- read-only while the server runs ----
 	my ($database) = map { s,/[^/]*$,,r } index_files($pool);
 	chmod(0500, $pool, $database);
-	my $late = $node->background_psql('postgres');
-	$late->query_safe('INSERT INTO t SELECT 9, i FROM generate_series(1, 500) i');
+	my $late = session_with($node, 'INSERT INTO t SELECT 9, i FROM generate_series(1, 500) i');
 	is($late->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 9'),
 		$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 9'),
 		'read-only directories: files that are there are read and written');
@@ -410,18 +383,15 @@ SQL
 	my $shim = preloadable('no_write');
 
 	my $node = new_server('lock_file');
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 1000);
 CREATE INDEX t_k ON t USING pmhash (k);
 SQL
 	my $lock = pool($node) . '/lock';
 
-	sub used
+	sub used ($name)
 	{
-		my ($name) = @_;
-
 		ok($node->poll_query_until('postgres', q(SELECT state = 'valid' FROM pmhash.indexes WHERE index = 't_k')),
 			"$name: the index is valid");
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (7)');
@@ -432,9 +402,8 @@ SQL
 	# event: the lock file cannot be created, written or locked, or is not a file (a directory, a link, a fifo), when the server starts
 	# trouble: LOG: `pmhash is disabled: could not open file ".../lock": ...`
 	$node->stop;
-	sub refused
+	sub refused ($how, $reason)
 	{
-		my ($how, $reason) = @_;
 		my $from = -s $node->logfile;
 
 		$node->start;

@@ -1,10 +1,6 @@
 # Promotions: without the library, without a pool, killed, of a copy on persistent memory.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
+use v5.36;
 use PmhashFaults;
 use PmhashInvalid;
 use PmhashStandby;
@@ -66,14 +62,11 @@ SQL
 
 	# (as many rows that the planner would take page scans and joins, which have no table to
 	# go to where an index scan has it)
-	$late->safe_psql('postgres', "INSERT INTO t SELECT 8, 'many', i FROM generate_series(1, 300) i; ANALYZE t");
-	caught_up($late, $first);
-	my $session = $first->background_psql('postgres', on_error_stop => 1);
-	$session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+	replayed($late, $first, "INSERT INTO t SELECT 8, 'many', i FROM generate_series(1, 300) i; ANALYZE t");
+	my $session = session_with($first, 'BEGIN ISOLATION LEVEL REPEATABLE READ', on_error_stop => 1);
 	my $seen = $session->query_safe('SELECT count(n) FROM t WHERE k = 8');
 	cmp_ok($seen, '>', 0, 'snapshot: there are rows');
-	$late->safe_psql('postgres', 'DELETE FROM t WHERE k = 8');
-	caught_up($late, $first);
+	replayed($late, $first, 'DELETE FROM t WHERE k = 8');
 	file_is_lost($first, 't_k', 'SELECT count(n) FROM t WHERE k = 8');
 	built_again($first, 't_k', 'snapshot');
 	both_valid($first, 'snapshot: built again after a deletion');
@@ -105,11 +98,9 @@ SQL
 	caught_up($first, $late);
 	both_valid($late, 'rewound');
 	my $position = log_position($late);
-	crash($late);
-	$late->start;
+	crash_and_start($late);
 	caught_up($first, $late);
-	both_valid($late, 'rewound and killed');
-	compare_in_snapshot($late, 'rewound and killed: answers');
+	both_right($late, 'rewound and killed');
 	unlike(logged_since($late, $position), qr/not trusted|has been built/, 'rewound and killed: with its files');
 	$late->promote;
 	compare_in_snapshot($late, 'rewound and promoted: answers');
@@ -147,9 +138,7 @@ SQL
 	$old->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 
 	# event: started and killed, then a standby without the library that is promoted and killed
-	my $from = -s $old->logfile;
-	$old->start;
-	like(slurp_file($old->logfile, $from), qr/not trusted: the server has run without the pool since it was shut down/, 'not trusted');
+	like(log_of_start($old), qr/not trusted: the server has run without the pool since it was shut down/, 'not trusted');
 	wait_for_state($old, 't_k', qr/^valid$/, 'rebuilt');
 	same_answers($old, 't', 'k', 't_k', 'rows of the other server');
 	$_->stop foreach $old, $new;
@@ -176,8 +165,7 @@ SQL
 		my $writes = 'INSERT INTO t SELECT i % 3000, i FROM generate_series(1, 3000) i; DELETE FROM t WHERE k % 7 = 3';
 
 		wait_for_state($standby, $_, qr/^valid$/, "$how: $_") foreach qw(t_k t_v o_k ex_k r_k);
-		my $session = $standby->background_psql('postgres', on_error_stop => 0);
-		$session->query_safe('SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k = 5');
+		my $session = session_with($standby, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT count(v) FROM t WHERE k = 5', on_error_stop => 0);
 		is($session->query_safe('EXECUTE q'), 2, "$how: a plan with an index");
 		rename($pool, "$pool.away") or die;
 		mkdir($pool) or die if $killed;
@@ -203,8 +191,7 @@ SQL
 		unlike(slurp_file($standby->logfile, $from), qr/index "r_k" of table "r" has been rebuilt/, "$how: what was not written to is kept") if !$killed;
 		eval { $session->quit };
 		$standby->safe_psql('postgres', $writes);
-		crash($standby);
-		$standby->start;
+		crash_and_start($standby);
 		all_come_back($standby, "$how: killed");
 		$standby->stop;
 	}
@@ -241,15 +228,13 @@ CONF
 		my $from = -s $node->logfile;
 
 		both_valid($node, "call $call");
-		$node->append_conf('postgresql.conf', <<CONF);
+		restart_with($node, <<CONF);
 pmhash_faults.calls = 'readdir'
 pmhash_faults.error = 5
 pmhash_faults.fail_at = $call
 CONF
-		$node->restart;
 		like(slurp_file($node->logfile, $from), qr/not trusted: could not read or remove the files in .*: Input\/output error/, "call $call: log");
-		$node->append_conf('postgresql.conf', "pmhash_faults.fail_at = 0\n");
-		$node->reload;
+		reload_with($node, "pmhash_faults.fail_at = 0\n");
 		both_valid($node, "call $call: built again");
 		like(logged_since($node, $from), qr/has been built on this standby/, "call $call: really");
 	}
@@ -263,17 +248,14 @@ CONF
 
 # A server is killed between its promotion and the first use of pmhash as a primary: its
 # files are not trusted.  If the first use only fails at first they are kept.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $primary = new_primary('primary5', "autovacuum = off\n", install_path => install_with_stop_points());
 	my $n_standbys = 0;
 	$primary->backup('base');
 
 	# A standby with both files, after some changes, and its stop points.
-	sub standby_with_files
+	sub standby_with_files ($settings = undef)
 	{
-		my ($settings) = @_;
 		my $node = PostgreSQL::Test::Cluster->new('killed' . ++$n_standbys,
 			install_path => $primary->{_install_path});
 
@@ -294,11 +276,8 @@ SQL
 
 	# Tests: both indexes are there at once, with the right answers, before and after
 	# changes, and nothing was built.
-	sub goes_on
+	sub goes_on ($node, $name, $position)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $name, $position) = @_;
-
 		is($node->safe_psql('postgres', 'SELECT pg_is_in_recovery()'), 'f', "$name: a primary");
 		like(plan_of($node, 'SELECT * FROM t WHERE k = 5', 'SET enable_seqscan = off;'), qr/t_k/,
 			"$name: the index is used at once");
@@ -316,11 +295,8 @@ SQL
 	}
 
 	# Tests: the files are not trusted, and the answers are right.
-	sub builds_anew
+	sub builds_anew ($node, $name, $position, $why)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($node, $name, $position, $why) = @_;
-
 		like(logged_since($node, $position), $why, "$name: it says why");
 		both_valid($node, $name);
 		like(logged_since($node, $position), qr/has been rebuilt/, "$name: rebuilt");
@@ -353,22 +329,8 @@ SQL
 		builds_anew($node, "killed, $point", $position, qr/the server was a standby and has not used the pool as a primary/);
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM other'), '1000', "killed, $point: what was committed is there");
 		$position = log_position($node);
-		crash($node);
-		$node->start;
+		crash_and_start($node);
 		goes_on($node, "killed, $point, and as a primary", $position);
-		$node->stop;
-	}
-
-	# ---- the standby's signal is removed by hand ----
-
-	{
-		my $node = standby_with_files();
-		my $position = log_position($node);
-
-		$node->stop('immediate');
-		unlink($node->data_dir . '/standby.signal') or die $!;
-		$node->start;
-		builds_anew($node, 'signal removed', $position, qr/the server was a standby and has not used/);
 		$node->stop;
 	}
 
@@ -424,8 +386,7 @@ SQL
 	$primary->start;
 	$copy->start;
 	wait_for_state($copy, 't_k', qr/^valid$/, 'the copy has its files');
-	$primary->safe_psql('postgres', 'INSERT INTO o SELECT 7 FROM generate_series(1, 100)');
-	caught_up($primary, $copy);
+	replayed($primary, $copy, 'INSERT INTO o SELECT 7 FROM generate_series(1, 100)');
 	$primary->stop;
 
 	use_stop_points($copy);
@@ -439,8 +400,7 @@ SQL
 	isnt($copy->safe_psql('postgres', q(SELECT state FROM pmhash.indexes WHERE index = 'o_k')), 'valid', 'what is not logged is not valid');
 	is($copy->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM o WHERE k = 7'),
 		'110', 'all rows are found');
-	$copy->append_conf('postgresql.conf', "pmhash.rebuild = on\n");
-	$copy->reload;
+	reload_with($copy, "pmhash.rebuild = on\n");
 	wait_for_state($copy, $_, qr/^valid$/, "$_ is rebuilt") foreach qw(o_k t_k t_s);
 	same_answers($copy, 'o', 'k', 'o_k', 'rebuilt');
 	$copy->stop;

@@ -1,13 +1,10 @@
 # A pool or a data directory that was put back from another moment: the server starts, answers
 # at once, rebuilds.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 use PostgreSQL::Test::RecursiveCopy;
@@ -18,13 +15,10 @@ my $pool = pool($node);
 my $data = $node->data_dir;
 my $save = $node->basedir . "/save";
 
-start_with_extension($node);
-$node->safe_psql('postgres', invalid_fixture());
+start_with_extension($node, invalid_fixture());
 
-sub copy_tree
+sub copy_tree ($from, $to)
 {
-	my ($from, $to) = @_;
-
 	rmtree($to);
 	PostgreSQL::Test::RecursiveCopy::copypath($from, $to);
 	chmod(0700, $to);
@@ -32,13 +26,9 @@ sub copy_tree
 }
 
 # Start with rebuilds off, look, switch them on, wait.
-sub invalid_then_rebuilt
+sub invalid_then_rebuilt ($reason, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($reason, $name) = @_;
-
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	invalid_then_back($node, $reason, $name);
 	return;
 }
@@ -106,11 +96,7 @@ invalid_then_rebuilt($apart, 'pool of earlier in the run, after a shutdown');
 copy_tree($pool, $save);
 my $nonce = slurp_file("$data/pmhash.nonce");
 change_rows($node);
-foreach (1 .. 600)
-{
-	last if slurp_file("$data/pmhash.nonce") ne $nonce;
-	usleep(100_000);
-}
+wait_while(sub { slurp_file("$data/pmhash.nonce") eq $nonce }, 60);
 crash($node);
 copy_tree($save, $pool);
 invalid_then_rebuilt($apart, 'pool of earlier in the run, after a crash');
@@ -137,9 +123,8 @@ sub save_file_stopped
 	return $file;
 }
 
-sub put_back
+sub put_back ($file)
 {
-	my ($file) = @_;
 	copy($one, $file) or die;
 	return;
 }
@@ -173,25 +158,21 @@ $node->start;
 change_rows($node);
 $node->stop;
 put_back($file);
-rebuild_off($node);
-$node->start;
+start_without_rebuilds($node);
 $node->stop;
 invalid_then_rebuilt($older, 'older file that is not used in one run');
 
 # the same file: nothing is wrong
 $file = save_file_stopped();
 put_back($file);
-rebuild_off($node);
-$node->start;
+start_without_rebuilds($node);
 is(index_state($node, 't_k'), 'valid', 'the file of the last shutdown');
-crash($node);
-$node->start;
+crash_and_start($node);
 is(index_state($node, 't_k'), 'valid', 'and after a crash');
 $node->stop('immediate');
 $node->start;
 is(index_state($node, 't_k'), 'valid', 'and after two');
-rebuild_on($node);
-all_come_back($node, 'the file of the last shutdown');
+all_rebuilt($node, 'the file of the last shutdown');
 
 # event: both put back, copied from a server that was shut down
 # ---- both together: nothing is wrong ----
@@ -203,19 +184,16 @@ change_rows($node);
 $node->stop;
 copy_tree($save, $data);
 copy_tree("$save.pool", $pool);
-rebuild_off($node);
-$node->start;
+start_without_rebuilds($node);
 is(index_state($node, 't_k'), 'valid', 'both put back together');
-rebuild_on($node);
-all_come_back($node, 'both put back together');
+all_rebuilt($node, 'both put back together');
 
 # event: killed again during a rebuild
 # ---- two crashes, the second while indexes are being rebuilt ----
 crash($node);
 pretend_reboot($pool);
 $node->start;
-crash($node);
-$node->start;
+crash_and_start($node);
 all_come_back($node, 'crash in a rebuild');
 $node->stop;
 
@@ -232,19 +210,15 @@ sub copy_running
 }
 
 # With the older data directory its files are not trusted; with what is there they are.
-sub start_again
+sub start_again ($put_back, $name)
 {
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($put_back, $name) = @_;
-
 	if ($put_back)
 	{
 		copy_tree($save, $data);
 		invalid_then_rebuilt($apart, "$name, older data directory");
 		return;
 	}
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	is(index_state($node, 't_k'), 'valid', $name);
 	same_answers($node, 't', 'k', 't_k', $name);
 	rebuild_on($node);
@@ -274,8 +248,7 @@ foreach my $put_back (0, 1)
 	my $from = -s $node->logfile;
 	my $failed = 0;
 
-	$node->append_conf('postgresql.conf', 'pmhash.cleaner_naptime = 1');
-	$node->start;
+	start_with($node, 'pmhash.cleaner_naptime = 1');
 	copy_running();
 	chmod(0400, "$data/pmhash.nonce") or die $!;
 	for (my $try = 0; $try < 600 && $failed < 3; $try++)

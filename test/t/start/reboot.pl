@@ -1,11 +1,8 @@
 # What a start trusts: after a reboot, a lost page cache, and in general.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy;
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 
@@ -21,9 +18,8 @@ use PmhashTest;
 
 	# Rows that are lost with a crash: WAL that was not flushed.  Their entries
 	# are in the index file by then.
-	sub lose_rows
+	sub lose_rows ($node)
 	{
-		my ($node) = @_;
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 
 		hold_wal_writer($node);
@@ -33,9 +29,8 @@ use PmhashTest;
 		return;
 	}
 
-	sub classes
+	sub classes ($node)
 	{
-		my ($node) = @_;
 		return $node->safe_psql('postgres', 'SELECT string_agg(DISTINCT durability, $$,$$) FROM pmhash.indexes');
 	}
 
@@ -45,8 +40,7 @@ use PmhashTest;
 	# ---- class cache ----
 	my $cache = new_server('cache', $settings);
 	my $pool = pool($cache);
-	start_with_extension($cache);
-	$cache->safe_psql('postgres', invalid_fixture());
+	start_with_extension($cache, invalid_fixture());
 	is(classes($cache), 'cache', 'class');
 
 	# event: clean shutdown, reboot, start
@@ -55,8 +49,7 @@ use PmhashTest;
 	my $files = join(' ', index_files($pool));
 	$cache->stop;
 	pretend_reboot($pool);
-	rebuild_off($cache);
-	$cache->start;
+	start_without_rebuilds($cache);
 	is($cache->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'cache, clean shutdown: valid');
 	is(join(' ', index_files($pool)), $files, 'cache, clean shutdown: the same files');
 	all_come_back($cache, 'cache, clean shutdown');
@@ -73,16 +66,14 @@ use PmhashTest;
 	# trust: eras
 	invalid_then_back($cache, $power, 'cache, unclean');
 	change_rows($cache);
-	crash($cache);
-	$cache->start;
+	crash_and_start($cache);
 	all_come_back($cache, 'cache, unclean, then a crash');
 
 	# an immediate shutdown is no clean one
 	change_rows($cache);
 	$cache->stop('immediate');
 	pretend_reboot($pool);
-	rebuild_off($cache);
-	$cache->start;
+	start_without_rebuilds($cache);
 	# trust: witness
 	invalid_then_back($cache, $power, 'cache, immediate shutdown');
 
@@ -95,8 +86,7 @@ use PmhashTest;
 	$cache->start;
 	$cache->stop;
 	$cache->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
-	rebuild_off($cache);
-	$cache->start;
+	start_without_rebuilds($cache);
 	invalid_then_back($cache, $apart, 'cache, unclean, a start without the library');
 
 	# The same on one boot.  The rows that the crash has lost are not in the table
@@ -115,8 +105,7 @@ use PmhashTest;
 		'killed, a start without the library: not trusted');
 	is($cache->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 77777'), '0',
 		'killed, a start without the library: no lost row');
-	rebuild_on($cache);
-	all_come_back($cache, 'killed, a start without the library');
+	all_rebuilt($cache, 'killed, a start without the library');
 
 	# Two boots, the second start before anything was rebuilt.  The process that finds the
 	# index invalid marks it with the reason; of an index that no session has met it is that of
@@ -124,16 +113,14 @@ use PmhashTest;
 	change_rows($cache);
 	crash($cache);
 	pretend_reboot($pool);
-	rebuild_off($cache);
-	$cache->start;
+	start_without_rebuilds($cache);
 	$cache->safe_psql('postgres', 'INSERT INTO t VALUES (1, 1)');
 	crash($cache);
 	pretend_reboot($pool);
 	$cache->start;
 	stays_invalid($cache, 'it was not written back, and what was in the page cache may be lost', 'cache, unclean twice');
 	is(index_state($cache, 'o_k'), "invalid: $power", 'cache, unclean twice, not met in between');
-	rebuild_on($cache);
-	all_come_back($cache, 'cache, unclean twice');
+	all_rebuilt($cache, 'cache, unclean twice');
 	$cache->stop;
 
 	# ---- class dax: we are made to believe in persistent memory ----
@@ -143,9 +130,8 @@ use PmhashTest;
 	$pool = pool($dax);
 
 	# Start it on a machine with persistent memory, or on one without.
-	sub start_dax
+	sub start_dax ($with)
 	{
-		my ($with) = @_;
 		local %ENV = $with ? (%ENV, %believe) : %ENV;
 
 		$dax->start;
@@ -209,14 +195,11 @@ use PmhashTest;
 	my $node = new_server('cache2', "wal_writer_delay = 10s\nwal_writer_flush_after = 0\n");
 	my $pool = pool($node);
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	rebuild_off($node);
 
-	sub change
+	sub change ($n)
 	{
-		my ($n) = @_;
-
 		$node->safe_psql('postgres', "INSERT INTO t SELECT i % 3000, i FROM generate_series($n, $n + 500) i");
 		return;
 	}
@@ -226,12 +209,9 @@ use PmhashTest;
 		return $node->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes');
 	}
 
-	sub back_again
+	sub back_again ($name)
 	{
-		my ($name) = @_;
-
-		rebuild_on($node);
-		all_come_back($node, $name);
+		all_rebuilt($node, $name);
 		rebuild_off($node);
 		return;
 	}
@@ -272,9 +252,7 @@ use PmhashTest;
 		$node->restart;
 		change(60_000);
 		crash($node);
-		my $from = -s $node->logfile;
-		$node->start;
-		unlike(slurp_file($node->logfile, $from), qr/not trusted|went down/, 'another boot id: log');
+		unlike(log_of_start($node), qr/not trusted|went down/, 'another boot id: log');
 		is(states(), 'valid', 'another boot id: kept');
 		back_again('another boot id');
 	}
@@ -291,17 +269,14 @@ use PmhashTest;
 	my $pool = pool($node);
 	my $pg_control = $node->data_dir . '/global/pg_control';
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 
 	# The server is down, and something has been changed: it says so, and is right.
-	sub doubted
+	sub doubted ($log, $name)
 	{
-		my ($log, $name) = @_;
 		my $from = -s $node->logfile;
 
-		rebuild_off($node);
-		$node->start;
+		start_without_rebuilds($node);
 		$node->wait_for_log(qr/are not trusted: $log/, $from);
 		invalid_then_back($node, $apart, $name);
 		return;

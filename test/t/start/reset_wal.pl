@@ -1,13 +1,10 @@
 # Starts after pg_resetwal, and of a cluster with another identifier.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Fcntl qw(:flock);
 use File::Copy;
 use File::Path qw(rmtree);
-use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -35,9 +32,8 @@ CONF
 
 	# A table with 100 rows, and 20 more that will be lost; a crash.  'also': SQL whose
 	# WAL is flushed, after the checkpoint.
-	sub crash_with_rows
+	sub crash_with_rows ($table, $also = undef)
 	{
-		my ($table, $also) = @_;
 		my $session;
 
 		$node->safe_psql('postgres', <<SQL);
@@ -58,10 +54,8 @@ SQL
 
 	# The same with rows whose WAL was flushed, and is thrown away afterwards; and for as
 	# many segments more.
-	sub crash_with_committed_rows
+	sub crash_with_committed_rows ($table, $segments = 0)
 	{
-		my ($table, $segments) = @_;
-
 		$node->safe_psql('postgres', <<SQL);
 CREATE TABLE $table (k int4, v text);
 CREATE INDEX ${table}_k ON $table USING pmhash (k);
@@ -69,26 +63,22 @@ INSERT INTO $table SELECT g, 'keep' FROM generate_series(1, 100) g;
 CHECKPOINT;
 INSERT INTO $table SELECT g, 'lost' FROM generate_series(1001, 1015) g;
 SQL
-		$node->safe_psql('postgres', "SELECT pg_switch_wal(); CREATE TABLE more_${table}_$_ ()") foreach 1 .. $segments // 0;
+		$node->safe_psql('postgres', "SELECT pg_switch_wal(); CREATE TABLE more_${table}_$_ ()") foreach 1 .. $segments;
 		sleep(6) if $segments;    # the journal has a note of it
 		crash($node);
 		return;
 	}
 
-	sub not_trusted
+	sub not_trusted ($table, $name, $reason = undef)
 	{
-		my ($table, $name, $reason) = @_;
-
 		$node->start;
 		is(index_state($node, "${table}_k"), 'invalid: ' . ($reason // $apart), "$name: invalid");
 		return right($table, $name);
 	}
 
 	# After 20 more rows the index gives what the table has, used or not.
-	sub right
+	sub right ($table, $name)
 	{
-		my ($table, $name) = @_;
-
 		$node->safe_psql('postgres', "INSERT INTO $table SELECT g, 'other' FROM generate_series(5001, 5015) g");
 		is($node->safe_psql('postgres', <<SQL), '0', "$name: keys found that are not there");
 SET enable_seqscan = off; SET enable_bitmapscan = off;
@@ -108,12 +98,11 @@ SQL
 
 	# A start without the library that no postmaster makes, ended in order or killed; it
 	# writes for as many segments more.
-	sub single_user
+	sub single_user ($how, $segments = 0)
 	{
-		my ($how, $segments) = @_;
 		my $input = "CREATE TABLE without_$how (k int4)\nINSERT INTO without_$how SELECT generate_series(1, 1000)\nCHECKPOINT\n"
 		  . "INSERT INTO without_$how SELECT generate_series(1, 1000)\n";
-		my $statements = 4 + 2 * ($segments // 0);
+		my $statements = 4 + 2 * ($segments);
 		my $output = '';
 		my $timer = IPC::Run::timer(60);
 
@@ -195,10 +184,8 @@ SQL
 	not_trusted('t6', 'a start died, pg_resetwal', 'a start of the server went down before it used the pool');
 
 	# A server without the library that writes WAL past that of the lost rows, and is killed.
-	sub run_without_library
+	sub run_without_library ($table, $sql)
 	{
-		my ($table, $sql) = @_;
-
 		$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
 		$node->start;
 		$node->safe_psql('postgres', "CREATE TABLE $table AS SELECT generate_series(1, 1000) AS i; $sql");
@@ -236,9 +223,8 @@ SQL
 	my ($has_tool) = eval { run_command([ 'pg_createsubscriber', '--version' ]) };
 
 	# What pg_createsubscriber does: another system identifier in pg_control, and WAL of that.
-	sub change_identifier
+	sub change_identifier ($node)
 	{
-		my ($node) = @_;
 		my $file = $node->data_dir . '/global/pg_control';
 		my $control = slurp_file($file);
 		my ($crc_at) = grep { PmhashInvalid::crc32c(substr($control, 0, $_)) == unpack('V', substr($control, $_, 4)) }
@@ -251,26 +237,22 @@ SQL
 		return command_ok([ 'pg_resetwal', '-f', $node->data_dir ], 'pg_resetwal');
 	}
 
-	sub log_since
+	sub log_since ($node, $from)
 	{
-		my ($node, $from) = @_;
 		return slurp_file($node->logfile, $from);
 	}
 
 	# ---- the server has got another identifier ----
 	my $node = new_server('identifier');
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	$node->stop;
 	change_identifier($node);
 	my $from = -s $node->logfile;
-	rebuild_off($node);
-	$node->start;
+	start_without_rebuilds($node);
 	# trust: identifier
 	stays_invalid($node, 'it belongs to another cluster', 'another identifier');
 	like(log_since($node, $from), qr/not trusted: the server has got another system identifier/, 'another identifier: the log says so');
-	rebuild_on($node);
-	all_come_back($node, 'another identifier');
+	all_rebuilt($node, 'another identifier');
 	$node->restart;
 	is(index_state($node, 't_k'), 'valid', 'another identifier: as ever from then on');
 
@@ -290,8 +272,7 @@ SQL
 	# event: another cluster is created, or restored, in the place of an old one whose pool directory is still there (`rm -rf`, `initdb`; `pg_dropcluster`, `pg_createcluster`; a second try of `pg_upgrade`)
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE DATABASE gone');
-	install_extension($node, 'gone');
-	$node->safe_psql('gone', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
+	install_extension($node, 'gone', 'CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
 	my $gone = pool($node) . '/' . $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = 'gone'");
 	my @before = index_files(pool($node));
 	$node->stop;
@@ -319,8 +300,7 @@ SQL
 
 	# nor if the setting names it
 	$from = -s $node->logfile;
-	$node->append_conf('postgresql.conf', "pmhash.directory = '" . pool($node) . "'");
-	$node->start;
+	start_with($node, "pmhash.directory = '" . pool($node) . "'");
 	like(log_since($node, $from), qr/pmhash is disabled: directory .* belongs to another cluster/, 'the setting names it: disabled');
 	is(join(' ', index_files(pool($node))), "@before", 'the setting names it: nothing is touched');
 	$node->stop;

@@ -1,10 +1,8 @@
 # What takes seconds, beside the suites of SQL: restarts, dumps, a server without the library, databases made of a template.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use IPC::Run;
 use PmhashInvalid;
 use PmhashTest;
@@ -16,8 +14,7 @@ use PmhashTest;
 {
 	my $node = new_server('restart');
 	my $pool = pool($node);
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, d int4);
 INSERT INTO t SELECT i, i % 7 FROM generate_series(1, 20000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -55,8 +52,7 @@ SQL
 	my $canceled = $node->background_psql('postgres', on_error_stop => 0);
 	my $pid = $canceled->query_safe('SELECT pg_backend_pid()');
 	$canceled->query_until(qr/begun/, "\\echo begun\nINSERT INTO t SELECT i, -1 FROM generate_series(1, 100000000) i;\n");
-	$node->poll_query_until('postgres', "SELECT (SELECT entries FROM pmhash.stats('t_k')) > (SELECT count(*) FROM t) + 1000")
-	  or die 'no entry is made';
+	wait_until($node, "SELECT (SELECT entries FROM pmhash.stats('t_k')) > (SELECT count(*) FROM t) + 1000", 'no entry is made');
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	is(scalar($canceled->query('SELECT pg_backend_pid()')), $pid, 'cancelled INSERT: the session goes on');
 	like(slurp_file($node->logfile), qr/canceling statement due to user request/, 'cancelled INSERT: message');
@@ -124,8 +120,7 @@ SQL
 	}
 
 	# ---- exclusion constraints are kept through crashes ----
-	crash($node);
-	$node->start;
+	crash_and_start($node);
 	fails_like($node, 'INSERT INTO ex VALUES (50)', qr/violates exclusion constraint "ex_k"/, 'exclusion constraint after a crash');
 	$node->safe_psql('postgres', 'INSERT INTO ex VALUES (101)');
 
@@ -151,8 +146,7 @@ SQL
 # pmhash index is an ERROR with the hint: nothing is skipped.
 {
 	my $node = new_server('preload');
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -199,8 +193,7 @@ SQL
 	# known.
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pmhash'");
 	$node->restart;
-	$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes")
-	  or die 'not rebuilt';
+	wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes", 'not rebuilt');
 	same_answers($node, 't', 'k', 't_k', 'preloaded again');
 	$node->safe_psql('postgres', 'VACUUM t; INSERT INTO t SELECT i, i FROM generate_series(2000, 3000) i');
 	same_answers($node, 't', 'k', 't_k', 'preloaded again, changed');
@@ -215,8 +208,7 @@ SQL
 	my $node = new_server('template');
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE DATABASE original');
-	install_extension($node, 'original');
-	$node->safe_psql('original', invalid_fixture());
+	install_extension($node, 'original', invalid_fixture());
 	$node->safe_psql('original', 'CREATE UNLOGGED TABLE u (k int4); INSERT INTO u SELECT generate_series(1, 500); CREATE INDEX u_k ON u USING pmhash (k)');
 
 	# event: `CREATE DATABASE ... TEMPLATE` with strategy `wal_log` or `file_copy`
@@ -225,8 +217,7 @@ SQL
 		rebuild_off($node);
 		$node->safe_psql('postgres', "CREATE DATABASE copy_$strategy TEMPLATE original STRATEGY $strategy");
 		stays_invalid($node, 'it does not exist', $strategy, "copy_$strategy");
-		rebuild_on($node);
-		all_come_back($node, $strategy, "copy_$strategy");
+		all_rebuilt($node, $strategy, "copy_$strategy");
 		same_answers($node, 'u', 'k', 'u_k', "$strategy, unlogged", "copy_$strategy");
 
 		# no session has to use the database for that

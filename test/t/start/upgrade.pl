@@ -1,13 +1,11 @@
 # Other versions of the server: pg_upgrade, and minor releases.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Cwd;
 use File::Find;
 use File::Path qw(rmtree);
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use PmhashInvalid;
 use PmhashTest;
 
@@ -23,25 +21,22 @@ use PmhashTest;
 
 	my $old = new_server('old');
 	my $bindir = $old->config_data('--bindir');
-	start_with_extension($old);
-	$old->safe_psql('postgres', invalid_fixture());
+	start_with_extension($old, invalid_fixture());
 	$old->safe_psql('postgres', <<SQL);
 CREATE UNLOGGED TABLE u (k int4);
 CREATE INDEX u_k ON u USING pmhash (k);
 INSERT INTO u SELECT generate_series(1, 500);
 SQL
 	$old->safe_psql('postgres', 'CREATE DATABASE second');
-	install_extension($old, 'second');
-	$old->safe_psql('second', invalid_fixture());
+	install_extension($old, 'second', invalid_fixture());
 	my $old_identifier = $old->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');
 	$old->stop;
 	my $old_files = join(' ', index_files(pool($old)));
 
 
 	# Run pg_upgrade; it leaves scripts where it runs.
-	sub upgrade
+	sub upgrade ($new, @options)
 	{
-		my ($new, @options) = @_;
 		my $directory = "$PostgreSQL::Test::Utils::tmp_check/upgrade_" . $new->name;
 		my $back = getcwd();
 
@@ -55,9 +50,8 @@ SQL
 	}
 
 	# Everything pg_upgrade and its servers have logged.
-	sub upgrade_log
+	sub upgrade_log ($new)
 	{
-		my ($new) = @_;
 		my $text = '';
 
 		find(
@@ -71,11 +65,8 @@ SQL
 
 	# The new cluster after pg_upgrade, with rebuilds off: nothing is there, and
 	# everything comes back.
-	sub upgraded
+	sub upgraded ($new, $name, $pool)
 	{
-		local $Test::Builder::Level = $Test::Builder::Level + 1;
-		my ($new, $name, $pool) = @_;
-
 		$new->start;
 		isnt($new->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'),
 			$old_identifier, "$name: another system identifier");
@@ -84,8 +75,7 @@ SQL
 		same_answers($new, 'u', 'k', 'u_k', "$name, unlogged");
 		# pg_upgrade has made empty indexes before it put the old stubs in place
 		wait_for_files($pool, 9, "$name: files");
-		crash($new);
-		$new->start;
+		crash_and_start($new);
 		all_come_back($new, "$name, killed");
 		$new->stop;
 		return;
@@ -109,11 +99,9 @@ SQL
 	system_or_bail('pg_ctl', '-D', $copy->data_dir, '-w', 'stop');
 
 	# the old cluster is started again
-	rebuild_off($old);
-	$old->start;
+	start_without_rebuilds($old);
 	is($old->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'valid', 'the old cluster has its indexes');
-	rebuild_on($old);
-	all_come_back($old, 'the old cluster');
+	all_rebuilt($old, 'the old cluster');
 	$old->stop;
 
 	# ---- without the library, with the pool of the old cluster ----

@@ -1,12 +1,10 @@
 # Views for monitoring, the queries for alerts of docs and monitoring/, and counters: what they
 # count, where there is no room for them, and who may read what.
 
-use strict;
-use warnings;
+use v5.36;
 
 use CPAN::Meta::YAML;
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use JSON::PP;
 use PmhashInvalid;
 use PmhashStandby;
@@ -26,21 +24,19 @@ use PmhashTest;
 	my $node = new_server('monitoring');
 	my (%usage, %labels);
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', invalid_fixture());
+	start_with_extension($node, invalid_fixture());
 	$node->safe_psql('postgres', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
 
 	# ---- the exporter's queries ----
 
 	# Rows of a query as hashes, for the role that an exporter would have.
-	sub rows
+	sub rows ($namespace, $role = 'watcher')
 	{
-		my ($namespace, $role) = @_;
 		my $sql = $queries->{$namespace}{query};
 
 		chomp $sql;
 		return @{ decode_json($node->safe_psql('postgres',
-			"SET ROLE " . ($role // 'watcher') . "; SELECT coalesce(json_agg(q), '[]') FROM ($sql) q")) };
+			"SET ROLE " . ($role) . "; SELECT coalesce(json_agg(q), '[]') FROM ($sql) q")) };
 	}
 
 	is_deeply([ sort keys %$queries ], [ 'pmhash_index', 'pmhash_server' ], 'the queries');
@@ -89,10 +85,8 @@ use PmhashTest;
 	# ---- what uses them ----
 	my %used;
 
-	sub check_expression
+	sub check_expression ($expression, $name)
 	{
-		my ($expression, $name) = @_;
-
 		while ($expression =~ /\b((?:rate|increase)\()?(pmhash_\w+)/g)
 		{
 			my ($function, $metric) = ($1, $2);
@@ -131,9 +125,8 @@ use PmhashTest;
 	# ---- the conditions ----
 
 	# A gauge's rule as the condition says; the value that gives the alert.
-	sub fires
+	sub fires ($alert)
 	{
-		my ($alert) = @_;
 		my ($namespace, $column, $comparison, $value) = $rule{$alert}{expr} =~ /^(pmhash_(?:server|index))_(\w+) (==|<) (\d+)$/
 		  or die "$alert: not a gauge";
 
@@ -141,9 +134,8 @@ use PmhashTest;
 	}
 
 	# Counters of a rule with increase or rate, summed up.
-	sub counter_of
+	sub counter_of ($alert)
 	{
-		my ($alert) = @_;
 		my ($namespace, $column) = $rule{$alert}{expr} =~ /^(?:increase|rate)\((pmhash_(?:server|index))_(\w+)\[/
 		  or die "$alert: not a counter";
 		my $sum = 0;
@@ -163,11 +155,7 @@ use PmhashTest;
 	is(fires('PmhashIndexUnusable'), 1, 'an index that cannot be used');
 	$node->safe_psql('postgres', 'INSERT INTO t VALUES (7, 7)');
 	# (the cleaner may have marked it, and count that when WAL is flushed)
-	for (1 .. 100)
-	{
-		last if counter_of('PmhashIndexInvalidated') > 0;
-		usleep(100_000);
-	}
+	wait_while(sub { counter_of('PmhashIndexInvalidated') == 0 }, 10);
 	cmp_ok(counter_of('PmhashIndexInvalidated'), '>', 0, 'which was marked as invalid');
 	rebuild_on($node);
 	comes_back($node, 'rebuilt');
@@ -181,8 +169,7 @@ use PmhashTest;
 	$node->stop;
 	unlink(pool($node));
 	rename(pool($node) . '.away', pool($node)) or die $!;
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 0');
-	$node->start;
+	start_with($node, 'max_worker_processes = 0');
 	is(fires('PmhashNoLauncher'), 1, 'no launcher');
 	$node->stop;
 }
@@ -211,16 +198,13 @@ use PmhashTest;
 	}
 	is_deeply([ sort keys %alert ], [qw(failing server sparse without)], 'the alerts');
 
-	sub fired
+	sub fired ($node, $name)
 	{
-		my ($node, $name) = @_;
 		return $node->safe_psql('postgres', $alert{$name});
 	}
 
-	sub all_is_well
+	sub all_is_well ($node, $where)
 	{
-		my ($node, $where) = @_;
-
 		is(fired($node, $_), '', "$where: $_") foreach sort keys %alert;
 		return;
 	}
@@ -260,8 +244,7 @@ SQL
 			"INSERT INTO churned SELECT generate_series(${round}00001, ${round}50000)",
 			"DELETE FROM churned WHERE k <= ${round}00000", 'VACUUM churned');
 	}
-	my $session = $primary->background_psql('postgres');
-	$session->query_safe('CREATE TEMPORARY TABLE passing AS SELECT generate_series(1, 1000) AS k');
+	my $session = session_with($primary, 'CREATE TEMPORARY TABLE passing AS SELECT generate_series(1, 1000) AS k');
 	$session->query_safe('CREATE INDEX passing_k ON passing USING pmhash (k)');
 	$primary->poll_query_until('postgres', 'SELECT launcher FROM pmhash.stat');
 	all_is_well($primary, 'primary');
@@ -322,22 +305,19 @@ pmhash.journal_size = 64kB
 synchronous_commit = off
 CONF
 
-	sub sql
+	sub sql ($sql, $database = 'postgres')
 	{
-		my ($sql, $database) = @_;
-		return $node->safe_psql($database // 'postgres', $sql);
+		return $node->safe_psql($database, $sql);
 	}
 
-	sub counted
+	sub counted ($what)
 	{
-		my ($what) = @_;
 		return sql("SELECT $what FROM pmhash.stat");
 	}
 
 	# Have a key looked up n times, each in a transaction of its own.
-	sub look_up
+	sub look_up ($n, $table, $database = undef)
 	{
-		my ($n, $table, $database) = @_;
 		my $query = 'SET enable_seqscan = off; SET enable_bitmapscan = off;' . " SELECT FROM $table WHERE k = 7;" x $n;
 
 		sql($query =~ s/; /;\n/gr, $database);
@@ -366,8 +346,7 @@ CONF
 	is(counted('lookups'), '2', 'a killed session: counts again');
 
 	# one that is terminated in a transaction, and one that ends in one
-	$session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN; SELECT FROM a WHERE k = 7');
+	$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN; SELECT FROM a WHERE k = 7', on_error_stop => 0);
 	sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%k = 7%' AND pid <> pg_backend_pid()");
 	ok($node->poll_query_until('postgres', 'SELECT lookups = 3 FROM pmhash.stat'),
 		'a terminated session is counted');
@@ -388,8 +367,7 @@ CONF
 
 	# a plan that was made with the index
 	rebuild_off($node);
-	$session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; BEGIN; DECLARE c CURSOR FOR SELECT k, ctid IS NULL FROM b WHERE k = 7');
+	$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; BEGIN; DECLARE c CURSOR FOR SELECT k, ctid IS NULL FROM b WHERE k = 7', on_error_stop => 0);
 	patch_file(index_file($node, 'b_k'), 0, "\0" x 4096);
 	# (that session has mapped the file)
 	sql('INSERT INTO b VALUES (1002)');
@@ -425,8 +403,7 @@ CONF
 	$node->stop;
 	unlink(pool($node));
 	rename(pool($node) . '.away', pool($node)) or die $!;
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
-	$node->start;
+	start_with($node, "shared_preload_libraries = ''");
 	is(sql('SELECT state, directory, launcher, lookups FROM pmhash.stat'), 'not preloaded|||', 'not preloaded');
 	is(sql($sizes), 't|t|t', 'not preloaded: sizes are not known');
 	$node->stop;
@@ -503,8 +480,7 @@ SQL
 	$node->safe_psql('hers', 'SET ROLE mallory; CREATE EXTENSION pmhash; RESET ROLE; CREATE TABLE t (k int4); CREATE INDEX t_k ON t USING pmhash (k)');
 	unlink("$pool/" . $node->safe_psql('hers', q(SELECT file FROM pmhash.stats('t_k')))) or die;
 	hold('rebuild_before_build');
-	$node->append_conf('postgresql.conf', 'pmhash.rebuild = on');
-	$node->reload;
+	reload_with($node, 'pmhash.rebuild = on');
 	$node->safe_psql('hers', 'INSERT INTO t VALUES (1)');
 	is_held('rebuild_before_build', 'a rebuilder is there');
 	my $drop = "SET ROLE mallory;\nDROP DATABASE hers WITH (FORCE)";

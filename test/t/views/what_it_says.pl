@@ -1,11 +1,9 @@
 # What the log, the views and the planner say, and why an index is not used.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Copy qw(copy);
 use FindBin;
-use lib "$FindBin::RealBin/../../lib/perl";
 use IPC::Run;
 use PmhashInvalid;
 use PmhashStandby;
@@ -40,8 +38,7 @@ SQL
 
 	# One that is given up before it has a file: nothing rebuilds it, so nothing says so.
 	{
-		my $writer = $node->background_psql('postgres');
-		$writer->query_safe('BEGIN; INSERT INTO o VALUES (5001)');
+		my $writer = session_with($node, 'BEGIN; INSERT INTO o VALUES (5001)');
 		my $builder = IPC::Run::start([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'), '-c', 'CREATE INDEX CONCURRENTLY o_f ON o USING pmhash (k)' ],
 			'<', \undef, '>', '/dev/null', '2>', '/dev/null');
 		my $waiting = "FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONC%' AND wait_event_type = 'Lock'";
@@ -58,9 +55,8 @@ SQL
 
 	# ---- in the log at a start ----
 	{
-		my $from = -s $node->logfile;
-		$node->restart;
-		my $log = slurp_file($node->logfile, $from);
+		$node->stop;
+		my $log = log_of_start($node);
 		unlike($log, qr/resource manager/, 'nothing is said of resource managers');
 	}
 
@@ -86,8 +82,7 @@ SQL
 		$node->stop;
 		unlink($file) or die $!;
 		$node->start;
-		$holder = $node->background_psql('postgres');
-		$holder->query_safe('BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE');
+		$holder = session_with($node, 'BEGIN; LOCK TABLE o IN SHARE UPDATE EXCLUSIVE MODE');
 		rebuild_on($node);
 		ok($node->poll_query_until('postgres',
 				"SELECT state ~ '^rebuild failed: .* lock timeout; next try at ' FROM pmhash.indexes WHERE index = 'o_k'"),
@@ -156,10 +151,8 @@ SQL
 
 	# ---- one that cannot even be opened, so that it is not locked ----
 	chmod(0000, $pool) or die;
-	$from = -s $node->logfile;
-	$node->start;
 	# event: cannot be opened when the server starts (because of its mode, for instance)
-	like(slurp_file($node->logfile, $from), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
+	like(log_of_start($node), qr/pmhash is disabled: could not open directory "\Q$pool\E": Permission denied\n.*DETAIL: .* until the server is restarted\./, 'not opened: log');
 	like(index_state($node, 'o_k'), qr/^disabled: could not open directory .*; when that is repaired the server has to be restarted$/, 'not opened: pmhash.indexes');
 	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/could not open directory.*HINT:  Repair this and restart the server/s, 'not opened: error');
 	chmod(0700, $pool) or die;
@@ -172,25 +165,20 @@ SQL
 	# ---- another version of pmhash ----
 	# trust: other-version
 	patch_control($pool, 8, pack('V', 99));
-	$from = -s $node->logfile;
-	$node->start;
 	# event: another version of pmhash has used the pool directory
-	like(slurp_file($node->logfile, $from), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
+	like(log_of_start($node), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
 		'a pool of another version: log');
 	all_come_back($node, 'a pool of another version');
 
 	# ---- no library ----
 	# (as other tests use it just now, it is the handler that has it by another name; found
 	# without =, which PostgreSQL 18 can't plan then)
-	sub library_is
+	sub library_is ($name)
 	{
-		my ($name) = @_;
-
 		return $node->safe_psql('postgres', "UPDATE pg_proc SET probin = '\$libdir/$name' WHERE position('pmhash_handler' IN proname) > 0");
 	}
 	library_is('no_pmhash');
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
-	$node->restart;
+	restart_with($node, "shared_preload_libraries = ''");
 	# event: the library is not installed, or cannot be loaded
 	# trouble: `could not access file "..."`
 	fails_like($node, $_, qr/ERROR:  could not access file "(\$libdir\/)?no_pmhash"/, "no library: $_")
@@ -214,8 +202,7 @@ SQL
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'no_pmhash'");
 	$node->stop;
 	ok(!$node->start(fail_ok => 1), 'no library, and preloaded: no start');
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pmhash'");
-	$node->start;
+	start_with($node, "shared_preload_libraries = 'pmhash'");
 	all_come_back($node, 'the library is back');
 
 	# ---- a standby ----
@@ -312,8 +299,7 @@ SQL
 	$node->poll_query_until('postgres', "SELECT pg_stat_file('$orphan', true) IS NULL") or die;
 
 	# A session that has planned with an index, and one that has used it.
-	my $planner = $node->background_psql('postgres');
-	$planner->query_safe('SET enable_seqscan = off; SET enable_bitmapscan = off');
+	my $planner = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off');
 	like($planner->query_safe("EXPLAIN (COSTS OFF) SELECT v FROM $_ WHERE k = 5"), qr/Index Scan using ${_}_k/, "plan: $_")
 		foreach qw(gone plain);
 	my $user = $node->background_psql('postgres');
@@ -329,8 +315,7 @@ SQL
 	chmod(0, $file{unreadable_k}) or die;
 	my $fork = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('fork_k')");
 	rename($fork, "$fork.away") or die;
-	my $locker = $node->background_psql('postgres');
-	$locker->query_safe('BEGIN; LOCK TABLE locked; DROP INDEX locked_k');
+	my $locker = session_with($node, 'BEGIN; LOCK TABLE locked; DROP INDEX locked_k');
 
 	my $wanted = <<'STATES';
 cut_k: invalid: it is damaged
@@ -370,8 +355,7 @@ STATES
 	my $document = slurp_file("$FindBin::RealBin/../../../docs/troubleshooting.md");
 	my $node = new_server('why');
 
-	start_with_extension($node);
-	$node->safe_psql('postgres', <<SQL);
+	start_with_extension($node, <<SQL);
 CREATE TABLE item (id int8, sku text, code char(5), price numeric, at timestamptz);
 INSERT INTO item SELECT g, 'sku-' || g, g % 100, g, now() FROM generate_series(1, 1000) AS g;
 CREATE INDEX item_id ON item USING pmhash (id);
@@ -384,16 +368,14 @@ CREATE INDEX item_part ON item USING pmhash (price) WHERE price > 900;
 ANALYZE item;
 SQL
 
-	sub plan_from
+	sub plan_from ($condition)
 	{
-		my ($condition) = @_;
 		return $node->safe_psql('postgres', "SET enable_seqscan = off; EXPLAIN (COSTS OFF) SELECT * FROM item WHERE $condition");
 	}
 
-	sub explained
+	sub explained ($index, $condition, $before = '')
 	{
-		my ($index, $condition, $before) = @_;
-		return $node->safe_psql('postgres', ($before // '') .
+		return $node->safe_psql('postgres', ($before) .
 			"SELECT usable, coalesce(reason, '-') FROM pmhash.explain('$index', \$c\$$condition\$c\$)");
 	}
 
