@@ -647,10 +647,10 @@ run_reduce(void)
 static void
 run_list_drain(void)
 {
-	static PmhEntry entry[4096];
+	static PmhEntry entry[8192];
 	uint64_t	hash = nth_key(0, 4, 1);
 	uint32_t	full = pmh_class_capacity(PMH_CHUNK_CLASS);
-	uint32_t	n = 3 * full - 5;
+	uint32_t	n = 7 * full - 5;	/* more than is looked at under one lock */
 
 	new_table();
 	for (uint32_t i = 0; i < n; i++)
