@@ -12,7 +12,6 @@
 
 #include <time.h>
 
-
 /* ---- the clock ---- */
 
 /*

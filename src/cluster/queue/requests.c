@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "miscadmin.h"
 
 #include "cluster/base/shared.h"
@@ -46,9 +47,7 @@ pmhash_launcher_is_there(void)
 	return pmhash_shared->launcher != NULL;
 }
 
-/*
- * Have the launcher look for what there is to do.  Raises no error.
- */
+/* Have the launcher look for what there is to do.  Raises no error. */
 void
 pmhash_wake_launcher(void)
 {
@@ -70,6 +69,8 @@ pmhash_workers_can_be_had(void)
 {
 	uint64		since = pg_atomic_read_u64(&pmhash_shared->no_worker);
 
+	if (RecoveryInProgress() && !pmhash_launcher_is_there())
+		return false;			/* nothing has noted since when (pmhash_pool_ready) */
 	return since == 0 || !pmhash_clock_past((int64) since, NONE_FOR_LONG);
 }
 

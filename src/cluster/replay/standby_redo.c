@@ -332,7 +332,7 @@ end_sweep(void)
 	PmhashStandbyRow *row;
 	PmhTable   *table;
 	bool		inherited = false;
-	bool		swept = true;
+	bool		damaged = false;
 	char		reason[PMHASH_REASON_SIZE];
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
@@ -340,20 +340,20 @@ end_sweep(void)
 	if (row != NULL && !is_past(row))
 	{
 		inherited = row->timeline != work.timeline;
-		if (!inherited && row->status == PMHASH_STANDBY_LIVE && row->restored)
-		{
-			table = open_table(row, reason);
-			swept = table != NULL &&
-				(pmh_value_space_is_known(table) ||
-				 pmhash_remove_dead(table, NULL, 0, between_steps, reason));
-		}
+
+		/* Other failures leave it to the next one: no entry is changed here. */
+		if (!inherited && row->status == PMHASH_STANDBY_LIVE && row->restored &&
+			(table = open_table(row, reason)) != NULL && !pmh_value_space_is_known(table) &&
+			!pmhash_remove_dead(table, NULL, 0, between_steps, reason))
+			damaged = pmh_error(table)->code == PMH_ERR_CORRUPT ||
+				pmh_error(table)->code == PMH_ERR_LOST;
 	}
 	LWLockRelease(pmhash_standby_lock);
 	if (inherited)
 		pmhash_standby_lost(work.record.file_id, 0, 0,
 							"it was made under another primary, and this one has vacuumed the table");
-	if (!swept)
-		pmhash_standby_lost(work.record.file_id, 0, ERRCODE_IO_ERROR, reason);
+	if (damaged)
+		pmhash_standby_lost(work.record.file_id, 0, ERRCODE_INDEX_CORRUPTED, reason);
 	pmhash_removal_finished(work.record.file_id);
 }
 

@@ -109,5 +109,4 @@ extern void pmhash_standby_remove_deltas(void);
 extern bool pmhash_standby_serves(uint64 file_id, uint64 life, Snapshot snapshot);
 extern bool pmhash_standby_fits_promoted(uint64 file_id, Snapshot snapshot);
 
-
 #endif							/* PMHASH_STANDBY_STATE_H */

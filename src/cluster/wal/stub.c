@@ -331,19 +331,24 @@ PmhashLook
 pmhash_stub_look_at(PmhashNode node, PmhashStub *stub)
 {
 	PmhashLook	look;
+	bool		found;
 	int			save_errno;
 #if PG_VERSION_NUM >= 180000
 	const RelPathStr made = relpathperm(node, MAIN_FORKNUM);
 	const char *path = made.str;
 #else
-	const char *path = relpathperm(node, MAIN_FORKNUM);
+	char	   *path = relpathperm(node, MAIN_FORKNUM);
 #endif
 
-	if (look_at_buffer(node, path, stub, &look))
-		return look;
-	look = look_at_file(path, stub);
+	found = look_at_buffer(node, path, stub, &look);
+	if (!found)
+		look = look_at_file(path, stub);
 	save_errno = errno;
-	(void) look_at_buffer(node, path, stub, &look);
+	if (!found)
+		(void) look_at_buffer(node, path, stub, &look);
+#if PG_VERSION_NUM < 180000
+	pfree(path);
+#endif
 	errno = save_errno;
 	return look;
 }

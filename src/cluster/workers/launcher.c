@@ -543,9 +543,6 @@ go_round(void)
 	return left < 1 ? 1 : (long) Min(left, timeout);	/* 0 would be no sleep, less no end */
 }
 
-/*
- * The launcher.
- */
 void
 pmhash_launcher_main(Datum arg)
 {
