@@ -72,7 +72,8 @@ watch_build()
 
 	files=$(find "$work/source/src" -name '*.c' | wc -l)
 	while sleep 5 && kill -0 $$; do
-		compiled=$(find "$work/install/build" -name '*.o' 2>/dev/null | wc -l)
+		# (on a slow machine the server is still being copied, and there is no such directory)
+		compiled=$(find "$work/install/build" -name '*.o' 2>/dev/null | wc -l) || continue
 		[ "$compiled" -eq "$last" ] || progress "building pmhash: $compiled of $files files compiled"
 		last=$compiled
 	done
@@ -94,10 +95,10 @@ build()						# pg_config of the server
 		-j"$(nproc)" with_llvm=no) ||
 		{
 			cat "$log" >&2
-			kill "$watcher"
+			kill "$watcher" || true
 			die "the build failed"
 		}
-	kill "$watcher"
+	kill "$watcher" || true
 	wait "$watcher" 2>/dev/null || true
 	bindir=${pg_config%/*}
 }
