@@ -269,7 +269,8 @@ pmhash_journal_map(void)
 	}
 	if (result != PMH_OK)
 	{
-		if (!is_passing(&error) && pmhash_pool_is_present())
+		/* it has gone, or is another one; other errors may be gone at the next try */
+		if ((result == PMH_ERR_NO_FILE || result == PMH_ERR_FORMAT) && pmhash_pool_is_present())
 			give_up_journal(path, &error);
 		journal_error(path, &error);
 	}
