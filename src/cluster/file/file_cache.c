@@ -290,9 +290,9 @@ pmhash_entry_enter(Relation index, PmhTable *table, const PmhashStub *stub,
 	/* The planner maps all that it looks at: thousands of partitions in a transaction. */
 	if (n_mapped() > pmhash_mapped_files)
 		(void) pmhash_entries_unmap(pmhash_mapped_files / 4 * 3);
-	entry = find_any(relid);
 	PG_TRY();
 	{
+		entry = find_any(relid);
 		file = make_handle(index, table, stub);
 		if (entry != NULL)
 			drop(entry);
