@@ -227,21 +227,11 @@ require_journal(void)
 	journal_error(path, &error);
 }
 
-/* Does an error of the engine say nothing about the file? */
-static bool
-is_passing(const PmhError *error)
-{
-	return error->code == PMH_ERR_NO_DESCRIPTOR || error->code == PMH_ERR_NO_MEMORY ||
-		error->code == PMH_ERR_NO_SPACE ||
-		(error->code == PMH_ERR_IO &&
-		 (error->sys_errno == EINTR || error->sys_errno == EAGAIN));
-}
-
 /*
  * Map the journal of this server life, if that has not been done.  Done whenever an
  * index file is opened, so that a process that has one mapped never lacks the
- * journal for it, whatever happens to the directory.  ERROR if it can't be mapped; and
- * then it is given up, unless that may pass.
+ * journal for it, whatever happens to the directory.  ERROR if it can't be mapped; if it has
+ * gone, or is another one, it is given up, too.
  */
 void
 pmhash_journal_map(void)
@@ -269,7 +259,7 @@ pmhash_journal_map(void)
 	}
 	if (result != PMH_OK)
 	{
-		/* it has gone, or is another one; other errors may be gone at the next try */
+		/* Other errors may be gone at the next try. */
 		if ((result == PMH_ERR_NO_FILE || result == PMH_ERR_FORMAT) && pmhash_pool_is_present())
 			give_up_journal(path, &error);
 		journal_error(path, &error);
@@ -450,7 +440,9 @@ compare_records(const void *a, const void *b)
 static void
 try_again_if_passing(const char *path, const PmhError *error)
 {
-	if (!is_passing(error))
+	if (error->code != PMH_ERR_NO_DESCRIPTOR && error->code != PMH_ERR_NO_MEMORY &&
+		error->code != PMH_ERR_NO_SPACE &&
+		(error->code != PMH_ERR_IO || (error->sys_errno != EINTR && error->sys_errno != EAGAIN)))
 		return;
 	errno = error->sys_errno;
 	ereport(ERROR,

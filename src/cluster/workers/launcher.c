@@ -543,6 +543,7 @@ go_round(void)
 	return left < 1 ? 1 : (long) Min(left, timeout);	/* 0 would be no sleep, less no end */
 }
 
+/* What the launcher's process executes; arg is not used.  Ends by an exit of the process only. */
 void
 pmhash_launcher_main(Datum arg)
 {

@@ -108,6 +108,7 @@ foreach my $statement (@statements)
 $node->safe_psql('postgres', 'DROP INDEX IF EXISTS f_new; DROP TABLE IF EXISTS n');
 wait_for_files(pool($node), 7, 'allocations: no file is left over');
 
+# event: a process can't open the undo journal for another reason
 # An index file that can't be opened makes its index invalid: it is rebuilt,
 # and meanwhile rows are written without it and queries do without it.
 foreach my $statement (@statements)
