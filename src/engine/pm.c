@@ -262,6 +262,14 @@ pm_is_resident(const PmFile *f, const void *address)
 		(resident & 1) != 0;
 }
 
+PmhResult
+pm_sync(const PmFile *f, PmhError *error)
+{
+	if (f->is_pmem && msync(f->base, f->bound, MS_SYNC) != 0)
+		return pmh_fill_call_error(error, errno, "msync");
+	return PMH_OK;
+}
+
 /* ---- its length ---- */
 
 /*

@@ -97,6 +97,12 @@ extern void pm_read_ahead(const PmFile *f, const void *address, size_t size);
 extern bool pm_is_resident(const PmFile *f, const void *address);
 
 /*
+ * Let all that has been stored to persistent memory be durable, whoever stored it: the
+ * kernel knows which pages that is.
+ */
+extern PmhResult pm_sync(const PmFile *f, PmhError *error);
+
+/*
  * posix_fallocate [from, to), all pages that it is in: at the end of the file, which
  * becomes longer, or where it has been punched.  Never leaves a hole: PMH_ERR_LOST if the
  * file is shorter than 'from' tells.  On failure the file may have become longer by some

@@ -213,7 +213,14 @@ pmh_recover(PmhTable *t)
 						"The file is shorter than its header says, or was used with smaller "
 						"pages of memory.");
 	pm_store64(&pmh_run(t)->instance, 0);
-	result = stride_directory(t, false, &differ);
+
+	/*
+	 * After a process was killed we see stores that it had not flushed.  Power loss would
+	 * take them back, from under what is built on them.
+	 */
+	result = pm_sync(&t->file, &t->error);
+	if (result == PMH_OK)
+		result = stride_directory(t, false, &differ);
 	if (result == PMH_OK && differ)
 		result = stride_directory(t, true, &differ);
 	if (result == PMH_OK)

@@ -246,14 +246,21 @@ test_image(Point *p)
 		_exit(1);
 	for (unsigned level = above; level < LEVELS; level++)
 		mark[level] = memory_mark(level);
-	put_volatile(p);
-	put_choices(p);
 	if (wants_adoption(p))
 	{
-		recorder_adopt();
 		crash.figures->adopted++;
+		if (crash_random() % 2 == 0)
+			recorder_kill();
+		else
+		{
+			put_volatile(p);
+			put_choices(p);
+			recorder_adopt();
+		}
 		longjmp(*crash.adopted, 1);
 	}
+	put_volatile(p);
+	put_choices(p);
 	bad = image_check(above);
 	if (bad != NULL)
 		report(p, bad);

@@ -571,6 +571,13 @@ recorder_adopt(void)
 }
 
 void
+recorder_kill(void)
+{
+	for (size_t i = 0; i < recorders[0].npending; i++)
+		recorders[0].pending[i]->flushed = 0;
+}
+
+void
 recorder_reset(void)
 {
 	recorder_stop_level1();
@@ -804,6 +811,20 @@ pm_record_fence(const PmFile *f, const PmSite *s)
 			complete(r, line, line->flushed, true);
 	}
 	r->unfenced = false;
+}
+
+PmhResult
+pm_sync(const PmFile *f, PmhError *error)
+{
+	Recorder   *r = &recorders[0];
+
+	(void) error;
+	if (level_of(f->base) > 0)
+		return PMH_OK;			/* where recovery begins nothing is pending */
+	for (size_t i = 0; i < r->npending; i++)
+		r->pending[i]->flushed = r->pending[i]->n;
+	pm_fence(f);
+	return PMH_OK;
 }
 
 void

@@ -165,6 +165,12 @@ extern const Line *recorder_not_durable(unsigned file, uint64_t offset, size_t l
  */
 extern void recorder_adopt(void);
 
+/*
+ * The process of memory 0 is killed: all it stored is there and may be lost later, also
+ * what it flushed, as no other one's fence waits for that.
+ */
+extern void recorder_kill(void);
+
 /* ---- hooks, called at level 0 and, while started, at level 1 ---- */
 
 /* Before a fence takes effect. */
