@@ -33,7 +33,6 @@ SQL
 	$old->stop;
 	my $old_files = join(' ', index_files(pool($old)));
 
-
 	# Run pg_upgrade; it leaves scripts where it runs.
 	sub upgrade ($new, @options)
 	{
