@@ -2,7 +2,6 @@
 
 use v5.36;
 
-use File::Copy;
 use PmhashInvalid;
 use PmhashTest;
 
