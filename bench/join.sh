@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# join.sh: joins by groups of keys beside nested loops and hash joins
+# join.sh: batched index joins beside nested loops and hash joins
 #
 # A table of random keys is joined with keys that are all there, and with keys of
 # which none is, by nested loops over btree, hash and pmhash, by a hash join and by

@@ -5,7 +5,7 @@
 #
 # Writes shards.csv into the results directory (figure, method, rows, value, unit):
 #   look-up     by one key: goes to one server
-#   IN list     of 100 keys: to all three, each with those that are its own
+#   IN list     of 100 keys: the whole list goes to all three
 #   join        of the orders of one day with their items: done by the servers
 #               (enable_partitionwise_join), which is looked at in the plan
 #   insert      of a row

@@ -327,3 +327,12 @@ INSERT INTO uniq VALUES (50000, 'waits');
 SELECT pmhash.check('uniq_id'), pmhash.check('uniq_url');
 SELECT * FROM every_key('uniq', 'id', 'uniq_id');
 DROP TABLE uniq;
+
+-- what core has for btree and gist alone
+CREATE TABLE uniq_temporal (id int4, at int4range, twice int8 GENERATED ALWAYS AS (id::int8 * 2) VIRTUAL);
+CREATE INDEX ON uniq_temporal USING pmhash (twice);
+ALTER TABLE uniq_temporal ADD EXCLUDE USING pmhash (id WITH =, at WITH &&);
+CREATE UNIQUE INDEX uniq_temporal_at ON uniq_temporal USING pmhash (id, at);
+ALTER TABLE uniq_temporal ADD UNIQUE USING INDEX uniq_temporal_at;
+CREATE TABLE uniq_period (id int4, at int4range, FOREIGN KEY (id, PERIOD at) REFERENCES uniq_temporal (id, PERIOD at));
+DROP TABLE uniq_temporal;

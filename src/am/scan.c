@@ -148,9 +148,8 @@ is_known_dead(const PmhashScan *so)
  *
  * The lock first, then the map: a later deletion of the row meets our lock; after an
  * earlier one the page is not all-visible any more, and the visit to the row finds
- * the conflict.  (The executor's own scans have it the other way round.)  Missed is only
- * a deletion that has looked for locks and not cleared the bit yet: README, "Index-only
- * scans".
+ * the conflict.  (The executor's own scans have it the other way round.)  Only a
+ * deletion that has looked for locks and not cleared the bit yet is missed.
  *
  * map: as for visibilitymap_get_status.
  */

@@ -337,10 +337,10 @@ extern PmhResult pmh_buffer_make(PmhTable *t, uint64_t hash, uint32_t class,
 								 const uint64_t *values, size_t n, uint64_t *payload);
 
 /*
- * Make a list of any number of entries of one hash (n >= 1; order free), durably, for a
- * caller that holds no lock.  Each time that the file has to grow for it the hook is asked
- * whether to go on.  PMH_OK, PMH_CANCELLED, or a real error: what was made of it then is left
- * to the first sweep of another server life.
+ * Make a list of any number of entries of one hash (n >= 1; order free), durable after the
+ * next pm_fence, for a caller that holds no lock.  Each time that the file has to grow for it
+ * the hook is asked whether to go on.  PMH_OK, PMH_CANCELLED, or a real error: what was made
+ * of it then is left to the first sweep of another server life.
  */
 extern PmhResult pmh_list_make(PmhTable *t, const PmhEntry *entry, size_t n, uint64_t *head);
 

@@ -376,7 +376,6 @@ pmh_list_make(PmhTable *t, const PmhEntry *entry, size_t n, uint64_t *head)
 		else if (result == PMH_NEED)
 			result = pmh_wait_cancelled() ? pmh_fail_cancelled(t) : pmh_provide(t);
 	}
-	pm_fence(&t->file);
 	return result;
 }
 

@@ -36,9 +36,8 @@
  * read by cursor.  So no call of the engine is long, and memory is bounded.
  *
  * What a scan does in front of each look-up (am/scan.c) is done here for each
- * group: what this transaction has queued is applied; serializable transactions
- * lock the pseudo-pages of the keys, and make sure that the index was valid after
- * that; the removal epoch is noted for index-only joins.
+ * group: serializable transactions lock the pseudo-pages of the keys, and make sure
+ * that the index was valid after that; the removal epoch is noted for index-only joins.
  *
  * The outer rows are kept until their keys have been looked up.  The first batch is a
  * single row, each later one twice as large, so that LIMIT and EXISTS read hardly more of

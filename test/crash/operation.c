@@ -291,6 +291,7 @@ op_shrink(void)
 {
 	PmhShrink	shrink;
 	PmhResult	result;
+	bool		armed = crash.armed;
 
 	begin("shrink", crash.focus);
 	result = pmh_shrink_begin(crash.table, PMH_DEFAULT_FILL, &shrink);
@@ -301,11 +302,13 @@ op_shrink(void)
 	}
 	while (result == PMH_OK)
 	{
+		arm(armed || shrink.at.through);	/* few images, when only space is given back */
 		result = pmh_shrink_step(crash.table, &shrink);
 		end();
 	}
 	must_be(result, PMH_DONE, "pmh_shrink_step");
 	end();
+	arm(armed);
 	return true;
 }
 

@@ -355,7 +355,7 @@ quietly make -s -C "$work/build" -j"$(nproc)" PG_CONFIG="$server" with_llvm=no C
 mkdir -p "$work/payload/payload/dax"
 cp "$here"/guest/*.sh "$here"/guest/*.sql "$here"/guest/*.conf "$top/sql/setup.sql" "$work/payload/payload/dax/"
 quietly gcc -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -I"$work/build/src/engine" \
-	-Wl,--wrap=pmem_drain -o "$work/payload/payload/dax/pm_probe" \
+	-o "$work/payload/payload/dax/pm_probe" \
 	"$here/guest/pm_probe.c" "$work"/build/src/engine/*.o -lpmem || give_up "build"
 (cd "$work/payload" && find payload | cpio --quiet -o -H newc | gzip -1) >"$work/payload.gz"
 cat "$images/initrd.gz" "$work/payload.gz" >"$work/initrd.gz"

@@ -99,6 +99,14 @@ pm_is_resident(const PmFile *f, const void *address)
 }
 
 PmhResult
+pm_sync(const PmFile *f, PmhError *error)
+{
+	(void) f;
+	(void) error;
+	return PMH_OK;
+}
+
+PmhResult
 pm_extend(PmFile *f, size_t from, size_t to, PmhError *error)
 {
 	int			err = posix_fallocate(f->fd, (off_t) from, (off_t) (to - from));

@@ -47,7 +47,8 @@ test_unique(void)
 	CHECK(stats.load_factor > 0.5);
 	CHECK(pmh_run(t)->merges > 0);
 	CHECK(stats.file_bytes < before / (FULL_SIZE ? 5 : 2));
-	CHECK(allocated_bytes() < allocated / (FULL_SIZE ? 5 : 2));
+	CHECK(allocated_bytes() < allocated / (FULL_SIZE ? 5 : 2) ||
+		  pmh_whole_pages(1) > PMH_BLOCK_SIZE); /* few pages have no block in use */
 	CHECK(!shrink_all(t, PMH_DEFAULT_FILL));
 
 	/* It takes again what was given away, before it becomes longer. */

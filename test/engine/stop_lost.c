@@ -593,11 +593,11 @@ test_no_growth(void)
 	uint64_t	size = fixture_file_size(path);
 	PmhResult	result = PMH_OK;
 
-	REQUIRE(truncate(path, (off_t) (size - PAGE)) == 0);
+	REQUIRE(truncate(path, (off_t) (size - pmh_whole_pages(1))) == 0);
 	for (uint64_t k = 0; k < 1000000 && result == PMH_OK; k++)
 		result = pmh_insert(t, fixture_hash(KEYS + k), k, false);
 	CHECK(result == PMH_ERR_LOST || result == PMH_ERR_CORRUPT);
-	CHECK(fixture_file_size(path) == size - PAGE);
+	CHECK(fixture_file_size(path) == size - pmh_whole_pages(1));
 	CHECK(fixture_no_lock_held());
 	pmh_close(t);
 }

@@ -317,9 +317,7 @@ pmhash_pool_renew_nonce(PmhashControl *control, char *reason)
 /* pg_control is written while we read it: no more than a few times in a row. */
 #define READ_TRIES		20
 
-/*
- * Is a signal file there?  *unknown: that can't be said, and the answer is no.
- */
+/* Is a signal file there?  *unknown: that can't be said, and the answer is no. */
 static bool
 exists_in_data_directory(const char *name, bool *unknown)
 {

@@ -313,9 +313,7 @@ take_from_word(PmhashDeadList *list, uint64 value)
 	add_to(&list->known, -1);
 }
 
-/*
- * Put an entry last, unless it is there.  False: there is no room.  The lock is held.
- */
+/* Put an entry last, unless it is there.  False: there is no room.  The lock is held. */
 static bool
 push(PmhashDeadList *list, const Waiting *waiting)
 {

@@ -30,8 +30,7 @@ extern bool pmhash_rebuild_state(Oid index, PmhashRebuild *state);
 extern void pmhash_rebuild_forget(Oid database, Oid index, const List *but);
 
 /* for workers */
-extern int	pmhash_rebuild_note(Oid database, Oid index, int sqlstate,
-								const char *failure);
+extern int	pmhash_rebuild_note(Oid database, Oid index, int sqlstate, const char *failure);
 
 /* ---- index_list.c ---- */
 

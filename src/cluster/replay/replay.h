@@ -42,8 +42,7 @@ typedef struct PmhashFiller
 	 * Load an empty file with what the scan has found.  Snapshots with an xmin before
 	 * *usable_xmin may see rows that have been left out.  Frees fill.
 	 */
-	void		(*load) (PmhashStandbyFill *fill, PmhashFile *file,
-						 TransactionId *usable_xmin);
+	void		(*load) (PmhashStandbyFill *fill, PmhashFile *file, TransactionId *usable_xmin);
 } PmhashFiller;
 
 extern const PmhashFiller *pmhash_filler;	/* set by _PG_init */

@@ -56,9 +56,7 @@ describe_pool(Datum *value, bool *isnull)
 	isnull[1] = false;
 }
 
-/*
- * pmhash.stat_server(): one row about this server; see the view pmhash.stat.
- */
+/* pmhash.stat_server(): one row about this server; see the view pmhash.stat. */
 Datum
 pmhash_stat_server(PG_FUNCTION_ARGS)
 {

@@ -96,8 +96,7 @@ pmhash_tell_of_wal(Relation index)
  * catches a cancel does, with an entry that standbys lack.
  */
 PmhResult
-pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries, int n,
-					  size_t *done)
+pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries, int n, size_t *done)
 {
 	PmhResult	result;
 
@@ -106,8 +105,7 @@ pmhash_insert_and_log(PmhashFile *file, const PmhEntry *entries, int n,
 	Assert(IsTransactionState() && CritSectionCount == 0);
 	if (n == 1)
 	{
-		result = pmh_insert(file->table, entries[0].hash, entries[0].value,
-							file->journaled);
+		result = pmh_insert(file->table, entries[0].hash, entries[0].value, file->journaled);
 		*done = result == PMH_OK;
 	}
 	else

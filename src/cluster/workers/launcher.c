@@ -455,8 +455,7 @@ go_on_writing(void)
 	static int64 last = 0;
 
 	CHECK_FOR_INTERRUPTS();
-	if (pg_atomic_read_u32(&pmhash_shared->ready) != 0 &&
-		pmhash_clock_past(last, LOOK_AROUND))
+	if (pg_atomic_read_u32(&pmhash_shared->ready) != 0 && pmhash_clock_past(last, LOOK_AROUND))
 	{
 		(void) note_flushed();
 		(void) pmhash_flush_for_scans();

@@ -95,8 +95,7 @@ maker_is_alive(ListedFile *file)
 	pmhash_file_path(path, MyDatabaseId, file->file_id);
 	result = pmh_examine(path, &head, &error);
 	file->made_for = InvalidOid;
-	if (result == PMH_ERR_FORMAT || result == PMH_ERR_VERSION ||
-		result == PMH_ERR_CORRUPT)
+	if (result == PMH_ERR_FORMAT || result == PMH_ERR_VERSION || result == PMH_ERR_CORRUPT)
 		return false;
 	if (result != PMH_OK)
 		return true;

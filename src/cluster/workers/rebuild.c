@@ -128,8 +128,7 @@ needs_new_file(Relation index, PmhashReason *reason)
 {
 	Assert(CheckRelationLockedByMe(index, AccessShareLock, true));
 	*reason = PMHASH_REASON_NONE;
-	if (pmhash_is_index(index) && index->rd_index->indisready &&
-		index->rd_index->indislive)
+	if (pmhash_is_index(index) && index->rd_index->indisready && index->rd_index->indislive)
 		*reason = pmhash_index_doubt(index, NULL);
 	return *reason != PMHASH_REASON_NONE;
 }
@@ -153,8 +152,7 @@ begin(Oid relid)
 	if (heap != NULL)
 		index = try_relation_open(relid, ShareUpdateExclusiveLock);
 	needed = index != NULL && index->rd_index != NULL &&
-		index->rd_index->indrelid == heap_oid &&
-		needs_new_file(index, &refill.reason);
+		index->rd_index->indrelid == heap_oid && needs_new_file(index, &refill.reason);
 	if (needed)
 	{
 		Assert(refill.heap == heap_oid);

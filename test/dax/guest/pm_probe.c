@@ -5,15 +5,12 @@
  * usage: pm_probe domain DIRECTORY		libpmem's "is_pmem auto_flush", 0 or 1
  *		  pm_probe class DIRECTORY		the engine's word: dax or cache
  *		  pm_probe remap DIRECTORY		many files that grow and move
- *		  pm_probe grow FILE			insert until the file has grown, say
- *										so, and wait for the power cut
+ *		  pm_probe grow FILE			insert, let the file grow, say so, and
+ *										wait for the power cut
  *		  pm_probe grown FILE KEYS		what is left after that
  *		  pm_probe poison FILE			have the kernel take its first page for
  *										damaged memory
  *		  pm_probe read FILE			load from its first page
- *
- * Linked with -Wl,--wrap=pmem_drain: "grow" stops in the very fence that makes
- * the new size durable, before anything is stored in the new part.
  */
 #include <fcntl.h>
 #include <libpmem.h>
@@ -26,31 +23,14 @@
 #include "error.h"
 #include "handle.h"
 #include "pm.h"
+#include "space.h"
 #include "table.h"
 
 #define INITIAL_SIZE	((size_t) 64 * 1024)
 #define FINAL_SIZE		((size_t) 3 * 1024 * 1024)
 #define FILES			40
+#define KEYS			50
 #define LOCK_STRIPES	64
-
-static PmhTable *watched;
-static uint64_t watched_blocks;
-static uint64_t keys_inserted;
-
-extern void __real_pmem_drain(void);
-extern void __wrap_pmem_drain(void);
-
-void
-__wrap_pmem_drain(void)
-{
-	__real_pmem_drain();
-	if (watched == NULL || pmh_live(watched)->blocks == watched_blocks)
-		return;
-	printf("@mark grown %llu\n", (unsigned long long) keys_inserted);
-	fflush(stdout);
-	for (;;)
-		pause();
-}
 
 static int
 failed(const char *what, const PmhError *error)
@@ -153,22 +133,33 @@ remap(const char *directory)
 	return 0;
 }
 
+/* The new size is durable, and nothing is stored in the new part yet. */
 static int
 grow(const char *path)
 {
 	PmhEnv		env = environment();
 	PmhError	error;
+	PmhTable   *table;
+	uint64_t	blocks;
 
 	unlink(path);
-	if (pmh_create(path, NULL, &env, &watched, &error) != PMH_OK)
+	if (pmh_create(path, NULL, &env, &table, &error) != PMH_OK)
 		return failed(path, &error);
-	watched_blocks = pmh_live(watched)->blocks;
 	sync();
-	for (;; keys_inserted++)
+	for (uint64_t key = 0; key < KEYS; key++)
 	{
-		if (pmh_insert(watched, hash_of(keys_inserted), keys_inserted, false) != PMH_OK)
-			return failed(path, pmh_error(watched));
+		if (pmh_insert(table, hash_of(key), key, false) != PMH_OK)
+			return failed(path, pmh_error(table));
 	}
+	blocks = pmh_blocks(table);
+	table->need = (PmhNeed) {.blocks = 1, .seen = pmh_blocks_with_space(table)};
+	if (pmh_provide(table) != PMH_OK)
+		return failed(path, pmh_error(table));
+	if (pmh_blocks(table) > blocks)
+		printf("@mark grown %d\n", KEYS);
+	fflush(stdout);
+	for (;;)
+		pause();
 }
 
 static int

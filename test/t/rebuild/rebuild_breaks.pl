@@ -273,6 +273,7 @@ SQL
 	start_with($standby, "max_worker_processes = 1\nmax_parallel_workers = 0");
 	wait_for_state($standby, 'ex_k', qr/^to be built; no pmhash launcher is running to build it \(see max_worker_processes\)$/,
 		'a standby without a slot for its launcher');
+	is(sqlstate_of($standby, "SELECT pmhash.check('ex_k')"), '55000', '... on which nothing is to be tried again');
 	$standby->stop;
 	$node->stop;
 }
