@@ -100,19 +100,14 @@ build_server()
 # suites NAME SERVER VARIABLE=VALUE...: test/run.sh with that server, and what its logs say
 suites()
 {
-	local name=$1 scratch=$work/tmp line status
+	local name=$1 scratch=$work/tmp status
 
 	say "$name"
 	install -d -m 1777 "$scratch"
 	env TMPDIR="$scratch" PMHASH_KEEP=1 PMHASH_PG_CONFIG="$2/bin/pg_config" "${@:3}" \
 		bash "$top/test/run.sh" $stages 2>&1 | tee "$work/log"
 	status=${PIPESTATUS[0]}
-	line=$(tail -n 1 "$work/log")
-	stage_passed=0 stage_failed=0
-	if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-		stage_passed=${BASH_REMATCH[1]}
-		stage_failed=${BASH_REMATCH[2]}
-	fi
+	count_run "$work/log"
 	if grep -rah --include='*.log' --include='regress_log_*' 'TRAP: ' "$scratch" >"$work/traps"; then
 		sort "$work/traps" | uniq -c >&2
 		stage_failed=$((stage_failed + 1))
@@ -191,11 +186,11 @@ make_work assert
 for major in ${majors:-18 19}; do
 	if [ -z "$server" ] && ! get_source "$major"; then
 		say "PostgreSQL $major: its source is not to be had"
-		[ "$major" = 19 ] || { stage_passed=0 stage_failed=1; add_counts "source of $major" 1; }
+		[ "$major" = 19 ] || count_failed "source of $major"
 		continue
 	fi
 	for part in $parts; do
-		part "$major" "$part" || { stage_passed=0 stage_failed=1; add_counts "$major $part" 1; }
+		part "$major" "$part" || count_failed "$major $part"
 	done
 done
 report_counts

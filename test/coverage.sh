@@ -30,13 +30,8 @@ install -d -m 1777 "$work/t"
 # (PROFILE is PostgreSQL's: all that is built has it, what tests build as well)
 TMPDIR=$work/t PMHASH_KEEP=1 PROFILE="--coverage -fprofile-update=atomic" \
 	bash "$top/test/run.sh" ${*:-engine regress isolation tap} 2>&1 | tee "$work/log" >&2
-line=$(tail -n 1 "$work/log")
-if ! [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-	echo "the tests did not come to their end" >&2
-	exit 1
-fi
-passed=${BASH_REMATCH[1]}
-failed=${BASH_REMATCH[2]}
+count_run "$work/log" || { echo "the tests did not come to their end" >&2; exit 1; }
+passed=$stage_passed failed=$stage_failed
 
 # each tree that has counts, as a file of gcovr's with paths from src on
 n=0

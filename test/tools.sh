@@ -113,8 +113,7 @@ for suite in $suites; do
 	rm -rf --one-file-system "${root:?}"
 done
 if ! $made; then
-	stage_passed=0 stage_failed=1
-	add_counts "preparing" 1
+	count_failed "preparing"
 	report_counts
 	exit 1
 fi

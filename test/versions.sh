@@ -154,27 +154,20 @@ before_anything()
 	if [ "${PIPESTATUS[0]}" -eq 0 ] && grep -q 'answers were compared' "$log"; then
 		count_one "demo as a user with sudo"
 	else
-		stage_passed=0 stage_failed=1
-		add_counts "demo as a user with sudo" 1
+		count_failed "demo as a user with sudo"
 	fi
 }
 
 # run_suites ROOT MAJOR: test/run.sh there; its last line is its result
 run_suites()
 {
-	local log=$work/log line status which=PMHASH_PG_MAJOR=$2
+	local log=$work/log status which=PMHASH_PG_MAJOR=$2
 
 	[ "$2" != 16 ] || which=PMHASH_PG_CONFIG=/opt/postgresql-16/bin/pg_config
 	in_chroot "$1" env "$which" PMHASH_PROVE_TESTS="${PMHASH_PROVE_TESTS-}" \
 		bash /pmhash/tree/test/run.sh $stages 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
-	line=$(tail -n 1 "$log")
-	stage_passed=0
-	stage_failed=0
-	if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-		stage_passed=${BASH_REMATCH[1]}
-		stage_failed=${BASH_REMATCH[2]}
-	fi
+	count_run "$log"
 	add_counts "suites on $2" "$status"
 }
 
@@ -191,10 +184,7 @@ version()
 	local root passed_before=$passed failed_before=$failed start=$SECONDS
 
 	chroot_for "$1" || return 1
-	if begins_empty "$1" && ! before_anything "$root"; then
-		stage_passed=0 stage_failed=1
-		add_counts "preparing $1" 1
-	fi
+	! begins_empty "$1" || before_anything "$root" || count_failed "preparing $1"
 	run_suites "$root" "$1"
 	say "PostgreSQL $1 ($(in_chroot "$root" sh -c '. /etc/os-release; echo $PRETTY_NAME')," \
 		"$(server_version "$root" "$1")):" \
@@ -217,8 +207,7 @@ for major in ${majors:-$PMHASH_PG_MAJORS}; do
 		say "PostgreSQL $major: NOT TRIED, no chroot could be made within $within s"
 	else
 		say "PostgreSQL $major: no chroot could be made"
-		stage_passed=0 stage_failed=1
-		add_counts "chroot for $major" 1
+		count_failed "chroot for $major"
 	fi
 done
 $made || say "no version was tried"

@@ -155,30 +155,6 @@ run(const char *name, Generate generate, uint64_t n, uint64_t expected, int fill
 	free(entry);
 }
 
-/* Giving up half way leaves an empty table. */
-static void
-run_abandon(void)
-{
-	const char *path = fixture_path("core_bulk");
-	PmhTable   *t = fixture_create(path);
-	PmhStats	stats;
-	PmhBulk    *bulk;
-	PmhEntry	entry[5000];
-	uint32_t	depth;
-
-	REQUIRE(pmh_bulk_begin(t, 5000, PMH_DEFAULT_FILL, &depth, &bulk) == PMH_OK);
-	for (uint64_t i = 0; i < 5000; i++)
-		entry[i] = some_duplicates(i, 5000);
-	REQUIRE(pmh_bulk_partition(bulk, 0, entry, 5000) == PMH_OK);
-	pmh_bulk_abandon(bulk);
-	REQUIRE(pmh_stats(t, &stats) == PMH_OK);
-	CHECK(stats.entries == 0);
-	CHECK(stats.segments == 1);
-	REQUIRE(pmh_insert(t, 1, 2, false) == PMH_OK);
-	pmh_close(t);
-	unlink(path);
-}
-
 /* ---- files with few entries: a partition often has no more ---- */
 
 /* Its length in bytes with n entries of so many keys, inserted one by one or loaded. */
@@ -241,7 +217,6 @@ main(void)
 	TEST(run("skewed", skewed, FIXTURE_SCALE(200000), FIXTURE_SCALE(200000), 94, 0));
 	TEST(run("none", unique_keys, 0, 0, 94, 0));
 	TEST(run("one", unique_keys, 1, 1, 10, 0));
-	TEST(run_abandon());
 	TEST(few(0, 1, 16384));
 	TEST(few(1, 1, 16384));
 	TEST(few(100, 100, 16384));

@@ -156,24 +156,6 @@ test_no_descriptor(void)
 
 /* ---- addresses ---- */
 
-static void
-test_no_memory(void)
-{
-#ifndef __SANITIZE_ADDRESS__
-	PmhTable   *t = fixture_create(path);
-	uint64_t	key = 0;
-
-	allow(RLIMIT_AS, false);
-	CHECK(insert(t, &key, LARGE) == PMH_ERR_NO_MEMORY);
-	CHECK(pmh_error(t)->sys_errno == ENOMEM);
-	check_keys(t, key, 1);
-	allow(RLIMIT_AS, true);
-	CHECK(insert(t, &key, LARGE) == PMH_OK);
-	check_keys(t, LARGE, 1);
-	CLOSE_SOUND(t);
-#endif
-}
-
 /* One area a file, and few more when it has grown. */
 static void
 test_areas(void)
@@ -446,7 +428,6 @@ main(void)
 {
 	path = fixture_path("mappings");
 	TEST(test_no_descriptor());
-	TEST(test_no_memory());
 	TEST(test_few_addresses(3));
 	TEST(test_few_addresses(14));
 	TEST(test_grown_by_others());

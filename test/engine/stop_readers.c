@@ -134,8 +134,6 @@ start_reader(const char *point, uint64_t n, uint64_t hash, size_t least, size_t 
 	return start_change(look_up, point, n, hash, 0);
 }
 
-
-
 /* Goes on; true if it stops once more, false if it has ended (*well). */
 static bool
 stops_again(pid_t pid, bool *well)

@@ -57,6 +57,24 @@ count_one()
 	add_counts "$1" 0
 }
 
+# count_failed NAME: what could not be tried is one failure
+count_failed()
+{
+	stage_passed=0
+	stage_failed=1
+	add_counts "$1" 1
+}
+
+# count_run LOG: the last line of test/run.sh; false if that has not come to its end
+count_run()
+{
+	stage_passed=0
+	stage_failed=0
+	[[ $(tail -n 1 "$1") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || return 1
+	stage_passed=${BASH_REMATCH[1]}
+	stage_failed=${BASH_REMATCH[2]}
+}
+
 # add_counts NAME STATUS: a runner that fails, or runs nothing, without saying
 # so in its summary counts as one failure
 add_counts()

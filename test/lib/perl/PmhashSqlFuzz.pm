@@ -300,6 +300,8 @@ sub read_some
 		"SELECT differ('fz', 't = ''t$k''');",
 		"SELECT differ('fz', 'k = $k AND v = ' || $k % 4);",
 		"SELECT differ('fz', 'k = ANY (ARRAY(SELECT generate_series(0, $k)))');",
+		"SELECT differ('fz', 'k IN (SELECT y.k FROM fp y WHERE y.v = 1)');",
+		"SELECT differ('fp', 'EXISTS (SELECT FROM fz y WHERE y.k = x.k OFFSET 0)');",
 		"SELECT differ('fp', 'k = $k');",
 		"SELECT differ('fu', 'n = $k');",
 		"SET enable_seqscan = off; SELECT 'rows' FROM fz WHERE k = ANY ('{1,2,3,$k}') AND id < 0 LIMIT 3; RESET enable_seqscan;");

@@ -5,8 +5,7 @@
  *
  * pg_waldump and pg_walinspect show these records as XLOG/NOOP (XLOG/FPI, those that
  * come with a stub's page), and nothing of what is in them.  WAL is read as
- * pg_walinspect does: up to what has been flushed (in recovery: replayed), with no slot
- * that would keep it, so a range that has been recycled is an ERROR.
+ * pg_walinspect does, on a primary: up to what has been flushed.
  *
  * PmhashTest.pm, install_wal_records, compiles it together with cluster/wal/wal_record.c.
  *
@@ -20,16 +19,13 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogreader.h"
-#include "access/xlogrecovery.h"
 #include "access/xlogutils.h"
 #include "catalog/pg_control.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/pg_lsn.h"
 #include "utils/tuplestore.h"
 
@@ -48,96 +44,16 @@ PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(pmhash_wal_records);
 
-#define WAL_RECORDS_COLUMNS	11
+#define WAL_RECORDS_COLUMNS	10
 
-/* ---- reading ---- */
-
-/* How far WAL can be read. */
-static XLogRecPtr
-end_of_readable_wal(void)
-{
-	return RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
-}
-
-/*
- * A reader whose next record is the first one at or after start; NULL if there is
- * none before end.  ERROR if WAL there cannot be read.
- */
-static XLogReaderState *
-begin_reading(XLogRecPtr start, XLogRecPtr end)
-{
-	ReadLocalXLogPageNoWaitPrivate *read = palloc0(sizeof(*read));
-	XLogReaderState *reader;
-	char	   *reason = NULL;
-
-	/* the very first page of WAL has no record before its end */
-	if (start < XLOG_BLCKSZ)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("could not read WAL at LSN %X/%X", LSN_FORMAT_ARGS(start))));
-	if (start >= end)
-		return NULL;
-	reader = XLogReaderAllocate(wal_segment_size, NULL,
-								XL_ROUTINE(.page_read = &read_local_xlog_page_no_wait,
-										   .segment_open = &wal_segment_open,
-										   .segment_close = &wal_segment_close),
-								read);
-	if (reader == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory"),
-				 errdetail("Failed while allocating a WAL reading processor.")));
-	if (FIND_NEXT_RECORD(reader, start, &reason) != InvalidXLogRecPtr)
-		return reader;
-	if (!read->end_of_wal)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not find a valid record in WAL after %X/%X",
-						LSN_FORMAT_ARGS(start)),
-				 reason != NULL ? errdetail_internal("%s", reason) : 0));
-	return NULL;
-}
-
-/* Go on to the next record that ends at or before end; false: there is none. */
-static bool
-read_next(XLogReaderState *reader, XLogRecPtr end)
-{
-	ReadLocalXLogPageNoWaitPrivate *private_data = reader->private_data;
-	char	   *message;
-
-	if (XLogReadRecord(reader, &message) != NULL)
-		return reader->EndRecPtr <= end;
-	if (!private_data->end_of_wal)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read WAL at %X/%X%s%s",
-						LSN_FORMAT_ARGS(reader->EndRecPtr),
-						message ? ": " : "", message ? message : "")));
-	return false;
-}
-
-/* ---- rows ---- */
-
-static const char *
-type_name(const PmhashWalRecord *record)
-{
-	switch ((PmhashWalType) record->type)
-	{
-		case PMHASH_WAL_INSERT:
-			return "INSERT";
-		case PMHASH_WAL_DELETE:
-			return "DELETE";
-		case PMHASH_WAL_FILE_NEW:
-			return "FILE_NEW";
-		case PMHASH_WAL_FILE_GONE:
-			return "FILE_GONE";
-		case PMHASH_WAL_SWEPT:
-			return "SWEPT";
-		case PMHASH_WAL_DEAD:
-			return "DEAD";
-	}
-	return "UNKNOWN";
-}
+static const char *const type_names[] = {
+	[PMHASH_WAL_INSERT] = "INSERT",
+	[PMHASH_WAL_DELETE] = "DELETE",
+	[PMHASH_WAL_FILE_NEW] = "FILE_NEW",
+	[PMHASH_WAL_FILE_GONE] = "FILE_GONE",
+	[PMHASH_WAL_SWEPT] = "SWEPT",
+	[PMHASH_WAL_DEAD] = "DEAD"
+};
 
 /* The entries of a record as two arrays, of hashes and of TIDs. */
 static void
@@ -191,59 +107,33 @@ tids_of(const PmhashWalRecord *record, Datum *tids)
 	return n;
 }
 
-/* What is in a record that we understand; the other columns are NULL. */
-static void
-fill_contents(const PmhashWalRecord *record, Datum *value, bool *isnull)
-{
-	int			i = 4;
-
-	isnull[i] = false;
-	value[i++] = CStringGetTextDatum(type_name(record));
-	isnull[i] = false;
-	value[i++] = CStringGetTextDatum(psprintf("%016" PRIx64, record->file_id));
-	isnull[i] = false;
-	value[i++] = Int32GetDatum(record->count);
-	isnull[i] = !OidIsValid(record->database);
-	value[i++] = ObjectIdGetDatum(record->database);
-	isnull[i] = !TransactionIdIsValid(record->horizon);
-	value[i++] = TransactionIdGetDatum(record->horizon);
-	if (record->count > 0)
-	{
-		isnull[i] = isnull[i + 1] = false;
-		entries_of(record, &value[i], &value[i + 1]);
-	}
-	if (record->size > 0)
-	{
-		value[6] = Int32GetDatum(tids_of(record, &value[i + 1]));
-		isnull[i + 1] = false;
-	}
-}
-
 /* The row of a record, if it is one of ours. */
 static void
 put_row(const ReturnSetInfo *result, XLogReaderState *reader)
 {
-	Datum		value[WAL_RECORDS_COLUMNS] = {0};
-	bool		isnull[WAL_RECORDS_COLUMNS];
 	PmhashWalRecord record;
-	PmhashWalVerdict verdict;
+	PmhashWalVerdict verdict = pmhash_wal_decode(reader, &record);
+	Datum		value[WAL_RECORDS_COLUMNS] = {0};
+	bool		isnull[WAL_RECORDS_COLUMNS] = {0};
 
-	verdict = pmhash_wal_decode(reader, &record);
 	if (verdict == PMHASH_WAL_NOT_OURS)
 		return;
-	memset(isnull, true, sizeof(isnull));
-	isnull[0] = isnull[1] = isnull[2] = isnull[3] = false;
+	if (verdict != PMHASH_WAL_OURS)
+		elog(ERROR, "a record of pmhash can't be read");
 	value[0] = LSNGetDatum(reader->ReadRecPtr);
 	value[1] = LSNGetDatum(reader->EndRecPtr);
-	value[2] = TransactionIdGetDatum(XLogRecGetXid(reader));
-	value[3] = Int32GetDatum((int32) XLogRecGetTotalLen(reader));
-	if (verdict == PMHASH_WAL_OURS)
-		fill_contents(&record, value, isnull);
-	else
-	{
-		isnull[4] = false;
-		value[4] = CStringGetTextDatum("UNKNOWN");
-	}
+	value[2] = Int32GetDatum((int32) XLogRecGetTotalLen(reader));
+	value[3] = CStringGetTextDatum(type_names[record.type]);
+	value[4] = CStringGetTextDatum(psprintf("%016" PRIx64, record.file_id));
+	value[5] = Int32GetDatum(record.size > 0 ? tids_of(&record, &value[9]) : record.count);
+	value[6] = ObjectIdGetDatum(record.database);
+	isnull[6] = !OidIsValid(record.database);
+	value[7] = TransactionIdGetDatum(record.horizon);
+	isnull[7] = !TransactionIdIsValid(record.horizon);
+	if (record.count > 0)
+		entries_of(&record, &value[8], &value[9]);
+	isnull[8] = record.count == 0;
+	isnull[9] = record.count == 0 && record.size == 0;
 	tuplestore_putvalues(result->setResult, result->setDesc, value, isnull);
 }
 
@@ -251,37 +141,34 @@ put_row(const ReturnSetInfo *result, XLogReaderState *reader)
  * pmhash_wal_records(start_lsn, end_lsn) returns setof record
  *
  * The records of logged indexes, of all databases, that begin at or after start_lsn
- * and end at or before end_lsn, or the end of readable WAL if that is earlier.
- * ERROR if WAL can't be read.
+ * and end at or before end_lsn, or where what has been flushed ends if that is earlier.
  */
 Datum
 pmhash_wal_records(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	XLogRecPtr	readable = end_of_readable_wal();
-	XLogRecPtr	end = PG_GETARG_LSN(1);
+	XLogRecPtr	start = PG_GETARG_LSN(0);
+	XLogRecPtr	flushed = GetFlushRecPtr(NULL);
+	XLogRecPtr	end = Min(PG_GETARG_LSN(1), flushed);
+	ReadLocalXLogPageNoWaitPrivate *read = palloc0(sizeof(*read));
 	XLogReaderState *reader;
-	MemoryContext context;
-	MemoryContext old;
+	char	   *message = NULL;
+	bool		found;
 
-	end = Min(end, readable);
 	pmhash_materialized(fcinfo);
-	if (result->setDesc->natts != WAL_RECORDS_COLUMNS)
-		elog(ERROR, "unexpected result type of pmhash_wal_records");
-	reader = begin_reading(PG_GETARG_LSN(0), end);
-	if (reader == NULL)
+	reader = XLogReaderAllocate(wal_segment_size, NULL,
+								XL_ROUTINE(.page_read = &read_local_xlog_page_no_wait,
+										   .segment_open = &wal_segment_open,
+										   .segment_close = &wal_segment_close),
+								read);
+	if (start >= end)
 		return (Datum) 0;
-	context = AllocSetContextCreate(CurrentMemoryContext, "pmhash WAL record",
-									ALLOCSET_DEFAULT_SIZES);
-	while (read_next(reader, end))
-	{
-		CHECK_FOR_INTERRUPTS();
-		old = MemoryContextSwitchTo(context);
+	found = FIND_NEXT_RECORD(reader, start, &message) != InvalidXLogRecPtr;
+	while (found && (found = XLogReadRecord(reader, &message) != NULL) && reader->EndRecPtr <= end)
 		put_row(result, reader);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(context);
-	}
-	MemoryContextDelete(context);
+	if (!found && !read->end_of_wal)
+		elog(ERROR, "could not read WAL from %X/%X on: %s", LSN_FORMAT_ARGS(start),
+			 message != NULL ? message : "no record");
 	XLogReaderFree(reader);
 	return (Datum) 0;
 }

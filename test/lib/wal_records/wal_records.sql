@@ -4,7 +4,6 @@ CREATE FUNCTION pmhash_wal_records(
 	IN end_lsn pg_lsn,
 	OUT record_start pg_lsn,
 	OUT record_end pg_lsn,
-	OUT xid xid,
 	OUT record_length int4,
 	OUT type text,
 	OUT file_id text,

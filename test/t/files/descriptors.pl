@@ -145,7 +145,7 @@ SQL
 # What a transaction has in its hands stays mapped, however many files it needs:
 # a handle that a queue of entries, a scan, a cursor or a build still has is never
 # closed under it.  And what has no owner any more goes: files of temporary tables
-# that are emptied at each commit, and the calls that look for them.  Where files are is not shown to all users.
+# that are emptied at each commit, and the calls that look for them.
 {
 	my $many = 130;    # more than stay mapped
 	my $node = new_faulty_server('handles', <<CONF);
@@ -283,42 +283,6 @@ SQL
 	run_sql('INSERT INTO tt_1 VALUES (1)') foreach 1 .. 2;
 	is(scalar(index_files($pool)), $before, 'a file for each index');
 	$session->quit;
-
-	# ---- where the files are is not shown to all users, in errors either ----
-	reload_with($node, 'pmhash.rebuild = off');
-	$node->safe_psql('postgres', <<SQL);
-CREATE ROLE stranger;
-CREATE ROLE owner;
-CREATE ROLE monitor IN ROLE pg_monitor;
-CREATE TABLE x (k int, CONSTRAINT x_k EXCLUDE USING pmhash (k WITH =));
-ALTER TABLE x OWNER TO owner;
-GRANT SELECT, INSERT ON x TO stranger, monitor;
-SQL
-	my $file = $node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 'x_k'");
-	my ($name) = $file =~ m,^\Q$pool\E/(\d+/\w+\.pmh)$, or die $file;
-	my $offset = -s $node->logfile;
-	foreach my $what ('missing', 'damaged')
-	{
-		if ($what eq 'missing')
-		{
-			rename($file, "$file.away") or die "$file: $!";
-		}
-		else
-		{
-			rename("$file.away", $file) or die "$file: $!";
-			$node->safe_psql('postgres', 'REINDEX INDEX x_k');
-			$file = $node->safe_psql('postgres', "SELECT file FROM pmhash.indexes WHERE index = 'x_k'");
-			($name) = $file =~ m,^\Q$pool\E/(\d+/\w+\.pmh)$, or die $file;
-			append_to_file("$file.new", 'x' x 8192);
-			rename("$file.new", $file) or die "$file: $!";
-		}
-		foreach my $role ('stranger', 'owner', 'monitor')
-		{
-			my ($status, $stdout, $stderr) = $node->psql('postgres', "SET ROLE $role; INSERT INTO x VALUES (1)");
-
-			like($stderr, qr/"x_k" has no usable file.*File "\Q$name\E" cannot be used/s, "$what: what a $role may see");
-		}
-	}
 
 	$node->stop;
 }

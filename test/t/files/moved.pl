@@ -339,40 +339,21 @@ CONF
 	# table than the one that it was made for are left out.
 	my @sequences = (
 		[ invalid => 'move, insert, savepoint, move, insert, rollback to, insert, commit' ],
-		[ invalid => 'move, insert, move, insert, savepoint, move, rollback to, move, insert, rollback' ],
 		[ invalid => 'savepoint, move, savepoint, truncate, rollback to, insert, release, rollback to, insert, prepared' ],
-		[ invalid => 'move, savepoint, reindex, rollback to, savepoint, insert, rollback to, insert, rollback prepared' ],
 		[ valid => 'move, savepoint, reindex, savepoint, reindex, insert, rollback to, insert, release, savepoint, insert, rollback to, insert, commit' ],
 		[ invalid => 'savepoint, move, release, savepoint, cluster, insert, rollback to, savepoint, insert, release, prepared' ],
-		[ invalid => 'move, insert, savepoint, move index, insert, rollback to, insert, rollback prepared' ],
-		[ invalid => 'move, insert, move index, insert, savepoint, move, rollback to, move index, insert, commit' ],
 		[ valid => 'savepoint, truncate, savepoint, move, rollback to, insert, release, rollback to, insert, rollback' ],
-		[ valid => 'truncate, savepoint, truncate, rollback to, savepoint, insert, rollback to, insert, prepared' ],
 		[ valid => 'truncate, insert, savepoint, cluster, insert, rollback to, insert, prepared' ],
 		[ valid => 'cluster, insert, truncate, insert, savepoint, cluster, rollback to, truncate, insert, commit' ],
-		[ valid => 'savepoint, truncate, insert, savepoint, truncate, savepoint, truncate, rollback to, insert, release, rollback to, insert, release, insert, rollback prepared' ],
-		[ valid => 'savepoint, truncate, release, savepoint, alter, insert, rollback to, savepoint, insert, release, rollback' ],
 		[ valid => 'truncate, insert, cluster, insert, savepoint, truncate, rollback to, cluster, insert, rollback prepared' ],
-		[ valid => 'reindex, savepoint, move, rollback to, savepoint, insert, rollback to, insert, rollback' ],
 		[ invalid => 'reindex, savepoint, move, savepoint, move, insert, rollback to, insert, release, savepoint, insert, rollback to, insert, prepared' ],
-		[ valid => 'savepoint, reindex, release, savepoint, reindex, insert, rollback to, savepoint, insert, release, commit' ],
 		[ valid => 'reindex, insert, alter, insert, savepoint, reindex, rollback to, alter, insert, prepared' ],
-		[ valid => 'reindex, savepoint, move index, rollback to, savepoint, insert, rollback to, insert, commit' ],
-		[ valid => 'insert, savepoint, alter, savepoint, move, release, insert, rollback to, insert, prepared' ],
 		[ valid => 'alter, insert, savepoint, reindex, insert, rollback to, insert, commit' ],
-		[ valid => 'savepoint, alter, savepoint, alter, rollback to, insert, release, rollback to, insert, prepared' ],
 		[ valid => 'alter, savepoint, cluster, savepoint, cluster, insert, rollback to, insert, release, savepoint, insert, rollback to, insert, commit' ],
 		[ invalid => 'savepoint, cluster, release, savepoint, move, insert, rollback to, savepoint, insert, release, prepared' ],
 		[ valid => 'cluster, insert, savepoint, truncate, insert, rollback to, insert, rollback prepared' ],
-		[ valid => 'savepoint, cluster, savepoint, reindex, rollback to, insert, release, rollback to, insert, rollback' ],
-		[ valid => 'savepoint, cluster, insert, savepoint, alter, savepoint, alter, rollback to, insert, release, rollback to, insert, release, insert, rollback prepared' ],
-		[ valid => 'savepoint, cluster, release, savepoint, move index, insert, rollback to, savepoint, insert, release, rollback' ],
-		[ invalid => 'move index, insert, savepoint, move, insert, rollback to, insert, prepared' ],
 		[ invalid => 'move index, insert, move, insert, savepoint, move index, rollback to, move, insert, rollback prepared' ],
-		[ valid => 'move index, savepoint, reindex, rollback to, savepoint, insert, rollback to, insert, rollback' ],
-		[ valid => 'insert, savepoint, move index, savepoint, alter, release, insert, rollback to, insert, rollback prepared' ],
-		[ invalid => 'savepoint, move index, release, savepoint, cluster, insert, rollback to, savepoint, insert, release, commit' ],
-		[ valid => 'move index, insert, move index, insert, savepoint, move index, rollback to, move index, insert, prepared' ]);
+		[ valid => 'insert, savepoint, move index, savepoint, alter, release, insert, rollback to, insert, rollback prepared' ]);
 
 	# One of them as SQL.
 	sub written

@@ -64,6 +64,8 @@ SQL
 	# ---- writers while the table is scanned ----
 	start_held_rebuild();
 	is(index_state($node, 't_w'), 'rebuilding', 'state');
+	is($node->safe_psql('postgres', "SELECT command, phase FROM pg_stat_progress_create_index WHERE index_relid = 't_w'::regclass"),
+		'REINDEX CONCURRENTLY|building index: scanning table', 'progress');
 	is($node->safe_psql('postgres', "$at_once; INSERT INTO t VALUES (1001, 1); UPDATE t SET k = 1002 WHERE v = 7; DELETE FROM t WHERE v = 8; SELECT count(*) FROM t WHERE k = 1001"),
 		'1', 'INSERT, UPDATE and DELETE do not wait');
 	$node->safe_psql('postgres', "$at_once; INSERT INTO t SELECT 1003 + i % 3, i FROM generate_series(1, 3000) i");
@@ -135,27 +137,8 @@ VACUUM t;
 INSERT INTO t SELECT 1303, i FROM generate_series(1, 100) i;
 SQL
 	release_rebuild();
+	# event: a rebuild is terminated or fails
 	all_right('a worker that is terminated, then VACUUM');
-
-	# ---- DDL of the table waits and then finds what it expects ----
-	start_held_rebuild();
-	my $ddl = $node->background_psql('postgres');
-	$ddl->query_until(qr/begun/, "\\echo begun\nREINDEX INDEX t_w;\n");
-	release_rebuild();
-	all_right('REINDEX in the middle');
-	$ddl->quit;
-
-	# ---- a constraint's index ----
-	rebuild_off($node);
-	unlink(index_file($node, 'ex_k')) or die;
-	$reader = session_with($node, 'BEGIN; LOCK TABLE ex IN ROW EXCLUSIVE MODE');
-	rebuild_on($node);
-	my (undef, undef, $stderr) = $node->psql('postgres', "\\set VERBOSITY verbose\n$at_once; INSERT INTO ex VALUES (50)");
-	like($stderr, qr/ERROR:  40001: /, 'a constraint is not skipped');
-	$reader->query_safe('COMMIT');
-	$reader->quit;
-	all_right('constraint');
-	fails_like($node, 'INSERT INTO ex VALUES (50)', qr/conflicting key value/, 'the constraint holds again');
 
 	# ---- many rebuilds under load ----
 	# Writers go on, and so do look-ups by plans that were made when the file was there, but for

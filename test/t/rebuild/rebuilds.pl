@@ -164,25 +164,7 @@ SQL
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT k FROM e WHERE twice(k) = 400 AND k > 10'),
 		'200', 'expression and predicate');
 
-	# event: a rebuild is terminated or fails
-	# ---- progress and the end of a worker in the middle ----
 	like(slurp_file($node->logfile), qr/index "t_k" of table "t" has been rebuilt.*it does not exist/s, 'log');
-	rebuild_off($node);
-	$node->safe_psql('postgres', "CREATE FUNCTION slowly(i int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.05); RETURN i; END'");
-	$node->safe_psql('postgres', 'CREATE TABLE s (k int4); INSERT INTO s SELECT generate_series(1, 100); CREATE INDEX s_k ON s USING pmhash (slowly(k))');
-	unlink(index_file($node, 's_k')) or die;
-	rebuild_on($node);
-	$node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM s WHERE slowly(k) = 1 AND k = 1');
-	wait_until($node, "SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE index_relid = 's_k'::regclass AND command = 'REINDEX CONCURRENTLY' AND phase LIKE 'building index%'", 'no progress shown');
-	pass('progress');
-	is(index_state($node, 's_k'), 'rebuilding', 'state while it is being rebuilt');
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM s WHERE k = 1'), '1', 'the table can be read meanwhile');
-	is($node->safe_psql('postgres', "SET statement_timeout = '5s'; INSERT INTO s VALUES (101) RETURNING k"), '101', 'and written');
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pmhash worker'");
-	wait_until($node, "SELECT state LIKE 'rebuild failed: the worker was terminated%' FROM pmhash.indexes WHERE index = 's_k'", 'no failure shown');
-	pass('end of the worker');
-	$node->safe_psql('postgres', "CREATE OR REPLACE FUNCTION slowly(i int4) RETURNS int4 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN i; END'");
-	all_come_back($node, 'after the end of the worker');
 	crash_and_start($node);
 	all_come_back($node, 'after a crash');
 	same_answers($node, 't', 'k', 't_k', 'after a crash');

@@ -11,8 +11,7 @@ use PostgreSQL::Test::RecursiveCopy;
 # ======== backup and standby ========
 
 # Data directories that come to life elsewhere: base backup without and with a
-# copy of the pool, point-in-time recovery, snapshots of a running server, a
-# promoted standby.  Each server starts, answers at once, rebuilds its indexes by
+# copy of the pool, point-in-time recovery, snapshots of a running server.  Each server starts, answers at once, rebuilds its indexes by
 # itself and loses no row that was written meanwhile.
 {
 	my $node = new_server('origin', "wal_level = replica\nmax_wal_senders = 4\npmhash.wal = off\n");
@@ -130,51 +129,7 @@ SQL
 	$node->stop;
 	rebuild_on($node);
 
-	# entries that the journal remembers are taken out: the data directory is as
-	# after a crash at the moment of the snapshot
-	start_with($node, "pmhash.cleaner_naptime = 600\nwal_writer_delay = 10s");
-	all_come_back($node, 'before a snapshot, rows alone');
-	snapshot();
-	$node->safe_psql('postgres', 'INSERT INTO o SELECT generate_series(12001, 12100)');
-	crash($node);
-	put_back($node->data_dir);
-	my $from = -s $node->logfile;
-	start_without_rebuilds($node);
-	ok($node->wait_for_log(qr/undo journal: .* [1-9]\d\d+ entries taken out|not trusted: (WAL that had been flushed was not replayed|.*the data directory is a copy)/, $from),
-		'snapshot of the data directory of a running server, rows alone: entries taken out, or not trusted');
-	all_rebuilt($node, 'snapshot of the data directory of a running server, rows alone');
-	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k BETWEEN 12001 AND 12100'), '0',
-		'rows of the time after the snapshot');
-	$node->stop;
-
-	# event: standby
-	# ---- a standby: hidden during recovery, rebuilt when promoted ----
 	$node->start;
-	all_come_back($node, 'the origin');
-	$node->backup('later');
-	my $standby = PostgreSQL::Test::Cluster->new('standby');
-	$standby->init_from_backup($node, 'later', has_streaming => 1);
-	$standby->start;
-	$node->safe_psql('postgres', 'INSERT INTO t SELECT 6000, i FROM generate_series(1, 100) i; VACUUM t; REINDEX INDEX t_v');
-	$node->wait_for_catchup($standby);
-	my $reader = $standby->background_psql('postgres');
-	is($reader->query_safe('SET enable_seqscan = off; SELECT count(*) FROM t WHERE k = 6000'), '100',
-		'standby answers');
-	is($standby->safe_psql('postgres', "SELECT DISTINCT state FROM pmhash.indexes"), 'absent: the index is not logged (storage parameter wal)',
-		'its view');
-	rebuild_off($standby);
-	$standby->promote;
-	is($reader->query_safe('SELECT count(*) FROM t WHERE k = 6000'), '100',
-		'a session that has lived through the promotion');
-	invalid_then_back($standby, 'it does not exist', 'promoted standby');
-	is($reader->query_safe('SELECT count(*) FROM t WHERE k = 6000'),
-		$standby->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE k = 6000'),
-		'the same session afterwards');
-	$reader->quit;
-	$standby->restart;
-	all_come_back($standby, 'promoted standby, restarted');
-	$standby->stop;
-
 	all_come_back($node, 'the origin after all');
 	$node->stop;
 
@@ -409,6 +364,7 @@ SQL
 	$second->wait_for_catchup($first);
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k > 20000'), '3000', 'it has the rows of the new primary');
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k BETWEEN 20001 AND 30000'), '0', 'and none of its own');
+	# event: standby
 	is($first->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'absent: the index is not logged (storage parameter wal)', 'no index while it follows');
 	like(slurp_file($first->logfile, $from), qr/not trusted: the data directory has been restored from a backup, or rewound/,
 		'its pool is not trusted');

@@ -230,27 +230,33 @@ CONF
 		invalid_then_back($node, $has_token ? $failed_write : $apart, "$name, $end");
 	}
 
-	# ---- nothing can be written or removed: the inode of the lock file says it ----
-	foreach my $end ('immediate', 'fast')
+	# ---- nothing can be written or removed: the inode of the lock file says it; nor that ----
+	foreach my $way ([ 'immediate', 'pwrite fsync ftruncate unlink mmap' ], [ 'fast', 'pwrite fsync ftruncate unlink mmap' ],
+		[ 'fast', 'system' ])
 	{
+		my ($end, $calls) = @$way;
+		my $name = "withdrawn, $calls, $end";
 		my $from = -s $node->logfile;
 		my $session;
 
 		$node->restart;
 		rebuild_off($node);
-		faults_of_given_up('pwrite fsync ftruncate unlink mmap', 1, 1_000_000, 5, 'on', '');
+		faults_of_given_up($calls, 1, 1_000_000, 5, 'on', '');
 		$session = $node->background_psql('postgres', on_error_stop => 0);
+		$session->query_safe('BEGIN; INSERT INTO o SELECT generate_series(6000, 6020)');
 		kill('KILL', $session->query_safe('SELECT pg_backend_pid()'));
 		eval { $session->quit };
-		$node->wait_for_log(qr/pmhash is disabled: could not use file/, $from);
+		$node->wait_for_log($calls eq 'system' ? qr/pmhash can neither use its pool nor give it up: could not/ : qr/pmhash is disabled: could not use file/, $from);
 		wait_until_up($node);
-		is(witness($node), 4, "withdrawn, $end: hint");
+		# event: a child crashes and the restart cannot write to the pool
+		is(witness($node), 4, "$name: hint") if $calls ne 'system';
 		no_faults();
 		$node->stop($end);
 		$from = -s $node->logfile;
 		$node->start;
-		like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up/, "withdrawn, $end: log");
-		invalid_then_back($node, $failed_write, "withdrawn, $end");
+		like(slurp_file($node->logfile, $from), qr/not trusted: the server had to give them up/, "$name: log") if $calls ne 'system';
+		# event: neither the pool nor pmhash's file in the data directory can be written
+		invalid_then_back($node, $calls eq 'system' ? $apart : $failed_write, $name);
 	}
 
 	# ---- given up, and an orderly end ----

@@ -3,9 +3,10 @@
 use v5.36;
 
 use File::Path qw(rmtree);
+use PmhashFaults;
 use PmhashInvalid;
 use PmhashTest;
-use POSIX qw(ENOSPC mkfifo);
+use POSIX qw(ENODEV ENOSPC mkfifo);
 use PostgreSQL::Test::RecursiveCopy;
 
 # ======== pool trouble ========
@@ -15,9 +16,9 @@ use PostgreSQL::Test::RecursiveCopy;
 # index and directory; a repair brings the indexes back, with those rows.
 # (Single files: 021.)
 {
-	my $node = new_server('trouble');
+	my $node = new_faulty_server('trouble');
 	my $pool = pool($node);
-	start_with_extension($node, <<SQL);
+	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4, v int4);
 INSERT INTO t SELECT i, i FROM generate_series(1, 5000) i;
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -118,8 +119,7 @@ SQL
 
 	# event: on a file system that cannot map files
 	{
-		local $ENV{LD_PRELOAD} = preloadable('cannot_map');
-
+		set_faults($node, calls => 'mmap', error => ENODEV, fail_for => 1_000_000_000, fail_at => 1);
 		$node->restart;
 		my $from = -s $node->logfile;
 		disabled(qr/the file system of directory "\Q$open\E" cannot map files/, 'cannot map');
@@ -129,6 +129,7 @@ SQL
 		sleep(12);
 		unlike(slurp_file($node->logfile, $from), qr/"pmhash launcher".*exited/, 'cannot map: the launcher stays');
 	}
+	set_faults($node, fail_at => 0);
 	$node->restart;
 	repaired('can map again');
 
@@ -380,10 +381,8 @@ SQL
 # The lock file of the pool is not as the server has left it.  Without one that can be written
 # and locked pmhash is disabled; what is in its place neither holds the start up nor is used.
 {
-	my $shim = preloadable('no_write');
-
-	my $node = new_server('lock_file');
-	start_with_extension($node, <<SQL);
+	my $node = new_faulty_server('lock_file');
+	$node->safe_psql('postgres', <<SQL);
 CREATE TABLE t (k int4);
 INSERT INTO t SELECT generate_series(1, 1000);
 CREATE INDEX t_k ON t USING pmhash (k);
@@ -428,12 +427,9 @@ SQL
 	refused('a link', "could not open file \"$lock\": Too many levels of symbolic links");
 	is(slurp_file("$lock.away"), $before, 'a link: nothing is written through it');
 	unlink($lock) or die $!;
-	{
-		local $ENV{LD_PRELOAD} = $shim;
-		local $ENV{NO_WRITE} = $lock;
-		local $ENV{NO_WRITE_ERROR} = ENOSPC;
-		refused('no space for it', "could not open file \"$lock\": No space left on device");
-	}
+	set_faults($node, calls => 'open', error => ENOSPC, fail_at => 1);
+	refused('no space for it', "could not open file \"$lock\": No space left on device");
+	set_faults($node, fail_at => 0);
 	ok(!-e $lock, 'no space for it: there is none');
 	mkdir($lock) or die $!;
 	refused('a directory', "could not open file \"$lock\": Is a directory");

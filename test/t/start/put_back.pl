@@ -166,11 +166,13 @@ invalid_then_rebuilt($older, 'older file that is not used in one run');
 $file = save_file_stopped();
 put_back($file);
 start_without_rebuilds($node);
+# event: clean shutdown, start
 is(index_state($node, 't_k'), 'valid', 'the file of the last shutdown');
 crash_and_start($node);
 is(index_state($node, 't_k'), 'valid', 'and after a crash');
 $node->stop('immediate');
 $node->start;
+# event: immediate shutdown
 is(index_state($node, 't_k'), 'valid', 'and after two');
 all_rebuilt($node, 'the file of the last shutdown');
 

@@ -236,12 +236,14 @@ use PmhashTest;
 	like(states(), qr/^invalid/, 'the lock file is a copy: invalid');
 	back_again('the lock file is a copy');
 
+	# event: a crash, and the next start is killed before it has used pmhash (during recovery, for instance)
 	# ---- a start that dies before it is done vouches for nothing ----
 	change(50_000);
 	crash($node);
 	pretend_reboot($pool);
 	die_in_start($node);
 	$node->start;
+	# trust: used
 	stays_invalid($node, 'a start of the server went down before it used the pool', 'unmounted, a start died');
 	back_again('unmounted, a start died');
 

@@ -33,7 +33,6 @@ SQL
 	$old->stop;
 	my $old_files = join(' ', index_files(pool($old)));
 
-
 	# Run pg_upgrade; it leaves scripts where it runs.
 	sub upgrade ($new, @options)
 	{
@@ -139,14 +138,16 @@ SQL
 	my $library = (`pg_config --pkglibdir` =~ s,\n,,r) . "/pmhash.so";
 
 	my (%known, %majors);
-	foreach my $line (split(/\n/, slurp_file("$FindBin::RealBin/../../lib/server_symbols")))
+	my $table = slurp_file("$FindBin::RealBin/../../lib/server_symbols") =~ s/^#.*\n//mgr;
+	foreach my $group ($table =~ /^([\d ]+:\n(?:\w.*\n)+)/mg)
 	{
-		next if $line =~ /^#/;
-		my ($name, @in) = split(/ /, $line);
+		my ($in, $names) = split(/:/, $group);
 
-		@in = (15 .. 18) if !@in;
-		$known{$name} = { map { $_ => 1 } @in };
-		$majors{$_} = 1 foreach @in;
+		foreach my $major (split(' ', $in))
+		{
+			$known{$_}{$major} = 1 foreach split(' ', $names);
+			$majors{$major} = 1;
+		}
 	}
 	SKIP:
 	{

@@ -472,6 +472,7 @@ SQL
 	my (undef, undef, $stderr) = $node->psql('postgres', q(SET ROLE reader; SELECT pmhash.check('t_k')));
 	like($stderr, qr/[Ff]ile "\Q$shown\E"/, 'pmhash.check: from the pool on');
 	unlike($stderr, qr/\Q$pool\E/, '... and no more');
+	fails_like($node, q(SELECT pmhash.stats('t_k')), qr/DETAIL:  File "\Q$shown\E" cannot be used/, 'no usable file: from the pool on');
 
 	# ---- DROP DATABASE ... WITH (FORCE) by a plain owner, while a worker is there ----
 

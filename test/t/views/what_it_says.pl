@@ -416,7 +416,6 @@ SQL
 	$node->safe_psql('postgres', 'DROP INDEX item_id');
 	like(plan_from('price = 5 AND id = 5'), qr/item_two/, 'all columns');
 
-
 	# ---- pmhash.explain: an index alone, parameters, other indexes, settings, no condition ----
 	is(explained('item_two', 'price = $1 AND id = $2'), 't|-', 'explained: parameters');
 	is(explained('item_two', 'price = 5'), 'f|column "id" is not compared', 'explained: a column is left out');
