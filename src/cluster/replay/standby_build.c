@@ -48,7 +48,6 @@
 #include "cluster/replay/replay.h"
 #include "cluster/standby/standby_state.h"
 #include "cluster/trust/trust.h"
-#include "cluster/wal/dead_tids.h"
 #include "cluster/wal/stub.h"
 #include "cluster/wal/wal_record.h"
 
@@ -228,7 +227,9 @@ apply_ops(PmhTable *table, uint64 *from, uint64 to, char *reason)
 					pmh_error(table)->detail);
 }
 
-/* Replay waits: apply what the delta has from number 'from' on; LIVE.  False with a reason. */
+/*
+ * Replay waits: apply what the delta has from number 'from' on; LIVE.  False with a reason.
+ */
 static bool
 publish_locked(uint64 from, uint64 length, PmhTable *table, TransactionId usable_xmin,
 			   char *reason)
@@ -294,7 +295,8 @@ is_wanted(Relation index, Oid heap, PmhashStub *stub)
 		!index->rd_index->indislive ||
 		index->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
 		!pmhash_stub_read(index, stub) ||
-		(stub->flags & PMHASH_STUB_LOGGED) == 0 || (stub->flags & PMHASH_STUB_INVALID) != 0)
+		(stub->flags & PMHASH_STUB_LOGGED) == 0 ||
+		(stub->flags & PMHASH_STUB_INVALID) != 0)
 		return false;
 	if ((stub->flags & PMHASH_STUB_FILLING) != 0)
 		return false;			/* FILE_NEW is going to say when it is not any more */
@@ -623,7 +625,8 @@ is_fault(int sqlstate)
 	return sqlstate != ERRCODE_T_R_SERIALIZATION_FAILURE &&
 		sqlstate != ERRCODE_T_R_DEADLOCK_DETECTED &&
 		sqlstate != ERRCODE_LOCK_NOT_AVAILABLE &&
-		sqlstate != ERRCODE_QUERY_CANCELED && sqlstate != ERRCODE_ADMIN_SHUTDOWN;
+		sqlstate != ERRCODE_QUERY_CANCELED &&
+		sqlstate != ERRCODE_ADMIN_SHUTDOWN;
 }
 
 /*
@@ -702,41 +705,6 @@ goes_on(void)
 /* ---- a database ---- */
 
 /*
- * Find what is free in the files of this database from before this server life (src/README,
- * "Space"), while replay goes on.  No entry is changed: what fails is left to the next visit.
- */
-static void
-find_free_space(void)
-{
-	PmhEnv		env = pmhash_engine_env();
-
-	for (int i = 0; i < PMHASH_STANDBY_FILES && goes_on(); i++)
-	{
-		PmhashStandbyRow row;
-		PmhTable   *table = NULL;
-		PmhError	error;
-		char		path[MAXPGPATH];
-		char		reason[PMHASH_REASON_SIZE];
-
-		LWLockAcquire(pmhash_standby_lock, LW_SHARED);
-		row = pmhash_shared->standby->row[i];
-		if (row.restored && row.database == MyDatabaseId)
-		{
-			pmhash_file_path(path, row.database, row.file_id);
-			(void) pmh_open(path, &env, &table, &error);
-		}
-		LWLockRelease(pmhash_standby_lock);
-		if (table == NULL)
-			continue;
-		if (!pmh_value_space_is_known(table) &&
-			!pmhash_remove_dead(table, NULL, 0, pmhash_give_way, reason) &&
-			(pmh_error(table)->code == PMH_ERR_CORRUPT || pmh_error(table)->code == PMH_ERR_LOST))
-			pmhash_standby_lost(row.file_id, row.life, ERRCODE_INDEX_CORRUPTED, reason);
-		pmh_close(table);
-	}
-}
-
-/*
  * Build the files that are missing in the database which this worker is connected
  * to, of indexes for this job.  Not in a transaction.  If there are several plain ones,
  * another worker may help: each takes those that no other one is at.  False if there are some
@@ -771,7 +739,5 @@ pmhash_standby_build_database(PmhashJob job)
 		}
 	}
 	MemoryContextSwitchTo(TopMemoryContext);
-	if (job == PMHASH_JOB_PLAIN)
-		find_free_space();
 	return !some_left;
 }

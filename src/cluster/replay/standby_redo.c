@@ -151,7 +151,8 @@ takes_too_much(uint64 length, uint64 before)
 {
 	struct statvfs fs;
 
-	if (length / DELTA_LOOK == before / DELTA_LOOK || statvfs(pmhash_pool_path(), &fs) != 0)
+	if (length / DELTA_LOOK == before / DELTA_LOOK ||
+		statvfs(pmhash_pool_path(), &fs) != 0)
 		return false;
 	return length * sizeof(PmhEntry) > (uint64) fs.f_bavail * fs.f_frsize;
 }
@@ -321,20 +322,38 @@ change_entries(void)
  * SWEPT: a bulk delete has logged the entries that the primary's file had of dead
  * rows, and their TIDs are given away from here on.  A file that was made under
  * another primary may have more such entries (S4).
+ *
+ * The first one after a restart has a file swept, to find what is free in it (src/README, "Space"),
+ * if no record of dead rows has done so.  (Nothing else does, on a standby.)
  */
 static void
 end_sweep(void)
 {
 	PmhashStandbyRow *row;
-	bool		inherited;
+	PmhTable   *table;
+	bool		inherited = false;
+	bool		damaged = false;
+	char		reason[PMHASH_REASON_SIZE];
 
 	LWLockAcquire(pmhash_standby_lock, LW_SHARED);
 	row = pmhash_standby_find(work.record.file_id);
-	inherited = row != NULL && !is_past(row) && row->timeline != work.timeline;
+	if (row != NULL && !is_past(row))
+	{
+		inherited = row->timeline != work.timeline;
+
+		/* Other failures leave it to the next one: no entry is changed here. */
+		if (!inherited && row->status == PMHASH_STANDBY_LIVE && row->restored &&
+			(table = open_table(row, reason)) != NULL && !pmh_value_space_is_known(table) &&
+			!pmhash_remove_dead(table, NULL, 0, between_steps, reason))
+			damaged = pmh_error(table)->code == PMH_ERR_CORRUPT ||
+				pmh_error(table)->code == PMH_ERR_LOST;
+	}
 	LWLockRelease(pmhash_standby_lock);
 	if (inherited)
 		pmhash_standby_lost(work.record.file_id, 0, 0,
 							"it was made under another primary, and this one has vacuumed the table");
+	if (damaged)
+		pmhash_standby_lost(work.record.file_id, 0, ERRCODE_INDEX_CORRUPTED, reason);
 	pmhash_removal_finished(work.record.file_id);
 }
 
@@ -564,7 +583,8 @@ startup_exit(int code, Datum arg)
 
 /* Have a function do our part of a record, if there is any; no ERROR gets out of it. */
 static void
-deal_safely(void (*deal) (XLogReaderState *record), XLogReaderState *record)
+deal_safely(void (*deal) (XLogReaderState *record),
+			XLogReaderState *record)
 {
 	static bool exit_is_known = false;
 	MemoryContext context = CurrentMemoryContext;

@@ -117,9 +117,9 @@ read_set(PmhashDeadTids *set, const uint8 *pieces, uint32 size, char *reason)
 }
 
 /*
- * On a standby: take all entries of the rows that a record has (size 0: none) out of a table, and
- * find out what is free, if that is not known.  pause is called between the steps, and may raise
- * an ERROR or exit.  False with a reason.
+ * On a standby: take all entries of the rows that a record has out of a table, and find out
+ * what is free, if that is not known.  pause is called between the steps, and may raise an ERROR
+ * or exit.  False with a reason.
  */
 bool
 pmhash_remove_dead(PmhTable *table, const uint8 *pieces, uint32 size,

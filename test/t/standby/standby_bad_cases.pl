@@ -299,16 +299,7 @@ SKIP:
 
 	start_with($failing, "shared_preload_libraries = 'pmhash, $library'\n");
 	both_valid($failing, 'failing: built');
-
-	# a worker that looks for free space after a restart has no memory: the files are good
 	my $at = log_position($failing);
-	set_faults($failing, calls => 'malloc', process => 'pmhash worker', fail_for => 1_000_000, fail_at => 1);
-	$failing->restart;
-	$failing->wait_for_log(qr/pmhash_faults: call 2 of malloc/, $at);
-	both_valid($failing, 'no memory for free space');
-	unlike(logged_since($failing, $at), qr/is given up|has been built/, 'no memory for free space: nothing is built');
-	set_faults($failing, fail_at => 0);
-	$at = log_position($failing);
 	set_faults($failing, calls => 'syncfs pwrite unlink truncate ftruncate open', process => 'pmhash launcher',
 		at_restart => 'off', error => 5, fail_for => 1_000_000, fail_at => 1);
 	replayed($source, $failing, 'INSERT INTO t SELECT 1, $$x$$, 1; CHECKPOINT');
