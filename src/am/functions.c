@@ -89,6 +89,11 @@ pmhash_stats(PG_FUNCTION_ARGS)
 	TupleDesc	tupdesc;
 	PmhashFile *file;
 	PmhStats	stats;
+	const uint64 *const counts[] = {&stats.segments, &stats.segments_single,
+		&stats.segments_two_choice, &stats.segments_stash, &stats.entries_elsewhere,
+		&stats.entries_stash, &stats.lists, &stats.list_entries, &stats.list_bytes,
+		&stats.value_bytes, &stats.splits, &stats.grows, &stats.doublings, &stats.compactions,
+		&stats.strategy_changes};
 	PmhResult	result;
 	Datum		value[STATS_COLUMNS];
 	bool		isnull[STATS_COLUMNS] = {false};
@@ -119,21 +124,8 @@ pmhash_stats(PG_FUNCTION_ARGS)
 	value[i++] = Int32GetDatum(stats.global_depth);
 	value[i++] = Int32GetDatum(stats.min_depth);
 	value[i++] = Int32GetDatum(stats.max_depth);
-	value[i++] = Int64GetDatum(stats.segments);
-	value[i++] = Int64GetDatum(stats.segments_single);
-	value[i++] = Int64GetDatum(stats.segments_two_choice);
-	value[i++] = Int64GetDatum(stats.segments_stash);
-	value[i++] = Int64GetDatum(stats.entries_elsewhere);
-	value[i++] = Int64GetDatum(stats.entries_stash);
-	value[i++] = Int64GetDatum(stats.lists);
-	value[i++] = Int64GetDatum(stats.list_entries);
-	value[i++] = Int64GetDatum(stats.list_bytes);
-	value[i++] = Int64GetDatum(stats.value_bytes);
-	value[i++] = Int64GetDatum(stats.splits);
-	value[i++] = Int64GetDatum(stats.grows);
-	value[i++] = Int64GetDatum(stats.doublings);
-	value[i++] = Int64GetDatum(stats.compactions);
-	value[i++] = Int64GetDatum(stats.strategy_changes);
+	for (size_t k = 0; k < lengthof(counts); k++)
+		value[i++] = Int64GetDatum(*counts[k]);
 	Assert(i == STATS_COLUMNS);
 	relation_close(index, AccessShareLock);
 
