@@ -52,6 +52,28 @@ INSERT INTO gi SELECT i, 'y' || i FROM generate_series(5001, 5500) i;
 DROP TRIGGER gi_t1 ON gi;
 SELECT * FROM gi_log;
 
+-- by a trigger that has the new rows as a table, in a recursion, after COMMIT AND CHAIN
+CREATE FUNCTION gi_after() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+	RAISE INFO 'found % of %', (SELECT count(*) FROM new_rows n WHERE EXISTS (SELECT FROM gi WHERE k = n.k OFFSET 0)),
+		(SELECT count(*) FROM new_rows);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER gi_t2 AFTER INSERT ON gi REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION gi_after();
+BEGIN;
+INSERT INTO gi SELECT i, 'z' FROM generate_series(80001, 80500) i;
+WITH RECURSIVE r (k) AS (VALUES (80001::int8) UNION ALL SELECT gi_seen(r.k) + r.k FROM r WHERE gi_seen(r.k) > 0)
+	SELECT max(k) FROM r;
+COMMIT AND CHAIN;
+SELECT gi_seen(80500);
+INSERT INTO gi SELECT i, 'z' FROM generate_series(80501, 81000) i;
+ROLLBACK AND CHAIN;
+SELECT gi_seen(80500), gi_seen(80501);
+COMMIT;
+DROP TRIGGER gi_t2 ON gi;
+DROP FUNCTION gi_after;
+DELETE FROM gi WHERE k > 80000;
+
 -- UPDATE and COPY
 UPDATE gi SET k = k - 3000 WHERE k BETWEEN 5001 AND 5500;
 SELECT * FROM gi_both;

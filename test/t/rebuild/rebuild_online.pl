@@ -140,6 +140,14 @@ SQL
 	# event: a rebuild is terminated or fails
 	all_right('a worker that is terminated, then VACUUM');
 
+	# ---- DDL of the table waits and then finds what it expects ----
+	start_held_rebuild();
+	my $ddl = $node->background_psql('postgres');
+	$ddl->query_until(qr/begun/, "\\echo begun\nREINDEX INDEX t_w;\n");
+	release_rebuild();
+	all_right('REINDEX in the middle');
+	$ddl->quit;
+
 	# ---- many rebuilds under load ----
 	# Writers go on, and so do look-ups by plans that were made when the file was there, but for
 	# those that need more of the file than is mapped after they have handed out rows: 40001.

@@ -250,6 +250,8 @@ CONF
 		wait_until_up($node);
 		# event: a child crashes and the restart cannot write to the pool
 		is(witness($node), 4, "$name: hint") if $calls ne 'system';
+		is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM o WHERE k BETWEEN 6000 AND 6020'),
+			0, "$name: rows of the crash");
 		no_faults();
 		$node->stop($end);
 		$from = -s $node->logfile;
