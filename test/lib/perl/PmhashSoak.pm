@@ -587,13 +587,12 @@ sub soak_cycle
 	# A start that was killed costs a rebuild.  That of pre_k waits for prepared transactions.
 	my $rebuilt = sub {
 		my ($but) = @_;
-		return if $kind !~ /in recovery/;
+		return if $but ne '' && $kind !~ /in recovery/;
 		wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index <> '$but'", 'indexes are not rebuilt');
 	};
 	$rebuilt->('pre_k');
 
-	# the launcher undoes; the first query waits for it
-	# (an unlogged table's index may have to wait for its worker)
+	# the launcher undoes; the first query waits for it, but an unlogged table's index for a worker
 	$findings = all_findings($node) =~ s/^un_k: .*\n?//mgr;
 	$log = substr(slurp_file($node->logfile), $from);
 	if ($kind =~ /in recovery/)
