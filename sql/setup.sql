@@ -18,6 +18,7 @@ BEGIN
 			set_config('enable_bitmapscan', (kind = 'bitmap')::text, true),
 			set_config('enable_hashjoin', (kind = 'seq')::text, true),
 			set_config('enable_mergejoin', (kind = 'seq')::text, true),
+			set_config('enable_nestloop', (kind <> 'seq')::text, true),
 			set_config('cpu_index_tuple_cost', CASE kind WHEN 'join' THEN '1000' ELSE '0.005' END, true),
 			set_config('pmhash.enable_pagescan', (kind = 'pages')::text, true),
 			set_config('pmhash.enable_join', (kind = 'join')::text, true),
