@@ -23,26 +23,21 @@ try_registries()
 	. "$here/applications.sh"
 	document=$here/../../docs/applications.md
 	make_server applied "" || return 1
-	export HOME=$scratch GOFLAGS=-modcacherw CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS=fallback
-	export PATH=$bindir:$PATH
+	export HOME=$scratch PATH=$bindir:$PATH GOFLAGS=-modcacherw CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS=fallback
 	for language in node go java rust; do
 		mkdir "$scratch/$language" && cd "$scratch/$language" && "registry_$language"
 	done
-	cd "$scratch" || return 1
-	stop_server applied
+	cd "$scratch" && stop_server applied
 }
 
 # fetch LANGUAGE COMMAND...: get packages
 fetch()
 {
-	local language=$1
-
-	shift
-	! "$@" >"$scratch/output" 2>&1 || return 0
+	! "${@:2}" >"$scratch/output" 2>&1 || return 0
 	if grep -qE "$unreachable" "$scratch/output"; then
-		echo "ok registries: $language # SKIP its registry cannot be reached"
+		echo "ok registries: $1 # SKIP its registry cannot be reached"
 	else
-		say_bad "$language: packages" "$scratch/output"
+		say_bad "$1: packages" "$scratch/output"
 	fi
 	return 1
 }
@@ -50,40 +45,39 @@ fetch()
 # fresh NAME: a database, in which small tables are not read as a whole
 fresh()
 {
-	make_database "$1" && sql -c "ALTER DATABASE \"$1\" SET enable_seqscan = off" \
+	sql -d postgres -c "CREATE DATABASE \"$1\"" -c "ALTER DATABASE \"$1\" SET enable_seqscan = off" \
 		-c "ALTER DATABASE \"$1\" SET enable_bitmapscan = off" || return 1
+	export PGDATABASE=$1
+	sql -c "CREATE EXTENSION pmhash" || return 1
 	export DATABASE_URL="postgresql://postgres@127.0.0.1:$PGPORT/$1"
 	export JDBC_URL="jdbc:postgresql://127.0.0.1:$PGPORT/$1?user=postgres"
 }
 
-# oids: which indexes there are
-oids()
+# files: which indexes there are, and that none has been built anew
+files()
 {
-	value "SELECT indexrelid FROM pg_index WHERE indrelid >= 16384 ORDER BY 1"
+	value "SELECT relname, relfilenode FROM pg_class WHERE relkind = 'i' AND oid >= 16384 ORDER BY 1"
 }
 
 # recipe SECTION LANGUAGE FILE COMMAND TABLE INDEX...: the section's block, twice
 recipe()
 {
-	local section=$1 file=$3 command=$4 table=$5 before
+	local section=$1 file=$3 command=$4 before
 
 	mkdir -p "$(dirname "$file")" && program "$section" "$2" 1 >"$file" && fresh "$section" || return 1
 	shift 4
 	check "$section" bash -c "$command" || return 1
 	made "$@"
-	is_used "${table}_host" "$table WHERE host = 'a'"
-	before=$(oids)
+	is_used "$2" "$1 WHERE host = 'a'"
+	before=$(files)
 	check "$section: again" bash -c "$command"
-	is "$section: the indexes stay" "$before" "$(oids)"
+	is "$section: the indexes stay" "$before" "$(files)"
 }
 
 # plans SECTION INDEX...: what the recipe's last run has printed
 plans()
 {
-	local section=$1
-
-	shift
-	is "$section: parameters" "$*" "$(sed -n 's/^Index Scan using \([a-z_]*\) .*/\1/p' "$scratch/output" | xargs)"
+	is "$1: parameters" "${*:2}" "$(sed -n 's/^Index Scan using \([a-z_]*\) .*/\1/p' "$scratch/output" | xargs)"
 }
 
 # warned NAME COMMAND: the page warns that this leaves a btree
@@ -95,7 +89,7 @@ warned()
 
 registry_node()
 {
-	local knex='npx knex --client pg --connection $DATABASE_URL'
+	local knex='npx knex --client pg --connection $DATABASE_URL --migrations-directory migrations'
 	local kit='--dialect=postgresql --schema=drizzle.js'
 
 	fetch Node.js npm install --no-audit --no-fund --ignore-scripts $npm_packages || return
