@@ -12,7 +12,7 @@ tokio = { version = "=1.54.1", features = ["macros", "rt-multi-thread"] }
 diesel = { version = "=2.2.12", features = ["postgres"] }
 diesel_migrations = "=2.2.0"'
 
-unreachable='EAI_AGAIN|ENOTFOUND|ECONN|ETIMEDOUT|dial tcp|[Uu]nknown host|not resolve|Connection refused|timed out'
+unreachable='EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND|ECONN|ETIMEDOUT|dial tcp|transfer failed for|not resolve host|Connection refused|timed out'
 
 try_registries()
 {
@@ -92,7 +92,7 @@ registry_node()
 	local knex='npx knex --client pg --connection $DATABASE_URL --migrations-directory migrations'
 	local kit='--dialect=postgresql --schema=drizzle.js'
 
-	fetch Node.js npm install --no-audit --no-fund --ignore-scripts $npm_packages || return
+	fetch Node.js npm install --no-audit --no-fund --ignore-scripts --fetch-retry-mintimeout=1000 --fetch-retries=1 $npm_packages || return
 	recipe node-postgres js pg.js 'node pg.js' page page_host page_seen
 	plans node-postgres page_host page_host page_seen
 	recipe Knex js migrations/1_page.js "$knex migrate:latest" page page_host
