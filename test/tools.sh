@@ -93,6 +93,8 @@ prepare()
 	root=$work/$suite
 	say "making a chroot of $suite"
 	make_chroot "$root" "$suite" && put_tree "$root" && with_older_release || return 1
+	# (certificates of this machine's network, if it has its own)
+	[ ! -d /usr/local/share/ca-certificates ] || cp -r /usr/local/share/ca-certificates "$root/usr/local/share/"
 	say "installing" $(wanted_packages)
 	quietly in_chroot "$root" env PMHASH_PG_MAJOR="$major" bash -c \
 		'. /pmhash/tree/test/lib/packages.sh && install_server "$@"' bash $(wanted_packages) || return 1

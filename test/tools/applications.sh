@@ -22,7 +22,7 @@ try_applications()
 program()
 {
 	awk -v section="$1" -v language="$2" -v n="$3" '
-		/^## / { inside = ($0 == "## " section) }
+		/^##+ / { inside = ($0 ~ "^##+ " section "$") }
 		/^```/ { if (printing) exit; if (inside && $0 == "```" language && --n == 0) { printing = 1; next } }
 		printing { print }' "$document"
 }
