@@ -137,10 +137,12 @@ test_header(void)
 	PmhHead		head;
 	uint32_t	version = 99;
 	uint64_t	zero = 0;
+	uint64_t	flipped = pmh_seal_blocks(1) ^ UINT64_C(1) << 50;
 
 	CHECK(pmh_crc32c("123456789", 9) == UINT32_C(0xe3069283));
 	check_refused(PMH_ERR_VERSION, offsetof(PmhFormat, version), &version, sizeof(version));
 	check_refused(PMH_ERR_CORRUPT, offsetof(PmhFormat, identity), "x", 1);
+	check_refused(PMH_ERR_CORRUPT, PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), &flipped, sizeof(flipped));
 	/* As a crash in the middle of pmh_create leaves it. */
 	check_refused(PMH_ERR_FORMAT, 0, &zero, sizeof(zero));
 
