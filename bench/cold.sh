@@ -57,7 +57,7 @@ need_list joins
 [ "$(id -u)" -eq 0 ] || die "needs root: it makes a cgroup, drops caches and sets the device's read-ahead"
 
 # What the processes of the server take beside caches.
-processes_mb=32
+processes_mb=48
 
 # ---- the cgroup ----
 
