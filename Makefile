@@ -25,7 +25,7 @@
 #   make demo                     btree, hash and pmhash side by side
 #   make bench, bench-quick       all figures, as Markdown and charts (bench/results)
 #   make bench-NAME               one benchmark, bench/NAME.sh: exclusion, unique, recovery,
-#                                 rebuild, shards, standby, join, tpch, queue, partitions;
+#                                 rebuild, shards, standby, join, tpch, queue, partitions, cold;
 #                                 bench-engine, bench-tpcc; ARGS="..." (bench/README.md)
 #   make mutants MUTANT=name      faults put into the sources: do the tests catch them?
 #   make fuzz CASES=n FIRST=seed  damaged index files, longer than make test does

@@ -11,8 +11,10 @@
 # look-ups of one row, of none, a join by the index, and INSERTs of 100 rows.  Ample memory:
 # the server is stopped, the caches are dropped, it starts, and 100,000 rows are looked up.
 #
-# Prints medians of the rounds beside each other: us per key (ms per INSERT), KiB read per
-# miss, and pmhash's times over the better of btree and hash.  Root only.
+# And what the planner takes for a join with pmhash's table, beside each other way, with
+# effective_cache_size as it is; in the first round.
+#
+# Writes cold.csv and cold.md into the results directory: medians of the rounds.  Root only.
 
 set -euo pipefail
 
@@ -25,7 +27,8 @@ usage()
 		  --rounds R       (default 3)
 		  --ratios "R..."  tenths of the memory that the index takes (default "15 30")
 		  --ahead "K..."   read-ahead of the device, KiB (default "128 2560")
-		  --bindir DIR     programs of a server with pmhash; none is built
+		  --joins "N..."   keys of the joins that are planned (default "1000 30000 300000")
+		  --results DIR    (default bench/results)
 		  --help           this text
 	USAGE
 }
@@ -33,25 +36,28 @@ usage()
 tree=$(cd "$(dirname "$0")/.." && pwd)
 . "$tree/bench/lib/scratch.sh"
 . "$tree/bench/lib/options.sh"
+. "$tree/bench/lib/report.sh"
 
 rows=20000000
 keys=5000
 rounds=3
 ratios="15 30"
 ahead="128 2560"
-bindir=
+joins="1000 30000 300000"
+results=$tree/bench/results
 methods="btree hash pmhash"
 group=
 queue=
 queue_before=
-read_options "rows keys rounds ratios ahead bindir" "" "$@"
+read_options "rows keys rounds ratios ahead joins results" "" "$@"
 need_numbers rows keys rounds
 need_list ratios
 need_list ahead
+need_list joins
 [ "$(id -u)" -eq 0 ] || die "needs root: it makes a cgroup, drops caches and sets the device's read-ahead"
 
 # What the processes of the server take beside caches.
-processes_mb=32
+processes_mb=48
 
 # ---- the cgroup ----
 
@@ -134,8 +140,6 @@ make_tables()
 		-- bytes that this process has had read from the device
 		CREATE FUNCTION bytes_read() RETURNS bigint LANGUAGE sql
 			AS $$ SELECT substring(pg_read_file('/proc/self/io') from 'read_bytes: (\d+)')::bigint $$;
-		CREATE PROCEDURE note(ratio int, ahead int, method text, what text, value float8) LANGUAGE sql
-			AS 'INSERT INTO result VALUES (ratio, ahead, method, what, value)';
 
 		-- One by one; from the first key on, or of such that are not there.  Microseconds a key.
 		CREATE FUNCTION look_up(method text, n int, most bigint, beyond bigint, OUT us float8, OUT kib float8)
@@ -167,6 +171,22 @@ make_tables()
 			EXECUTE format('SELECT count(t.v) FROM outer_keys o JOIN t_%s t ON t.k = o.k', method) INTO found;
 			us := extract(epoch FROM clock_timestamp() - began) * 1e6 / n;
 			IF found <> n THEN RAISE 'wrong answer'; END IF;
+		END $$;
+		-- The hash join last: it reads the table, and so empties the memory.
+		CREATE PROCEDURE plan_joins(ratio int, ahead int, n int, most bigint, memory text) LANGUAGE plpgsql AS $$
+		DECLARE
+			way text;
+		BEGIN
+			FOREACH way IN ARRAY ARRAY['nested loop', 'pmhash join', 'planned', 'hash join'] LOOP
+				PERFORM set_config(name, (way = 'planned' OR way = ANY (ways))::text, false)
+				FROM (VALUES ('enable_hashjoin', ARRAY['hash join']), ('enable_mergejoin', '{}'),
+					('enable_memoize', '{}'), ('enable_material', '{}'), ('pmhash.enable_join', ARRAY['pmhash join']),
+					('enable_nestloop', ARRAY['nested loop', 'pmhash join'])) AS s (name, ways);
+				PERFORM set_config('effective_cache_size', memory, false), set_config('max_parallel_workers_per_gather', '0', false),
+					set_config('cpu_index_tuple_cost', CASE way WHEN 'pmhash join' THEN '1000' ELSE '0.005' END, false);
+				INSERT INTO result SELECT ratio, ahead, way, format('planned join: %s keys, ms', n), us * n / 1000
+					FROM join_keys('pmhash', n, most);
+			END LOOP;
 		END $$;
 		-- Milliseconds of each INSERT of 100 rows.
 		CREATE PROCEDURE insert_rows(method text, n int, first bigint, INOUT ms float8[])
@@ -205,21 +225,21 @@ measure_short()					# ratio ahead method
 		SELECT look_up('$3', $keys, $rows, 3 * $rows);
 		CREATE TEMP TABLE r AS SELECT * FROM look_up('$3', $keys, $rows, 3 * $rows);
 		INSERT INTO result SELECT $1, $2, '$3', 'miss, us', us FROM r
-			UNION ALL SELECT $1, $2, '$3', 'miss, KiB', kib FROM r
+			UNION ALL SELECT $1, $2, '$3', 'read by a miss, KiB', kib FROM r
 			UNION ALL SELECT $1, $2, '$3', 'look-up, us', us FROM look_up('$3', $keys, $rows, 0)
 			UNION ALL SELECT $1, $2, '$3', 'join, us', us FROM join_keys('$3', $keys, $rows);
 		CALL insert_rows('$3', $((keys / 25)), $next_new, NULL) \\gset
 		INSERT INTO result SELECT $1, $2, '$3', w, v FROM (SELECT
 			percentile_disc(0.5) WITHIN GROUP (ORDER BY m) AS half,
 			percentile_disc(0.99) WITHIN GROUP (ORDER BY m) AS late FROM unnest(:'ms'::float8[]) m) p,
-			LATERAL (VALUES ('insert of 100, ms', half), ('p99 of these, ms', late)) AS x (w, v);
+			LATERAL (VALUES ('insert of 100, ms', half), ('insert of 100, p99, ms', late)) AS x (w, v);
 	SQL
 	next_new=$((next_new + keys * 4))
 }
 
 take_short()
 {
-	local ratio kib method r
+	local ratio kib method r n
 
 	for ratio in $ratios; do
 		for kib in $ahead; do
@@ -231,6 +251,9 @@ take_short()
 					limit_memory $((index_mb * 10 / ratio + processes_mb))
 					start_in_group
 					measure_short "$ratio" "$kib" "$method"
+				done
+				[ "$r" -gt 1 ] || for n in $joins; do
+					sql -c "CALL plan_joins($ratio, $kib, $n, $rows, '$((index_mb * 10 / ratio + processes_mb))MB')"
 				done
 			done
 			progress "the index takes $ratio tenths of memory, read-ahead $kib KiB"
@@ -251,7 +274,7 @@ take_restarts()
 				drop_caches
 				start_in_group
 				sql >/dev/null -c "$plans" -c "INSERT INTO result SELECT 0, $kib, '$method',
-					'first 100,000, s', us / 10 FROM look_up('$method', 100000, $rows, 0)"
+					'first 100,000 look-ups, s', us / 10 FROM look_up('$method', 100000, $rows, 0)"
 			done
 		done
 		progress "restarts, read-ahead $kib KiB"
@@ -261,11 +284,8 @@ take_restarts()
 # ---- all of it ----
 
 make_group
-if [ -z "$bindir" ]; then
-	prepare "" cold $((rows / 2)) cluster
-else
-	make_work_directory cold $((rows / 2)) cluster
-fi
+make_results
+prepare python3-matplotlib cold $((rows / 2)) cluster
 start_cluster
 as_account tee -a "$cluster_dir/data/postgresql.conf" >/dev/null <<-CONF
 	shared_buffers = 16MB
@@ -279,17 +299,11 @@ queue_before=$(cat "$queue")
 take_short
 take_restarts
 
-echo
-echo "$rows rows; medians of $rounds rounds; pmhash's index has $index_mb MB; $(uname -r), $(nproc) cores"
-echo
-as_account "$cluster_bindir/psql" -X -q -P border=2 -P footer=off -P null=- -v ON_ERROR_STOP=1 -c "
-	WITH m AS (SELECT ratio, ahead, what, method, percentile_disc(0.5) WITHIN GROUP (ORDER BY value) AS v
-		FROM result GROUP BY 1, 2, 3, 4),
-	w AS (SELECT ratio, ahead, what, max(v) FILTER (WHERE method = 'btree') AS b,
-		max(v) FILTER (WHERE method = 'hash') AS h, max(v) FILTER (WHERE method = 'pmhash') AS p
-		FROM m GROUP BY 1, 2, 3)
-	SELECT CASE ratio WHEN 0 THEN 'ample, after a restart' ELSE (ratio / 10.0)::numeric(4, 1) || ' x memory' END AS index,
-		ahead AS \"read-ahead\", what, b::numeric(10, 2) AS btree, h::numeric(10, 2) AS hash,
-		p::numeric(10, 2) AS pmhash, (p / least(b, h))::numeric(10, 2) AS ratio
-	FROM w ORDER BY ratio = 0, w.ratio, ahead, what"
-print_load
+machine_lines >"$results/machine_cold.csv"
+begin_figures cold
+sql >>"$figures" -c "COPY (SELECT regexp_replace(what, ', \w+\$', ': ') || CASE ratio
+		WHEN 0 THEN 'ample memory, restarted' ELSE 'index ' || (ratio / 10.0)::numeric(4, 1) || ' x memory' END
+		|| ', read-ahead ' || ahead, method, $rows, value, substring(what FROM '\w+\$')
+	FROM result ORDER BY ratio = 0, ratio, ahead, what) TO STDOUT (FORMAT csv)"
+make_report
+cat "$results/cold.md"

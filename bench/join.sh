@@ -117,6 +117,9 @@ small_points="rows:1:1000:1:100:0 rows:1:1000000:1:100:0 rows:1000:1000:1:100:0
 	anti:1000:1000000:10:100:0 rows:100000:1000:1:100:0 rows:100000:10000:1:100:0
 	rows:100000:10000:10:100:0 rows:100000:100000:1:100:0 rows:100000:1000000:1:0:0
 	rows:100000:1000000:1:10:0 rows:100000:1000000:1:100:0 rows:100000:1000000:10:100:0
+	rows:10000:10000:10:100:0 rows:10000:300000:1:100:0 rows:30000:30000:1:100:0
+	rows:30000:300000:10:100:0 rows:10000:300000:30:100:0 rows:300000:300000:1:100:0
+	rows:300000:1000000:1:100:0 rows:300000:10000:10:100:0
 	rows:1000:1000000:1000:100:0 left:100000:1000000:10:100:0 keys:100000:10000:1:100:0
 	keys:100000:1000000:1:100:0 anti:100000:1000000:1:50:0 anti:100000:1000000:10:10:0
 	rows:1000000:10000:1:100:0 rows:1000000:10000:10:100:0 rows:1000000:1000000:1:10:0
@@ -152,20 +155,22 @@ cached_points()					# point...
 	done
 }
 
-# Start the server anew, and have no page of the tables cached by it or by the kernel.
+# Start the server anew, and have no page of the tables and of the pool cached by it or by
+# the kernel.
 cool_down()						# file...
 {
-	local file
+	local file pool
 
+	pool=$(sql -c 'SELECT file FROM pmhash.files() WHERE file IS NOT NULL')
 	as_account "$cluster_bindir/pg_ctl" -D "$cluster_dir/data" -m fast -w stop >/dev/null
-	for file in "$@"; do
-		as_account dd of="$cluster_dir/data/$file" conv=notrunc,fdatasync oflag=nocache \
+	for file in $pool "${@/#/$cluster_dir/data/}"; do
+		as_account dd of="$file" conv=notrunc,fdatasync oflag=nocache \
 			count=0 status=none </dev/null
 	done
 	cluster_start
 }
 
-# The same, nothing cached, but for the outer table, the catalogs and the pool.
+# The same, nothing cached, but for the outer table and the catalogs.
 cold_points()					# point...
 {
 	local kind n_outer n_inner per_key hits workers point files way r
@@ -204,11 +209,8 @@ take_grid()
 	machine_lines >"$results/machine_join.csv"
 	sql -c "COPY (SELECT * FROM joins.regrets ORDER BY kind DESC, cached DESC, workers, outer_rows,
 		inner_rows, per_key, hits) TO STDOUT (FORMAT csv, HEADER)" >"$results/join.csv"
-	/usr/bin/python3 -B "$tree/bench/report/report.py" "$results"
-	echo
-	echo "What the planner chooses, in milliseconds"
-	echo
-	table "SELECT * FROM joins.regrets_shown"
+	make_report
+	cat "$results/join.md"
 }
 
 make_results

@@ -7,7 +7,7 @@ CREATE TABLE joins.grid (kind text, cached bool, workers int, outer_rows bigint,
 
 -- A prime from which on multiples run through all numbers below it.
 CREATE FUNCTION joins.prime(n bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-SELECT min(p) FROM unnest(ARRAY[2, 11, 101, 1009, 10007, 100003, 1000003, 10000019]) p WHERE p > n
+SELECT min(p) FROM unnest(ARRAY[2, 11, 101, 1009, 10007, 30011, 100003, 300007, 1000003, 10000019]) p WHERE p > n
 $$;
 
 -- The inner table: the same key three times, for an index of each method.
@@ -167,13 +167,3 @@ SELECT kind, cached, workers, outer_rows, inner_rows, per_key, hits,
 	max(ms) FILTER (WHERE chosen) / min(ms) FILTER (WHERE ways && ARRAY['hash join', 'merge join', 'nested loop, btree', 'nested loop, hash', 'nested loop, pmhash', 'memoize']) AS "of others",
 	max(ms) FILTER (WHERE chosen) / min(ms) AS "of all"
 FROM joins.by_plan GROUP BY 1, 2, 3, 4, 5, 6, 7;
-
--- In milliseconds, to be looked at.
-CREATE VIEW joins.regrets_shown AS
-SELECT kind, CASE WHEN cached THEN 'yes' ELSE 'no' END AS cached, workers, outer_rows AS "outer", inner_rows AS "inner",
-	per_key, hits || ' %' AS hits, chosen, round(ms::numeric, 2) AS ms, round("hash join"::numeric, 2) AS "hash join",
-	round("merge join"::numeric, 2) AS "merge join", round("nested loop, btree"::numeric, 2) AS "loop, btree",
-	round("nested loop, hash"::numeric, 2) AS "loop, hash", round("nested loop, pmhash"::numeric, 2) AS "loop, pmhash",
-	round(memoize::numeric, 2) AS memoize, round("pmhash join"::numeric, 2) AS "pmhash join",
-	round("of others"::numeric, 2) AS "of others", round("of all"::numeric, 2) AS "of all"
-FROM joins.regrets ORDER BY regrets.kind DESC, regrets.cached DESC, regrets.workers, outer_rows, inner_rows, per_key, regrets.hits;

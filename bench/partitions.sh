@@ -17,8 +17,7 @@
 # With --figures the two methods can be measured one by one: figures are added to that
 # file, and the table is printed when it has both.
 #
-# Builds pmhash; runs as root then (the server as "postgres") or as a user with sudo.
-# With --bindir it uses a server that has pmhash installed, as an account that may run that.
+# Builds pmhash; runs as root (the server as "postgres") or as a user with sudo.
 
 set -euo pipefail
 
@@ -29,7 +28,6 @@ usage()
 		  --side N         N * N partitions (default 100)
 		  --clients N      connections at once (default 300)
 		  --descriptors N  ulimit -n of the server (default 1024)
-		  --bindir DIR     programs of a server with pmhash; none is built
 		  --method METHOD  pmhash or btree alone
 		  --figures FILE   where figures are kept, added to those that are there
 		  --help           this text
@@ -44,10 +42,9 @@ side=100
 clients=300
 descriptors=1024
 method=
-bindir=
 figures=
 factor=1.5
-read_options "side clients descriptors bindir method figures" "" "$@"
+read_options "side clients descriptors method figures" "" "$@"
 need_numbers side clients descriptors
 methods=${method:-pmhash btree}
 partitions=$((side * side))
@@ -197,12 +194,7 @@ has_both()
 	[ "$(cut -d ' ' -f 1 "${figures:-$work/result}" | sort -u | wc -l)" = 2 ]
 }
 
-if [ -z "$bindir" ]; then
-	install_packages $PMHASH_BUILD_PACKAGES || die "the packages could not be installed"
-	pg_config=$(pg_config_of_server) || die "no server of PostgreSQL 15 found"
-fi
-make_work_directory partitions $((partitions * 200 + 1500000)) cluster scripts
-[ -n "$bindir" ] || build "$pg_config"
+prepare "" partitions $((partitions * 200 + 1500000)) cluster scripts
 as_account tee "$work/scripts/clients.pgbench" >/dev/null <<-SQL
 	\\set k random(1, $rows)
 	INSERT INTO p VALUES (:k, :k);

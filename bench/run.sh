@@ -18,11 +18,11 @@ usage()
 {
 	cat <<-USAGE
 		usage: $0 [OPTION...]
-		  --quick          small tables, in less than five minutes; its results go to
+		  --quick          small tables, in some minutes; its results go to
 		                   bench/results/quick
 		  --rows N         rows of the table that is measured (default 10000000)
 		  --rounds N       (default 3)
-		  --parts LIST     of "postgresql engine" (default: both)
+		  --parts LIST     of "postgresql engine standby join cold" (default: all; cold needs root)
 		  --results DIR    (default bench/results)
 		  --keep           leave the cluster running and tell how to reach it
 		  --help           this text
@@ -39,7 +39,7 @@ quick=false
 keep=false
 rows=
 rounds=3
-parts="postgresql engine"
+parts="postgresql engine standby join cold"
 results=
 read_options "rows rounds parts results" "quick keep" "$@"
 keep_cluster=$keep
@@ -52,7 +52,7 @@ else
 fi
 for part in $parts; do
 	case $part in
-		postgresql|engine) ;;
+		postgresql|engine|standby|join|cold) ;;
 		*) die "no such part: $part" ;;
 	esac
 done
@@ -67,6 +67,8 @@ fresh=$((rows / 5))
 scale=$((rows / 100000))		# so that pgbench_accounts has as many rows
 work_rows=$((rows / 10)) work_fresh=$((rows / 50)) work_probes=$((rows / 50))
 low_rows=$((rows / 5)) low_fresh=$((rows / 50))
+few_rows=$((rows * 2 / 5)) few_turn=0 chunks=1000 connections=100
+! $quick || chunks=100 connections=20
 [ "$rows" -ge 1000000 ] || work_rows=$((rows / 5))
 [ "$low_rows" -le 500000 ] || low_rows=500000 low_fresh=50000
 # "name,value" for the head of a part's report.
@@ -86,6 +88,7 @@ describe_machine()				# part
 		printf 'load average before,%s\n' "$load_before"
 		printf 'rows,%s\nrounds,%s\nprobes,%s\nkeys,%s\nfresh,%s\n' "$rows" "$rounds" "$probes" "$keys" "$fresh"
 		printf 'scale,%s\nwork rows,%s\nlow rows,%s\n' "$scale" "$work_rows" "$low_rows"
+		printf 'few rows,%s\nchunks,%s\nconnections,%s\n' "$few_rows" "$chunks" "$connections"
 	} >"$results/machine_$1.csv"
 }
 
@@ -130,6 +133,43 @@ measure_low()					# method indexed round
 	vacuum "$1" "$2" "$3" low_vacuum bench.low low_index \
 		"which rows have low value 3 after half is deleted" \
 		"SELECT count(*) || ' rows, sum ' || sum(v) FROM bench.low WHERE k = 3"
+}
+
+# 1,000 dead rows of a large table, others in each turn.
+measure_few()					# method indexed round
+{
+	local step=$((few_rows / 1000))
+
+	few_turn=$((few_turn + 1))
+	sql -c "CREATE TABLE IF NOT EXISTS bench.few AS
+			SELECT bench.key(n, 51) AS k, n AS v FROM generate_series(1::bigint, $few_rows) AS n"
+	! $2 || sql -c "CREATE INDEX few_index ON bench.few USING $1 (k)"
+	sql -c "VACUUM (ANALYZE) bench.few" -c "DELETE FROM bench.few WHERE v % $step = $few_turn"
+	vacuum "$1" "$2" "$3" few_vacuum bench.few few_index "which rows are not deleted by the thousand" \
+		"SELECT count(*) || ' rows, sum ' || sum(t.v) FROM generate_series(1::bigint, 1000) AS n
+			JOIN bench.few AS t ON t.k = bench.key(n * $step, 51)"
+	sql -c "DROP INDEX IF EXISTS bench.few_index"
+}
+
+measure_small()				# method indexed round
+{
+	run_sql goals/small.sql -v method="$1" -v indexed="$2" -v round="$3" -v chunks="$chunks" \
+		-v churn_rows=$((rows / 100)) >/dev/null
+	run_sql goals/single.sql -v method="$1" -v indexed="$2" -v round="$3" \
+		-v single_rows=$((rows / 100)) >/dev/null
+}
+
+# As many new connections as tables.
+measure_connections()			# method indexed round
+{
+	$2 || return 0
+	run_sql goals/connections.sql -v method="$1" -v tables="$connections" -v table_rows=$((rows / 1000)) >/dev/null
+	as_account tee "$work/cluster/connections.pgbench" >/dev/null \
+		<<<"SELECT bench.look_up_each($connections, $((rows / 1000)));"
+	PGOPTIONS='-c enable_seqscan=off' as_account "$cluster_bindir/pgbench" -n -c "$connections" -t 1 \
+		-f "$work/cluster/connections.pgbench" >/dev/null 2>"$work/pgbench.log" || die "$(tail -n 3 "$work/pgbench.log")"
+	sql >/dev/null -c "SELECT bench.sample($3, '$1', what, percentile_cont(0.5) WITHIN GROUP (ORDER BY value))
+		FROM bench.session GROUP BY what"
 }
 
 measure_pgbench()				# method round
@@ -196,8 +236,9 @@ measure_postgresql()
 	build "$pg_config"
 	progress "starting a cluster in $work"
 	cluster_create "$work/cluster" "$bindir" pmhash
+	as_account tee -a "$cluster_dir/data/postgresql.conf" >/dev/null <<<"max_connections = $((connections + 20))"
 	cluster_start
-	sql -c "CREATE EXTENSION pg_prewarm" -c "CREATE EXTENSION pmhash"
+	sql -c "CREATE EXTENSION pg_prewarm" -c "CREATE EXTENSION pg_walinspect" -c "CREATE EXTENSION pmhash"
 	progress "loading $rows rows, the other workloads, and pgbench at scale $scale"
 	load_all
 
@@ -211,6 +252,9 @@ measure_postgresql()
 	done
 	in_turn measure_low "10 distinct values"
 	in_turn measure_workloads "other workloads"
+	in_turn measure_few "1,000 dead of $few_rows rows"
+	in_turn measure_small "small tables, single rows"
+	in_turn measure_connections "new connections"
 	for method in $methods; do
 		progress "bytes per entry: $method"
 		sql -c "SELECT bench.sample(1, '$method', 'growing',
@@ -235,16 +279,26 @@ measure_postgresql()
 		>>"$results/machine_postgresql.csv"
 }
 
+# A script of its own, with the build of the first part.
+other()						# option...
+{
+	$keep || cluster_stop
+	progress "bench/$part.sh $*"
+	bash "$tree/bench/$part.sh" "$@" --results "$results"
+}
+
 make_results
 install_server python3-matplotlib valgrind || die "no server, or not what else it takes"
 for part in $parts; do
-	describe_machine "$part"
+	[[ $part != @(postgresql|engine) ]] || describe_machine "$part"
 	case $part in
 		postgresql) measure_postgresql ;;
 		engine) bash "$tree/bench/engine/series.sh" $($quick && echo --quick) --results "$results" ;;
+		standby) other --batch $((rows / 20)) --seconds "$pgbench_seconds" ;;
+		join) other --only-grid --rows "$rows" --rounds "$rounds" ;;
+		cold) [ "$(id -u)" -ne 0 ] || other --rows "$rows" --rounds "$rounds" --keys $((rows / 3000)) ;;
 	esac
 done
 progress "tables and charts"
-# Debian's python3 is the one that has matplotlib.
-/usr/bin/python3 -B "$tree/bench/report/report.py" "$results"
+make_report
 progress "done: $results"

@@ -7,7 +7,8 @@
 #   WAL        bytes of the index for a row: alone, in a statement of many rows, and
 #              alone right after a checkpoint; without the table's own
 #   inserts    rows a second, in a statement of many rows and one by one
-#   replay     rows a second that have waited, and the standby's lag under clients
+#   replay     rows a second that have waited, seconds of a VACUUM that has waited, and the
+#              standby's lag under clients
 #   build      seconds from REINDEX with wal = on until the standby has it;
 #              and what replay is beside it, in percent of what it is alone (only of
 #              tables so large that the build lasts for longer than that)
@@ -161,18 +162,24 @@ measure_inserts()
 	done
 }
 
-# Rows a second that the standby replays of so many, which have waited.
-replay_rate()					# rows
+# Seconds in which the standby replays what has waited.
+replay_seconds()				# psql argument...
 {
 	local begun
 
 	on_standby -c 'SELECT pg_wal_replay_pause()' >/dev/null
-	sql -c "INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $1) n"
+	sql "$@"
 	sleep 1
 	begun=$(now)
 	on_standby -c 'SELECT pg_wal_replay_resume()' >/dev/null
 	catch_up
-	awk "BEGIN { printf \"%.0f\", $1 / $(elapsed "$begun" "$(now)") }"
+	elapsed "$begun" "$(now)"
+}
+
+replay_rate()					# rows
+{
+	awk "BEGIN { printf \"%.0f\", $1 / $(replay_seconds -c \
+		"INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $1) n") }"
 }
 
 measure_replay()
@@ -184,6 +191,24 @@ measure_replay()
 		catch_up
 		[ "$kind" != pmhash ] || wait_for_index w_k
 		note "replay" "$kind" "$batch" "$(replay_rate "$batch")" "rows/s"
+	done
+}
+
+# Of a VACUUM of half the rows, then of a thousand.
+measure_vacuum_replay()
+{
+	local kind
+
+	for kind in none $methods; do
+		make_table "$kind"
+		sql -c "INSERT INTO w SELECT hashint8extended(n, 0) FROM generate_series(1, $batch) n" \
+			-c 'DELETE FROM w WHERE k & 1 = 0'
+		catch_up
+		[ "$kind" != pmhash ] || wait_for_index w_k
+		note "replay of VACUUM, half dead" "$kind" "$batch" "$(replay_seconds -c 'VACUUM w')" s
+		sql -c "DELETE FROM w WHERE abs(k) % ($batch / 1000) = 1"
+		catch_up
+		note "replay of VACUUM, few dead" "$kind" "$batch" "$(replay_seconds -c 'VACUUM (INDEX_CLEANUP) w')" s
 	done
 }
 
@@ -312,7 +337,7 @@ measure_promotion()
 
 make_results
 # shellcheck disable=SC2086
-prepare "" standby $(($(largest_of $rows $batch) / 2 + 4000000)) cluster scripts standby
+prepare python3-matplotlib standby $(($(largest_of $rows $batch) / 2 + 4000000)) cluster scripts standby
 progress "starting two servers in $work"
 cluster_create "$work/cluster" "$bindir" pmhash
 as_account tee -a "$work/cluster/data/postgresql.conf" >/dev/null <<-'CONF'
@@ -329,11 +354,14 @@ sql -c 'CREATE EXTENSION pmhash'
 stop_others=stop_standby
 start_standby
 begin_figures standby
+machine_lines >"$results/machine_standby.csv"
 measure_wal
 measure_inserts
 measure_replay
+measure_vacuum_replay
 measure_lag
 measure_build
 n=${rows##* }
 measure_promotion
+make_report
 progress "done: $figures"

@@ -114,3 +114,4 @@ SELECT bench.ask(:'method', format('which rows were inserted by %s', run),
 FROM unnest(ARRAY[:round, :copy_round]) AS run;
 
 DELETE FROM bench.item WHERE k & 1 = 0;
+SELECT bench.sample(:round, :'method', 'vacuum_dead', :ROW_COUNT);

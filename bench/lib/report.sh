@@ -18,6 +18,12 @@ begin_figures()					# name
 
 note()							# figure method rows value unit
 {
-	printf '%s,%s,%s,%s,%s\n' "$@" >>"$figures"
+	printf '"%s",%s,%s,%s,%s\n' "$@" >>"$figures"
 	progress "$1, $2, $3 rows: $4 $5"
+}
+
+# Tables and charts of all that is there; Debian's python3 is the one that has matplotlib.
+make_report()
+{
+	/usr/bin/python3 -B "$tree/bench/report/report.py" "$results"
 }

@@ -85,6 +85,8 @@ build()						# pg_config of the server
 {
 	local log=$work/build.log pg_config watcher
 
+	bindir=${BENCH_BINDIR-}			# programs of a server that has pmhash
+	[ -z "$bindir" ] || return 0
 	progress "building pmhash"
 	as_account mkdir "$work/source"
 	copy_sources "$tree" "$work/source"
@@ -101,6 +103,7 @@ build()						# pg_config of the server
 	kill "$watcher" || true
 	wait "$watcher" 2>/dev/null || true
 	bindir=${pg_config%/*}
+	export BENCH_BINDIR=$bindir		# for scripts that this one calls
 }
 
 # A server's packages, and others; the directory; a build in it.

@@ -66,6 +66,37 @@ def better(values, factor, other, larger_is_better=False):
                 unit=" x")
 
 
+def at_most(values, factor, other):
+    ratio = times(values, (other,))
+    return Goal(f"<= {factor} x {other}", 1 / ratio if ratio else None, factor, True, " x")
+
+
+def defaults(samples, machine):
+    """The same of what users meet by default (issue 35): figure, unit, metric, goal."""
+    chunks, many = machine.get("chunks"), machine.get("connections")
+    dead, wal = samples.medians("vacuum_dead"), samples.medians("vacuum_wal")
+    wal = {m: wal[m] / dead[m] if dead[m] else None for m in METHODS}
+    yield ("VACUUM after deleting half: WAL of the index, per dead row", "B", wal,
+           [Goal("<= 1", wal["pmhash"], 1, True, " B")])
+    few = samples.medians("few_vacuum_index")
+    yield (f"1,000 dead of {machine.get('few rows')} rows: VACUUM, in the index", "s", few,
+           [at_most(few, 0.55, "hash")])
+    for label, unit, metric, factor in (
+            (f"{chunks} tables of 400 rows: bytes of an index", "B", "chunk_size", 1.2),
+            (f"{chunks} tables of 400 rows: VACUUM of all", "s", "chunks_vacuum", 1.2),
+            ("bytes per entry after five changes of all keys", "B", "churn_size", 1.0),
+            ("one row a transaction, bigserial", "us", "single_serial", 1.0),
+            ("one row a transaction, uuid of version 7", "us", "single_uuid_7", 1.0),
+            ("first look-up of a connection", "us", "first_look_up", 1.1),
+            (f"{many} connections to {many} tables: processor time of each", "ms", "session", 1.1),
+            ("the same: page tables of each", "MB", "page_tables", 1.1)):
+        values = samples.medians(metric)
+        yield label, unit, values, [at_most(values, factor, "btree")]
+    plan = samples.costs("plan")
+    yield ("planning a query with a btree: what a second index costs", "us", plan,
+           [Goal("<= 0.5", plan["pmhash"], 0.5, True, " us")])
+
+
 def goals(samples, machine):
     """(figure, unit, values by method, goals), in the order of the issue."""
     both = ("btree", "hash")
@@ -140,6 +171,7 @@ def goals(samples, machine):
            [better(low["vacuum_index"], 5, ("hash",))])
     yield ("10 distinct values: CREATE INDEX", "s", samples.medians("low_build"), [])
     yield ("10 distinct values: bytes per entry", "B", samples.medians("low_size"), [])
+    yield from defaults(samples, machine)
 
 
 def goal_table(figures):

@@ -1,16 +1,17 @@
-"""Make tables (Markdown) and charts (PNG) of what bench/run.sh, rebuild.sh and join.sh have measured.
+"""Make tables (Markdown) and charts (PNG) of what the scripts of bench have measured.
 
 usage: report.py DIRECTORY
 
 DIRECTORY holds, of the parts that were measured, machine_postgresql.csv and
 postgresql.csv, machine_engine.csv and engine*.csv, machine_rebuild.csv and
-rebuild*.csv, machine_join.csv and join.csv; the report goes there too.
+rebuild*.csv, and both of join, standby and cold; the report goes there too.
 """
 
 import os
 import sys
 
 import engine
+import figures
 import join
 import postgresql
 import rebuild
@@ -25,6 +26,9 @@ def main():
                        ("join", join)):
         if os.path.exists(os.path.join(directory, name + ".csv")):
             part.report(directory, read_pairs(os.path.join(directory, f"machine_{name}.csv")))
+    for name in ("standby", "cold"):
+        if os.path.exists(os.path.join(directory, name + ".csv")):
+            figures.report(directory, name, read_pairs(os.path.join(directory, f"machine_{name}.csv")))
 
 
 main()
