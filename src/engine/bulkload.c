@@ -360,8 +360,7 @@ publish(PmhBulk *bulk)
 	{
 		pm_copy(&t->file, pmh_at(t, to), dir, pmh_directory_size(depth));
 		pm_fence(&t->file);
-		pm_store64(&pmh_live(t)->dirword,
-				   to / 64 | (uint64_t) depth << PMH_DIRWORD_DEPTH_SHIFT);
+		pm_store64(&pmh_live(t)->dirword, pmh_seal_dirword(to, depth));
 		pm_flush(&t->file, &pmh_live(t)->dirword, sizeof(uint64_t));
 		pm_fence(&t->file);
 		pmh_segment_retire(t, &empty);

@@ -44,6 +44,17 @@ locate_outside(PmhTable *t, const PmhPlace *p)
 	return result == PMH_OK ? PMH_RETRY : result;
 }
 
+/* Is the word whole, and the directory within the bound?  PMH_ERR_CORRUPT, else pmh_check_span. */
+static PmhResult
+check_dirword(PmhTable *t, uint64_t dirword)
+{
+	if (dirword != pmh_seal(dirword, PMH_DIRWORD_BITS))
+		return pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
+						"What the header says of the directory is damaged.");
+	return pmh_check_span(t, pmh_dirword_offset(dirword),
+						  pmh_directory_size(pmh_dirword_depth(dirword)));
+}
+
 PmhResult
 pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 {
@@ -52,17 +63,17 @@ pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 		uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		uint32_t	depth = pmh_dirword_depth(dirword);
 		uint64_t	offset = pmh_dirword_offset(dirword);
-		uint64_t	size = pmh_directory_size(depth);
-		PmhResult	result = pmh_check_span(t, offset, size);
-
-		if (result != PMH_OK)
-			return result;
+		PmhResult	result = PMH_OK;
 
 		/*
-		 * It lies within the bound, which is never lowered once the file is open: look-ups
-		 * that meet it again need not check that.  No other one has the same word, so what is
+		 * Once it is seen to lie within the bound, which is never lowered while the file is
+		 * open, that need not be checked again.  No other one has the same word, so what is
 		 * read there counts as long as that is the directory's.
 		 */
+		if (dirword != t->seen_dirword)
+			result = check_dirword(t, dirword);
+		if (result != PMH_OK)
+			return result;
 		t->seen_dirword = dirword;
 		t->seen_offset = offset;
 		t->seen_elements = pmh_directory_elements(depth);
@@ -384,18 +395,13 @@ double_into(PmhTable *t, uint32_t depth, uint64_t to)
 	from = pmh_dirword_offset(dirword);
 	if (pmh_dirword_depth(dirword) != depth)
 		result = PMH_RETRY;
-	else if (depth > PMH_SMALL_DIR_DEPTH && (from == 0 || from % PMH_BLOCK_SIZE != 0))
-		/* Before it is copied and its space is free: the directory word has no checksum. */
-		result = pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-						  "The directory does not begin at a block.");
 	else
-		result = pmh_check_span(t, from, pmh_directory_size(depth));
+		result = check_dirword(t, dirword); /* before it is copied and its space is free */
 	if (result == PMH_OK)
 	{
 		copy_doubled(t, from, to, pmh_directory_elements(depth));
 		PMH_STOP_POINT("double_before_dirword");
-		pm_store64(&live->dirword,
-				   to / 64 | (uint64_t) (depth + 1) << PMH_DIRWORD_DEPTH_SHIFT);
+		pm_store64(&live->dirword, pmh_seal_dirword(to, depth + 1));
 		PMH_STOP_POINT("double_after_dirword");
 		pm_flush(&t->file, &live->dirword, sizeof(uint64_t));
 		pm_fence(&t->file);

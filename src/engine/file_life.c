@@ -173,7 +173,7 @@ pmh_check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
 	uint32_t	depth = pmh_dirword_depth(live->dirword);
 	uint64_t	offset = pmh_dirword_offset(live->dirword);
 
-	if (!pmh_live_whole(live->blocks))
+	if (live->blocks != pmh_seal(live->blocks, PMH_LIVE_CRC_SHIFT))
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0,
 							  PMH_LIVE_OFFSET + offsetof(PmhLive, blocks),
 							  "What the header says of blocks in use is damaged.");
@@ -183,10 +183,11 @@ pmh_check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
 							  "%llu.",
 							  (unsigned long long) size, (unsigned long long) blocks,
 							  1ULL << PMH_BLOCK_SHIFT);
-	if (depth > PMH_MAX_DEPTH || offset < PMH_SMALL_DIR_OFFSET(0) ||
+	if (live->dirword != pmh_seal(live->dirword, PMH_DIRWORD_BITS) || depth > PMH_MAX_DEPTH ||
+		offset < PMH_SMALL_DIR_OFFSET(0) ||
 		offset + pmh_directory_size(depth) > blocks << PMH_BLOCK_SHIFT)
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
-							  "The place of the directory is not within the file.");
+							  "What the header says of the directory is damaged.");
 	return PMH_OK;
 }
 
@@ -271,11 +272,9 @@ write_empty(PmhTable *t, const PmhFormat *format)
 	pm_copy(&t->file, (char *) to + sizeof(uint64_t),
 			(const char *) format + sizeof(uint64_t), sizeof(*format) - sizeof(uint64_t));
 	pm_store64(dir, pmh_make_elem(0, FIRST_SEGMENT_UNIT, 1, 0, PMH_SINGLE));
-	pm_store64(&live->dirword, PMH_SMALL_DIR_OFFSET(0) / 64);
+	pm_store64(&live->dirword, pmh_seal_dirword(PMH_SMALL_DIR_OFFSET(0), 0));
 	pm_store64(&live->blocks, pmh_seal_blocks(INITIAL_BLOCKS));
-	pm_flush(&t->file, dir, sizeof(uint64_t));
-	pm_flush(&t->file, live, sizeof(*live));
-	result = pmh_recover(t);	/* fences in any case */
+	result = pmh_recover(t);	/* makes all of it durable, in any case */
 	if (result != PMH_OK)
 		return result;
 	pm_store64(&to->magic, format->magic);

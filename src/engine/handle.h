@@ -150,38 +150,43 @@ pmh_conclude(PmhTable *t, PmhResult result)
 	return result;
 }
 
-/* ---- the live word with the length of the file, which has a checksum ---- */
+/* ---- the live words, which have checksums ---- */
 
 /*
- * Recovery and everyone else begins with it: were it wrong, blocks in use would be taken
- * for free.  So it has a checksum in its upper half, and is changed with it by one store.
+ * Recovery and everyone else begins with them: were they wrong, blocks in use would be taken
+ * for free, or a directory for the current one that is whole, but of before.  So each has a
+ * checksum in its upper bits, and is changed with it by one store.
  */
 
 _Static_assert(PMH_MAX_BLOCKS_SHIFT < PMH_LIVE_CRC_SHIFT,
 			   "the number of a block would reach into its checksum");
 
-/* The number of blocks, or of a block, in a live word. */
+/* The number of blocks in a live word. */
 static inline uint64_t
 pmh_live_number(uint64_t word)
 {
 	return word & ((UINT64_C(1) << PMH_LIVE_CRC_SHIFT) - 1);
 }
 
-/* The word for a number; 0 for none. */
+/* A live word: its lower 'bits' bits, with their checksum, or the end of it, above them. */
+static inline uint64_t
+pmh_seal(uint64_t word, uint32_t bits)
+{
+	word &= (UINT64_C(1) << bits) - 1;
+	return word | (uint64_t) pmh_crc32c(&word, sizeof(word)) << bits;
+}
+
 static inline uint64_t
 pmh_seal_blocks(uint64_t number)
 {
-	PMH_ASSERT(number >> PMH_LIVE_CRC_SHIFT == 0);
-	if (number == 0)
-		return 0;
-	return number | (uint64_t) pmh_crc32c(&number, sizeof(number)) << PMH_LIVE_CRC_SHIFT;
+	PMH_ASSERT(number > 0 && number <= PMH_MAX_BLOCKS);
+	return pmh_seal(number, PMH_LIVE_CRC_SHIFT);
 }
 
-/* Is a word what pmh_seal_blocks has made? */
-static inline bool
-pmh_live_whole(uint64_t word)
+static inline uint64_t
+pmh_seal_dirword(uint64_t offset, uint32_t depth)
 {
-	return word == pmh_seal_blocks(pmh_live_number(word));
+	return pmh_seal(offset / 64 | (uint64_t) depth << PMH_DIRWORD_DEPTH_SHIFT, PMH_DIRWORD_BITS);
 }
 
 /* The length of the file in blocks. */
@@ -203,7 +208,7 @@ extern PmhResult pmh_check_live_words(const PmhLive *live, uint64_t size, PmhErr
 /*
  * Make the volatile parts true again; the caller holds the grow lock and has
  * seen that run.instance is not the current one.  Idempotent.  Whatever was
- * flushed before is durable after it.
+ * stored before is durable after it.
  */
 extern PmhResult pmh_recover(PmhTable *t);
 

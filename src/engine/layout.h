@@ -32,7 +32,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8,
 			   "pmhash runs on 64-bit machines only");
 
 #define PMH_MAGIC			UINT64_C(0x31485341484d50ff)	/* "\377PMHASH1" */
-#define PMH_FORMAT_VERSION	9
+#define PMH_FORMAT_VERSION	10
 
 #define PMH_LINE			64	/* cache line: the unit of flushing */
 #define PMH_BUCKET_SIZE		256
@@ -329,7 +329,7 @@ _Static_assert(PMH_ELEM_STRATEGY_SHIFT + PMH_ELEM_STRATEGY_BITS ==
  *
  * bits 0-41	offset of the current directory / 64
  * bits 42-46	global depth
- * bits 47-63	0
+ * bits 47-63	a checksum of these (pmh_seal)
  *
  * A directory only becomes larger, so no word comes a second time in a file's life.
  */

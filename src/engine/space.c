@@ -24,7 +24,7 @@ pmh_file_end(const PmhTable *t)
 	uint64_t	word = pm_load_acquire(&pmh_live(t)->blocks);
 	uint64_t	blocks = pmh_live_number(word);
 
-	if (blocks > PMH_MAX_BLOCKS || !pmh_live_whole(word))
+	if (blocks > PMH_MAX_BLOCKS || word != pmh_seal(word, PMH_LIVE_CRC_SHIFT))
 		return 0;
 	return blocks << PMH_BLOCK_SHIFT;
 }

@@ -162,12 +162,8 @@ damage_header(PmhTable *t)
 	DAMAGE(format->crc, format->crc ^ 1, "checksum");
 	DAMAGE(format->identity[3], (uint8_t) (format->identity[3] ^ 4), "checksum");
 	DAMAGE(format->unused[1], 3, "checksum");
-	DAMAGE(live->dirword, live->dirword | UINT64_C(31) << PMH_DIRWORD_DEPTH_SHIFT,
-		   "place of the directory");
-	if (pmh_dirword_depth(live->dirword) <= PMH_SMALL_DIR_DEPTH)
-		DAMAGE(live->dirword, live->dirword + 1, "in its place");
-	else
-		DAMAGE(live->dirword, live->dirword + 1, "begin with a block");
+	DAMAGE(live->dirword, live->dirword | UINT64_C(31) << PMH_DIRWORD_DEPTH_SHIFT, "directory");
+	DAMAGE(live->dirword, live->dirword + 1, "directory");
 }
 
 static void

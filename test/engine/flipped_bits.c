@@ -252,8 +252,7 @@ test_live_words(void)
 {
 	for (uint64_t instance = 1; instance <= 2; instance++)
 		flip_each("blocks", PMH_LIVE_OFFSET + offsetof(PmhLive, blocks), instance, ALL_BITS);
-	flip_each("directory word", PMH_LIVE_OFFSET + offsetof(PmhLive, dirword), 2,
-			  (UINT64_C(1) << PMH_DIRWORD_BITS) - 1);
+	flip_each("directory word", PMH_LIVE_OFFSET + offsetof(PmhLive, dirword), 2, ALL_BITS);
 }
 
 /*
@@ -414,6 +413,28 @@ test_claimed_twice(void)
 	}
 }
 
+/*
+ * After a load the directory that was there before still stands in the header, whole, and
+ * says that the table is empty: one bit of the word leads there.
+ */
+static void
+test_directory_before_load(void)
+{
+	PmhTable   *t = fixture_create(path);
+	PmhEntry   *entries = calloc(KEYS, sizeof(PmhEntry));
+
+	REQUIRE(entries != NULL);
+	for (uint64_t k = 0; k < KEYS; k++)
+		entries[k] = (PmhEntry) {fixture_hash(k), k};
+	fixture_load(t, entries, KEYS, KEYS, PMH_DEFAULT_FILL);
+	REQUIRE(pmh_dirword_offset(pmh_live(t)->dirword) == PMH_SMALL_DIR_OFFSET(1));
+	pmh_close(t);
+	free(entries);
+	free(bytes);
+	bytes = read_bytes(path, &size);
+	flip_each("directory word", PMH_LIVE_OFFSET + offsetof(PmhLive, dirword), 2, ALL_BITS);
+}
+
 int
 main(void)
 {
@@ -429,6 +450,7 @@ main(void)
 	TEST(flip_in_use("walk", NULL, element_of_several, sweep_through_reading));
 	TEST(flip_in_use("merge", begin_shrink, element_of_buddy, go_on_shrinking));
 	TEST(test_claimed_twice());
+	TEST(test_directory_before_load());
 	unlink(path);
 	free(bytes);
 	return unit_done("flipped_bits");

@@ -282,7 +282,7 @@ live_word(Damage *d, uint64_t *seed)
 
 	make_interesting(d, seed, offset);
 	if (word != offsetof(PmhLive, dirword) && below(seed, 2) == 0)
-		set_word(d, offset, pmh_seal_blocks(pmh_live_number(word_at(d, offset))));
+		set_word(d, offset, pmh_seal(word_at(d, offset), PMH_LIVE_CRC_SHIFT));
 }
 
 /* One bit of what checksum or parity covers, or of what must be 0. */
