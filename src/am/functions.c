@@ -94,7 +94,6 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		&stats.entries_stash, &stats.lists, &stats.list_entries, &stats.list_bytes,
 		&stats.value_bytes, &stats.splits, &stats.grows, &stats.doublings, &stats.compactions,
 		&stats.strategy_changes};
-	PmhResult	result;
 	Datum		value[STATS_COLUMNS];
 	bool		isnull[STATS_COLUMNS] = {false};
 	int			i = 0;
@@ -110,9 +109,7 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		!has_privs_of_role(GetUserId(), ROLE_PG_STAT_SCAN_TABLES))
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_INDEX, RelationGetRelationName(index));
 	file = pmhash_open_for_reading(index, NULL);
-	result = pmh_stats(file->table, &stats);
-	if (result != PMH_OK)
-		pmhash_engine_error(index, file, result);
+	pmhash_check_result(index, file, pmh_stats(file->table, &stats));
 
 	/* in the order of the OUT parameters */
 	value[i++] = CStringGetTextDatum(pmhash_shown_path(file->path));

@@ -489,13 +489,7 @@ pmhash_row_types_check(void)
 	}
 }
 
-/* The transaction has ended. */
-void
-pmhash_row_types_forget(void)
-{
-	altered = NIL;				/* the memory goes with TopTransactionContext */
-}
-
+/* The level has ended; 1 is the transaction's, of which nothing is left in any case. */
 void
 pmhash_row_types_level_ends(int level, bool committed)
 {
