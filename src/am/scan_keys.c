@@ -22,7 +22,7 @@
  * Each column needs a key; arrays (= ANY) of several columns are multiplied.
  * The hashes of such a product are made one range of hashes after the other,
  * as many as work_mem holds, so that equal ones come together whatever
- * combinations they are of.
+ * combinations they are of, and no TID comes twice.
  */
 
 /*
