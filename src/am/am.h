@@ -63,8 +63,9 @@ extern char *pmhash_opfamily_name(Oid family);
 /* ---- transaction.c ---- */
 extern void pmhash_transaction_init(void);
 
-/* ---- functions.c ---- */
+/* ---- functions.c, explain.c ---- */
 extern void pmhash_require_index(Relation index);
+extern void pmhash_explain_init(void);
 
 /* ---- insert.c ---- */
 
