@@ -329,7 +329,7 @@ measure_promotion()
 	as_account "$bindir/pg_ctl" -D "$work/standby/data" -W promote >/dev/null
 	wait "$waiter"
 	ready=$(now)
-	answer=$(on_standby -c 'SET enable_seqscan = off' -c "EXPLAIN SELECT * FROM b WHERE k = hashint8extended(5, 0)" \
+	answer=$(on_standby -c 'SET enable_seqscan = off' -c "EXPLAIN (COSTS OFF) SELECT * FROM b WHERE k = hashint8extended(5, 0)" \
 		-c "SELECT count(*) FROM b WHERE k = hashint8extended(5, 0)")
 	note "promotion to first answer" pmhash "$n" "$(awk "BEGIN { printf \"%.0f\", 1000 * $(elapsed "$ready" "$(now)") }")" ms
 	grep -q b_k <<<"$answer" || die "the index was not used: $answer"

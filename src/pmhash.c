@@ -23,6 +23,7 @@ _PG_init(void)
 {
 	pmhash_cluster_init(pmhash_build, pmhash_build_beside_writers);
 	pmhash_filler = &pmhash_standby_filler;
+	pmhash_explain_init();
 	if (process_shared_preload_libraries_in_progress)
 	{
 		pmhash_transaction_init();

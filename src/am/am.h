@@ -63,8 +63,9 @@ extern char *pmhash_opfamily_name(Oid family);
 /* ---- transaction.c ---- */
 extern void pmhash_transaction_init(void);
 
-/* ---- functions.c ---- */
+/* ---- functions.c, explain.c ---- */
 extern void pmhash_require_index(Relation index);
+extern void pmhash_explain_init(void);
 
 /* ---- insert.c ---- */
 
@@ -84,7 +85,6 @@ extern List *pmhash_add_indexes(List *indexes, Oid opclass);
 extern bool pmhash_core_hash_misleads(Oid type, Oid collation, bool *by_order);
 extern void pmhash_row_types_note(Oid relid, AttrNumber attno);
 extern void pmhash_row_types_check(void);
-extern void pmhash_row_types_forget(void);
 extern void pmhash_row_types_level_ends(int level, bool committed);
 
 /* ---- spool.c: sorting, with a look at interrupts ---- */
@@ -110,6 +110,14 @@ pmhash_reserve(MemoryContext context, void *array, size_t *capacity, size_t n, s
 	array = MemoryContextAllocHuge(context, n * size);
 	*capacity = n;
 	return array;
+}
+
+/* ERROR unless the engine has done what it was asked for. */
+static inline void
+pmhash_check_result(Relation index, PmhashFile *file, PmhResult result)
+{
+	if (unlikely(result != PMH_OK))
+		pmhash_engine_error(index, file, result);
 }
 
 /* ---- handler.c ---- */

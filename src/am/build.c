@@ -63,12 +63,13 @@ typedef struct BuildState
 
 /* ---- loading ---- */
 
-pg_noreturn static void
-load_failed(BuildState *build, PmhResult result)
+/* ERROR unless the engine has done what it was asked for. */
+static void
+check_result(BuildState *build, PmhResult result)
 {
-	if (build->index == NULL)
+	if (result != PMH_OK && build->index == NULL)
 		pmhash_standby_engine_error(build->file, result);
-	pmhash_engine_error(build->index, build->file, result);
+	pmhash_check_result(build->index, build->file, result);
 }
 
 /*
@@ -109,7 +110,6 @@ load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uin
 	uint64		limit = load_limit(build);
 	uint64		most = Min(n, limit);
 	uint64		at = 0;
-	PmhResult	result;
 
 	reserve_load(build, most);
 	for (int i = first; i < first + count; i++)
@@ -123,9 +123,7 @@ load_partitions(BuildState *build, PmhashSpool *spool, int first, int count, uin
 	pmhash_give_way();
 	if (build->unique != NULL && most > 0)
 		pmhash_build_unique_check(build->unique, build->load, most);
-	result = pmh_bulk_partition(build->bulk, bits, build->load, most);
-	if (result != PMH_OK)
-		load_failed(build, result);
+	check_result(build, pmh_bulk_partition(build->bulk, bits, build->load, most));
 	count_loaded(build, most);
 	if (most == n)
 		return;
@@ -215,13 +213,10 @@ insert_load(BuildState *build, size_t n)
 	for (size_t at = 0; at < n; at += INSERT_GROUP)
 	{
 		size_t		done;
-		PmhResult	result;
 
 		pmhash_give_way();
-		result = pmh_insert_group(build->file->table, &build->load[at],
-								  Min(INSERT_GROUP, n - at), false, &done);
-		if (result != PMH_OK)
-			load_failed(build, result);
+		check_result(build, pmh_insert_group(build->file->table, &build->load[at],
+											 Min(INSERT_GROUP, n - at), false, &done));
 	}
 }
 
@@ -237,14 +232,11 @@ static void
 load_table(BuildState *build)
 {
 	double		keys = estimateHyperLogLog(&build->scan.distinct);
-	PmhResult	result;
 
 	Assert(!build->beside_writers && build->loaded == 0);
-	result = pmh_bulk_begin(build->file->table, (uint64) Min(keys, build->scan.entries),
-							build->fillfactor, &build->depth, &build->bulk);
-	if (result != PMH_OK)
-		load_failed(build, result);
-
+	check_result(build, pmh_bulk_begin(build->file->table,
+									   (uint64) Min(keys, build->scan.entries),
+									   build->fillfactor, &build->depth, &build->bulk));
 	PG_TRY();
 	{
 		load_spool(build, build->scan.spool);
@@ -255,10 +247,7 @@ load_table(BuildState *build)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-
-	result = pmh_bulk_finish(build->bulk);
-	if (result != PMH_OK)
-		load_failed(build, result);
+	check_result(build, pmh_bulk_finish(build->bulk));
 }
 
 /* ambuildphasename: names of the subphases, for pg_stat_progress_create_index */
@@ -305,8 +294,7 @@ spool_present(BuildState *build)
 	PmhSweep	sweep;
 	PmhResult	result = pmh_sweep_begin_reading(build->file->table, &sweep);
 
-	if (result != PMH_OK)
-		load_failed(build, result);
+	check_result(build, result);
 	PG_TRY();
 	{
 		while ((result = pmh_sweep_next(build->file->table, &sweep)) == PMH_OK)
@@ -316,7 +304,7 @@ spool_present(BuildState *build)
 				pmhash_spool_add(present, sweep.entries[i].hash, sweep.entries[i].value);
 		}
 		if (result != PMH_DONE)
-			load_failed(build, result);
+			check_result(build, result);
 	}
 	PG_FINALLY();
 	{

@@ -2,6 +2,7 @@
  *
  * explain.c
  *	  pmhash.explain: may the planner use an index now, for a condition, and why not?
+ *	  EXPLAIN says so, too, of indexes that no plan may have.
  *
  * Whether it can is asked of the planner itself, to which the table has no other
  * index and a sequential scan is forbidden.
@@ -34,9 +35,14 @@
 #include "utils/regproc.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain.h"
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
 
 #include "am/am.h"
-#include "am/keys.h"
+#include "cluster/base/relations.h"
 #include "cluster/base/versions.h"
 #include "cluster/cluster.h"
 #include "cluster/open/open.h"
@@ -250,12 +256,15 @@ explain_condition(Relation heap, Relation index, const char *condition, char **w
 	return true;
 }
 
-/* Why no plan of this transaction may have the index, where its file is valid. */
+/* Why no plan of this transaction may have the index; NULL: one may. */
 static char *
 why_hidden(Relation index)
 {
+	char	   *state = pmhash_shown_state(RelationGetRelid(index));
 	bool		later;
 
+	if (state != NULL && strcmp(state, "valid") != 0)
+		return psprintf("the state of the index is \"%s\"", state);
 #if PG_VERSION_NUM < 170000
 	if (old_snapshot_threshold >= 0)
 		return pstrdup("old_snapshot_threshold is set");
@@ -283,8 +292,7 @@ pmhash_explain(PG_FUNCTION_ARGS)
 	Oid			heap_oid = IndexGetRelation(oid, true);
 	Relation	heap;
 	Relation	index;
-	char	   *state;
-	char	   *reason = NULL;
+	char	   *reason;
 	bool		usable = false;
 	TupleDesc	tupdesc;
 	Datum		value[2];
@@ -301,11 +309,7 @@ pmhash_explain(PG_FUNCTION_ARGS)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, RelationGetRelationName(heap));
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "unexpected result type of pmhash.explain");
-	state = pmhash_shown_state(oid);
-	if (state != NULL && strcmp(state, "valid") != 0)
-		reason = psprintf("the state of the index is \"%s\"", state);
-	else
-		reason = why_hidden(index);
+	reason = why_hidden(index);
 	if (reason == NULL)
 		usable = PG_ARGISNULL(1) ||
 			explain_condition(heap, index, text_to_cstring(PG_GETARG_TEXT_PP(1)), &reason);
@@ -315,4 +319,74 @@ pmhash_explain(PG_FUNCTION_ARGS)
 	index_close(index, AccessShareLock);
 	table_close(heap, AccessShareLock);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), value, isnull)));
+}
+
+#if PG_VERSION_NUM >= 180000
+
+static explain_per_plan_hook_type previous_hook = NULL;
+
+/*
+ * A plan has been printed: say which indexes of its tables no plan may have, and why, to
+ * those that may call pmhash.explain.  Not with COSTS OFF, by which core leaves out what
+ * differs from server to server (ExplainPrintJITSummary).
+ */
+static void
+per_plan(PlannedStmt *planned, IntoClause *into, ExplainState *es, const char *query,
+		 ParamListInfo params, QueryEnvironment *environment)
+{
+	List	   *indexes = NIL;
+	List	   *lines = NIL;
+	ListCell   *lc;
+	ListCell   *name;
+
+	if (previous_hook)
+		previous_hook(planned, into, es, query, params, environment);
+	if (!es->costs || IsInParallelMode())	/* a function of a parallel plan: see pmhash_try */
+		return;
+	/* tables in the plan have names (all have, if none is); an INSERT's own is not searched */
+	forboth(lc, planned->rtable, name, es->rtable_names)
+	{
+		const RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+		Relation	heap;
+
+		if (lfirst(name) == NULL || rte->rtekind != RTE_RELATION ||
+			(planned->commandType == CMD_INSERT && rte->rellockmode == RowExclusiveLock) ||
+			pg_class_aclcheck(rte->relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+			continue;
+		heap = table_open(rte->relid, NoLock);
+		indexes = list_concat_unique_oid(indexes, RelationGetIndexList(heap));
+		table_close(heap, NoLock);
+	}
+	foreach(lc, indexes)
+	{
+		Relation	index;
+		char	   *reason;
+
+		if (!ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock))
+			continue;			/* a plan from a cache has waited for no REINDEX */
+		index = index_open(lfirst_oid(lc), NoLock);
+		reason = pmhash_is_index(index) ? why_hidden(index) : NULL;
+		if (reason != NULL)
+			lines = lappend(lines, psprintf("%s (pmhash): %s",
+											quote_identifier(RelationGetRelationName(index)),
+											reason));
+		index_close(index, AccessShareLock);
+	}
+	if (lines != NIL && es->format != EXPLAIN_FORMAT_TEXT)
+		ExplainPropertyList("Indexes Not Usable", lines, es);
+	else
+		foreach(lc, lines)
+			ExplainPropertyText("Index Not Usable", lfirst(lc), es);
+}
+
+#endif
+
+/* Install the hook, in every process that has the library, as planner_hook.c does. */
+void
+pmhash_explain_init(void)
+{
+#if PG_VERSION_NUM >= 180000
+	previous_hook = explain_per_plan_hook;
+	explain_per_plan_hook = per_plan;
+#endif
 }

@@ -256,7 +256,6 @@ pmhash_fetch_ahead(PmhashFetch *fetch, PmhashPipe *pipe)
 	for (pipe->hint = Max(pipe->hint, pipe->next); pipe->hint < hint_end; pipe->hint++)
 	{
 		BlockNumber block = pmhash_value_to_block(pipe->value[pipe->hint] >> pipe->shift);
-
 		const Buffer *part;
 
 		if (block == pipe->hint_block)
@@ -295,13 +294,8 @@ read_block(PmhashFetch *fetch, BlockNumber block)
 	Buffer		buffer;
 
 	fetch->blocks++;
-#if PG_VERSION_NUM >= 160000
 	if (hint != InvalidBuffer &&
-		ReadRecentBuffer(fetch->heap->rd_locator, MAIN_FORKNUM, block, hint))
-#else
-	if (hint != InvalidBuffer &&
-		ReadRecentBuffer(fetch->heap->rd_node, MAIN_FORKNUM, block, hint))
-#endif
+		ReadRecentBuffer(pmhash_node(fetch->heap), MAIN_FORKNUM, block, hint))
 	{
 		if (raw_hint < 0)
 		{

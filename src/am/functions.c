@@ -85,7 +85,6 @@ Datum
 pmhash_stats(PG_FUNCTION_ARGS)
 {
 	Relation	index = open_index(PG_GETARG_OID(0));
-	Oid			heap;
 	TupleDesc	tupdesc;
 	PmhashFile *file;
 	PmhStats	stats;
@@ -94,7 +93,6 @@ pmhash_stats(PG_FUNCTION_ARGS)
 		&stats.entries_stash, &stats.lists, &stats.list_entries, &stats.list_bytes,
 		&stats.value_bytes, &stats.splits, &stats.grows, &stats.doublings, &stats.compactions,
 		&stats.strategy_changes};
-	PmhResult	result;
 	Datum		value[STATS_COLUMNS];
 	bool		isnull[STATS_COLUMNS] = {false};
 	int			i = 0;
@@ -104,15 +102,11 @@ pmhash_stats(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE ||
 		tupdesc->natts != STATS_COLUMNS)
 		elog(ERROR, "unexpected result type of pmhash.stats");
-
-	heap = IndexGetRelation(RelationGetRelid(index), false);
-	if (pg_class_aclcheck(heap, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
+	if (pg_class_aclcheck(index->rd_index->indrelid, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
 		!has_privs_of_role(GetUserId(), ROLE_PG_STAT_SCAN_TABLES))
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_INDEX, RelationGetRelationName(index));
 	file = pmhash_open_for_reading(index, NULL);
-	result = pmh_stats(file->table, &stats);
-	if (result != PMH_OK)
-		pmhash_engine_error(index, file, result);
+	pmhash_check_result(index, file, pmh_stats(file->table, &stats));
 
 	/* in the order of the OUT parameters */
 	value[i++] = CStringGetTextDatum(pmhash_shown_path(file->path));
@@ -326,15 +320,13 @@ pmhash_prewarm(PG_FUNCTION_ARGS)
 {
 	Relation	index = open_index(PG_GETARG_OID(0));
 	PmhashFile *file;
-	Oid			heap;
 	int64		bytes = -1;
 	int			fd;
 
 	if (index == NULL)
 		PG_RETURN_NULL();
 	/* as pg_prewarm wants it */
-	heap = IndexGetRelation(RelationGetRelid(index), false);
-	if (pg_class_aclcheck(heap, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+	if (pg_class_aclcheck(index->rd_index->indrelid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_INDEX, RelationGetRelationName(index));
 	file = pmhash_file_open(index, NULL);
 	fd = OpenTransientFile(file->path, O_RDONLY | PG_BINARY);

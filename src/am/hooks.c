@@ -226,30 +226,6 @@ utility_begins(const Node *utility, PmhashStatement *statement)
 	statements = statement;
 }
 
-static void
-execute(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-		ProcessUtilityContext context, ParamListInfo params,
-		QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
-{
-	PmhashStatement statement;
-
-	utility_begins(pstmt->utilityStmt, &statement);
-	PG_TRY();
-	{
-		if (previous_utility)
-			previous_utility(pstmt, queryString, readOnlyTree, context, params,
-							 queryEnv, dest, qc);
-		else
-			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-									queryEnv, dest, qc);
-	}
-	PG_FINALLY();
-	{
-		forget(&statement);
-	}
-	PG_END_TRY();
-}
-
 /*
  * What has to be known of the statement is found out before it is executed: that of a
  * procedure which ends transactions may be freed (pg_stat_statements.c,
@@ -268,10 +244,25 @@ utility_hook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	bool		finishes = IsA(utility, TransactionStmt) &&
 		(end->kind == TRANS_STMT_COMMIT_PREPARED || end->kind == TRANS_STMT_ROLLBACK_PREPARED);
 	bool		alters = IsA(utility, AlterTableStmt);
+	PmhashStatement statement;
 
 	if (may_build_indexes(utility))
 		pmhash_apply_inserts(NULL);
-	execute(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	utility_begins(utility, &statement);
+	PG_TRY();
+	{
+		if (previous_utility)
+			previous_utility(pstmt, queryString, readOnlyTree, context, params,
+							 queryEnv, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+									queryEnv, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		forget(&statement);
+	}
+	PG_END_TRY();
 	if (finishes)
 		pmhash_request(MyDatabaseId, PMHASH_JOB_PLAIN);
 	if (alters)

@@ -12,6 +12,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
@@ -371,12 +372,10 @@ is_altered_type(Oid type, Oid collation, void *arg)
 static char *
 shown_name(Oid relid)
 {
-	char	   *name = get_rel_name(relid);
-	char	   *schema = get_namespace_name_or_temp(get_rel_namespace(relid));
+	ObjectAddress address = {RelationRelationId, relid, 0};
+	char	   *name = getObjectIdentity(&address, true);
 
-	if (name == NULL || schema == NULL)
-		return psprintf("%u", relid);
-	return quote_qualified_identifier(schema, name);
+	return name != NULL ? name : psprintf("%u", relid);
 }
 
 /* The indexes that an operator class is used in (index.c, index_create), added to a list. */
@@ -458,14 +457,10 @@ pmhash_row_types_check(void)
 		/* its columns; it is not locked, and may be gone */
 		for (int attno = 1; !OidIsValid(relid); attno++)
 		{
-			HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(lfirst_oid(lc)),
-												Int16GetDatum(attno));
-			Oid			type;
+			Oid			type = get_atttype(lfirst_oid(lc), attno);
 
-			if (!HeapTupleIsValid(tuple))
+			if (!OidIsValid(type))
 				break;
-			type = ((Form_pg_attribute) GETSTRUCT(tuple))->atttypid;
-			ReleaseSysCache(tuple);
 			(void) visit_types(type, InvalidOid, is_altered_type, &relid);
 		}
 		if (OidIsValid(relid))
@@ -489,13 +484,7 @@ pmhash_row_types_check(void)
 	}
 }
 
-/* The transaction has ended. */
-void
-pmhash_row_types_forget(void)
-{
-	altered = NIL;				/* the memory goes with TopTransactionContext */
-}
-
+/* The level has ended; 1 is the transaction's, of which nothing is left in any case. */
 void
 pmhash_row_types_level_ends(int level, bool committed)
 {

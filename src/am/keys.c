@@ -144,8 +144,7 @@ shape_can_return(PmhashShape shape)
  *
  * Under a collation that takes different strings for equal only the hash function knows.
  * Of text, that is: core's functions for the others do not agree with their equality
- * here.  hashname knows nothing of collations, though nameeq does; hashbpchar then hashes
- * the trailing blanks, too, which bpchareq passes over.
+ * here (key_types.c, hash_misleads).
  */
 static PmhashShape
 shape_of(const KnownKey *known, Oid collation)

@@ -99,13 +99,6 @@ note_dead_tuple(IndexScanDesc scan, PmhashScan *so)
 					 entry);
 }
 
-/* pmhash_drop_known_dead, as a cursor calls it. */
-static size_t
-drop_known_dead(const void *file, uint64_t *value, size_t n)
-{
-	return pmhash_drop_known_dead(file, value, n);
-}
-
 /*
  * Have the next step of a cursor leave out the values whose rows are known to be
  * dead to all, if that is wanted.
@@ -116,7 +109,7 @@ pmhash_leave_out_dead(PmhCursor *cursor, PmhashFile *file, bool wanted)
 	cursor->leave_out = NULL;
 	if (!wanted || !pmhash_any_known_dead(file))
 		return;
-	cursor->leave_out = drop_known_dead;
+	cursor->leave_out = pmhash_drop_known_dead;
 	cursor->leave_out_argument = file;
 }
 

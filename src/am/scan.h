@@ -86,11 +86,7 @@ typedef enum PmhashScanKind
 	SCAN_TABLE
 } PmhashScanKind;
 
-/*
- * The combinations of the arguments of all columns, as words of keys.c.  Their
- * hashes are computed one range of hashes after the other, so that equal ones
- * come together, whatever combinations they are of, and no TID comes twice.
- */
+/* The combinations of the arguments of all columns, as words of keys.c (scan_keys.c). */
 typedef struct PmhashProduct
 {
 	uint64	   *word[INDEX_MAX_KEYS];

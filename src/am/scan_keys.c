@@ -22,7 +22,7 @@
  * Each column needs a key; arrays (= ANY) of several columns are multiplied.
  * The hashes of such a product are made one range of hashes after the other,
  * as many as work_mem holds, so that equal ones come together whatever
- * combinations they are of.
+ * combinations they are of, and no TID comes twice.
  */
 
 /*
@@ -194,14 +194,11 @@ count_ranges(IndexScanDesc scan, PmhashScan *so, int arrays)
 	double		fit = work_mem * 1024.0 / sizeof(uint64) * 7 / 8;	/* they vary */
 	double		ranges = ceil(count / fit);
 	uint64_t	entries;
-	PmhResult	result;
 
 	Assert(count > 0);
 	if (arrays <= 1 || ranges <= 1)
 		return 1;
-	result = pmh_estimate(so->file->table, &entries);
-	if (result != PMH_OK)
-		pmhash_engine_error(scan->indexRelation, so->file, result);
+	pmhash_check_result(scan->indexRelation, so->file, pmh_estimate(so->file->table, &entries));
 	if (count * (PROBE_TIME + ranges * HASH_TIME) > entries * ROW_TIME)
 		ranges = 0;
 	elog(DEBUG1, "index \"%s\": %.0f combinations of keys, ranges of hashes: %.0f",

@@ -226,8 +226,7 @@ scan_page(Slice *slice, BlockNumber block)
 	UnlockReleaseBuffer(buffer);
 	for (int i = 0; i < slice->n; i++)
 	{
-		MemoryContext row = GetPerTupleMemoryContext(slice->estate);
-		MemoryContext old = MemoryContextSwitchTo(row);
+		MemoryContext old = MemoryContextSwitchTo(GetPerTupleMemoryContext(slice->estate));
 
 		spool_chain(slice, &slice->chain[i]);
 		MemoryContextSwitchTo(old);

@@ -34,7 +34,7 @@ transaction_callback(XactEvent event, void *arg)
 	else if (event != XACT_EVENT_PARALLEL_PRE_COMMIT)	/* workers write nothing */
 	{
 		Assert(!IsTransactionState());
-		pmhash_row_types_forget();
+		pmhash_row_types_level_ends(1, false);
 		pmhash_queues_forget();		/* they have pointers to files, which are closed last */
 		if (event == XACT_EVENT_PREPARE)
 			pmhash_files_prepared();

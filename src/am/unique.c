@@ -283,11 +283,9 @@ check_and_insert(UniqueInsert *insert)
 		if (existing)
 		{
 			uint64		epoch = pmhash_removal_epoch(insert->file);
-			PmhResult	result = pmh_lookup(insert->file->table, insert->entry.hash,
-											&present);
 
-			if (result != PMH_OK)
-				pmhash_engine_error(insert->index, insert->file, result);
+			pmhash_check_result(insert->index, insert->file,
+								pmh_lookup(insert->file->table, insert->entry.hash, &present));
 			if (!keep_present(insert, epoch))
 				ereport(ERROR,
 						(errcode(ERRCODE_INTERNAL_ERROR),
@@ -590,10 +588,7 @@ pmhash_build_unique_check_remembered(PmhashBuildUnique *unique, PmhashFile *file
 	{
 		while ((hash = hash_seq_search(&sequence)) != NULL)
 		{
-			PmhResult	result = pmh_lookup(file->table, *hash, &found);
-
-			if (result != PMH_OK)
-				pmhash_engine_error(unique->index, file, result);
+			pmhash_check_result(unique->index, file, pmh_lookup(file->table, *hash, &found));
 			check_rows(unique, found.value, found.n);
 		}
 	}

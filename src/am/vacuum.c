@@ -232,14 +232,6 @@ typedef struct VacuumState
 	double		removed;
 } VacuumState;
 
-/* ERROR unless the engine has done what it was asked for. */
-static inline void
-check_result(const VacuumState *state, PmhResult result)
-{
-	if (unlikely(result != PMH_OK))
-		pmhash_engine_error(state->index, state->file, result);
-}
-
 /*
  * Before the first removal, of a logged index: are the dead TIDs to be logged?  Not if that
  * takes a standby longer than entries, or more WAL: of an index that has entries of few rows.
@@ -281,8 +273,9 @@ remove_batch(VacuumState *state)
 	state->begun = true;
 
 	PMH_STOP_POINT("vacuum_before_removal");
-	check_result(state, pmh_removal_begin(state->file->table, state->batch, state->nbatch,
-										  true, &removal));
+	pmhash_check_result(state->index, state->file,
+						pmh_removal_begin(state->file->table, state->batch, state->nbatch, true,
+										  &removal));
 	PG_TRY();
 	{
 		do
@@ -291,7 +284,7 @@ remove_batch(VacuumState *state)
 			result = pmh_removal_step(state->file->table, &removal, STEP_EFFORT);
 		} while (result == PMH_OK);
 		if (result != PMH_DONE)
-			check_result(state, result);
+			pmhash_engine_error(state->index, state->file, result);
 	}
 	PG_FINALLY();
 	{
@@ -329,7 +322,7 @@ sweep_table(VacuumState *state, bool removes)
 	PmhSweep   *sweep = &state->sweep;
 	PmhResult	result;
 
-	check_result(state, pmh_sweep_begin(state->file->table, sweep));
+	pmhash_check_result(state->index, state->file, pmh_sweep_begin(state->file->table, sweep));
 	if (!removes && !sweep->reclaims)
 	{
 		pmh_sweep_end(sweep);
@@ -347,7 +340,7 @@ sweep_table(VacuumState *state, bool removes)
 			result = pmh_sweep_next(state->file->table, sweep);
 			if (result == PMH_DONE)
 				break;
-			check_result(state, result);
+			pmhash_check_result(state->index, state->file, result);
 			state->seen += sweep->n;
 			for (size_t i = 0; removes && i < sweep->n; i++)
 			{
@@ -486,7 +479,6 @@ IndexBulkDeleteResult *
 pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 {
 	PmhashFile *file;
-	PmhResult	result;
 	uint64_t	entries;
 
 	if (info->analyze_only)
@@ -506,9 +498,7 @@ pmhash_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	}
 	if (stats == NULL)
 	{
-		result = pmh_estimate(file->table, &entries);
-		if (result != PMH_OK)
-			pmhash_engine_error(info->index, file, result);
+		pmhash_check_result(info->index, file, pmh_estimate(file->table, &entries));
 		stats = palloc0(sizeof(IndexBulkDeleteResult));
 		stats->estimated_count = true;
 		stats->num_index_tuples = entries;

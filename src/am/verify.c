@@ -402,11 +402,8 @@ add_to_batch(CheckState *state, uint64 hash, uint64 value)
 static void
 look_up(CheckState *state, uint64 hash, PmhGive give, void *arg)
 {
-	PmhResult	result;
-
-	result = pmh_lookup_repeats(state->file->table, hash, give, arg);
-	if (result != PMH_OK)
-		pmhash_engine_error(state->index, state->file, result);
+	pmhash_check_result(state->index, state->file,
+						pmh_lookup_repeats(state->file->table, hash, give, arg));
 }
 
 /* How often a value has been met. */
@@ -608,8 +605,7 @@ check_all_entries(CheckState *state)
 	PmhResult	result = pmh_sweep_begin_reading(state->file->table, sweep);
 
 	Assert(state->n == 0 && !state->sweeping);
-	if (result != PMH_OK)
-		pmhash_engine_error(state->index, state->file, result);
+	pmhash_check_result(state->index, state->file, result);
 	state->sweeping = true;
 	state->access = GetAccessStrategy(BAS_BULKREAD);
 	state->indexInfo = BuildIndexInfo(state->index);
@@ -660,8 +656,7 @@ check_structure(CheckState *state)
 				 errdetail("%s", list_findings(state)),
 				 errhint("%s", pmhash_rebuild_hint(state->index))));
 	}
-	if (result != PMH_OK)
-		pmhash_engine_error(state->index, state->file, result);
+	pmhash_check_result(state->index, state->file, result);
 }
 
 /*

@@ -345,7 +345,7 @@ extern void pmhash_dead_entries_settle(Relation index, PmhashFile *file);
 /* ---- dead_list.c ---- */
 
 extern bool pmhash_known_dead(const PmhashFile *file, uint64 value);
-extern size_t pmhash_drop_known_dead(const PmhashFile *file, uint64 *value, size_t n);
+extern size_t pmhash_drop_known_dead(const void *file, uint64_t *value, size_t n);
 extern bool pmhash_any_known_dead(const PmhashFile *file);
 
 /* ---- files_view.c ---- */

@@ -301,8 +301,7 @@ look_up(PmhashJoinState *js)
 	if (js->outer != NULL)
 		result = pmh_lookup_group(js->file->table, js->hash, js->nhashes,
 										collect_value, js);
-	if (result != PMH_OK)
-		pmhash_engine_error(js->index, js->file, result);
+	pmhash_check_result(js->index, js->file, result);
 	if (js->stopped < js->nhashes)
 	{
 		/*

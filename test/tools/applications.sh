@@ -40,7 +40,7 @@ made()
 # is_used INDEX CONDITION: a plan of the table's with this condition
 is_used()
 {
-	like "$1 is used" "$1" "$(value "SET enable_seqscan = off; EXPLAIN SELECT * FROM $2")"
+	like "$1 is used" "$1" "$(value "SET enable_seqscan = off; EXPLAIN (COSTS OFF) SELECT * FROM $2")"
 }
 
 # python_version MODULE

@@ -421,9 +421,9 @@ pmhash_known_dead(const PmhashFile *file, uint64 value)
 	return pmhash_drop_known_dead(file, &value, 1) == 0;
 }
 
-/* The same for value[0 .. n): drops those that are.  Returns how many are left. */
+/* The same for value[0 .. n), as a cursor calls it: drops those that are; returns how many stay. */
 size_t
-pmhash_drop_known_dead(const PmhashFile *file, uint64 *value, size_t n)
+pmhash_drop_known_dead(const void *file, uint64_t *value, size_t n)
 {
 	PmhashDeadList *list = find_list(file);
 	size_t		kept = 0;

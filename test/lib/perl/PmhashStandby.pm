@@ -346,7 +346,7 @@ sub same_as_heap ($standby, $table, $key, $index, $name, $database = undef)
 # A test: a query has a plan with this index.
 sub uses_index ($standby, $query, $index)
 {
-	return like($standby->safe_psql('postgres', "EXPLAIN $query"), qr/\b$index\b/,
+	return like($standby->safe_psql('postgres', "EXPLAIN (COSTS OFF) $query"), qr/\b$index\b/,
 		"EXPLAIN shows $index");
 }
 

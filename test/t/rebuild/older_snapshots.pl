@@ -68,7 +68,7 @@ SQL
 	# A test: a session goes by the index, and sees what is there now.
 	sub uses_index ($session, $name, $rows)
 	{
-		like($session->query_safe("EXPLAIN EXECUTE rows"), qr/t_k/, "$name goes by the index");
+		like($session->query_safe("EXPLAIN (COSTS OFF) EXECUTE rows"), qr/t_k/, "$name goes by the index");
 		is($session->query_safe('EXECUTE rows'), $rows, "$name sees what is there");
 		return;
 	}
@@ -126,7 +126,7 @@ SQL
 	$_->quit foreach $old, $new;
 	crash_and_start($node);
 	is(index_state($node, 't_k'), 'valid', 'after a crash');
-	like($node->safe_psql('postgres', "SET enable_seqscan = off; EXPLAIN $queries{rows}"), qr/t_k/, 'a snapshot of after the crash');
+	like($node->safe_psql('postgres', "SET enable_seqscan = off; EXPLAIN (COSTS OFF) $queries{rows}"), qr/t_k/, 'a snapshot of after the crash');
 	is($node->safe_psql('postgres', q{SELECT pmhash.check('t_k')}), '', 'check');
 	$node->stop;
 }
@@ -223,12 +223,14 @@ SQL
 		$builder->query_safe('SELECT 1');
 		is($node->safe_psql('postgres', "SELECT indisvalid FROM pg_index WHERE indexrelid = '$index'::regclass"), 't', "$command is done");
 		sees_all_now($taker, $table, $command);
+		is($taker->query_safe("SELECT usable, reason FROM pmhash.explain('$index')"),
+			'f|the snapshot of this transaction is older than the index or its last rebuild', "$command: explained");
 		$taker->query("SELECT pmhash.check('$index')");
 		like($taker->{stderr}, qr/cannot be checked using the transaction's snapshot/, "$command: no check by this snapshot");
 		$taker->{stderr} = '';
 		$taker->query_safe('ROLLBACK');
 		is(index_state($node, $index), 'valid', "$command: nor one that condemns the index");
-		like($taker->query_safe("EXPLAIN SELECT count(*) FROM $table WHERE k = 5"),
+		like($taker->query_safe("EXPLAIN (COSTS OFF) SELECT count(*) FROM $table WHERE k = 5"),
 			qr/$index/, "$command: the next transaction uses it");
 		$node->safe_psql('postgres', "INSERT INTO $table SELECT 5, i FROM generate_series(1, 10) i");
 		return;
@@ -335,7 +337,7 @@ SQL
 		$lock->query_safe('SELECT pg_advisory_unlock(7)');
 		is(gate_says(qr/gate: sees (.*)/), '10 rows and 10', "$name itself");
 		comes_back($node, "after $name");
-		like($taker->query_safe("EXPLAIN EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker);
+		like($taker->query_safe("EXPLAIN (COSTS OFF) EXECUTE $_"), qr/t_k/, "$name: the next transaction uses the index, by a plan: $_") foreach qw(before in_worker);
 		$node->safe_psql('postgres', 'INSERT INTO t SELECT 5, i FROM generate_series(1, 10) i');
 		return;
 	}

@@ -1,6 +1,7 @@
 # Rebuilds beside writers: how far they are, what holds them up, what they may use.
 
 use v5.36;
+use FindBin;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -282,6 +283,10 @@ SQL
 	sleep 3;
 	is($node->safe_psql('postgres', "SELECT count(*) $rebuilders AND query ~ 'gate'"), '1', 'still one that runs functions');
 
+	# An index that waits behind it, as docs/troubleshooting.md says.
+	$node->safe_psql($database, "SET statement_timeout = '60s'; REINDEX INDEX p_k");
+	is(index_state($node, 'p_k', $database), 'valid', 'REINDEX INDEX does not wait its turn');
+
 	$gate->query_safe('SELECT pg_advisory_unlock(7)');
 	$gate->quit;
 	foreach my $database (qw(postgres db1))
@@ -388,9 +393,19 @@ SQL
 		'in the middle of the scan');
 	$lock->query_safe('SELECT pg_advisory_unlock(1)');
 	$builder->quit;
-	$lock->quit;
 	is($node->safe_psql('postgres', "SELECT * FROM answers('SELECT ctid FROM small WHERE wait_at(k) = 1500', 'small_k')"),
 		'1|same|same', 'the index that was watched');
+
+	# ---- a rebuild, as docs/troubleshooting.md asks: percent, and the time left ----
+	my ($asked) = slurp_file("$FindBin::RealBin/../../../docs/troubleshooting.md") =~ /^(SELECT index_relid::regclass.*?;)$/ms;
+	$lock->query_safe('SELECT pg_advisory_lock(1)');
+	unlink(index_file($node, 'small_k')) or die;
+	$node->safe_psql('postgres', 'INSERT INTO small VALUES (1)');
+	wait_until($node, "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", 'the rebuild does not wait');
+	like($node->safe_psql('postgres', $asked), qr/^small_k\|building index: scanning table\|\d+\|[1-9]\d\|00:00:\d\d/, 'a rebuild is seen');
+	$lock->query_safe('SELECT pg_advisory_unlock(1)');
+	$lock->quit;
+	wait_until($node, "SELECT bool_and(state = 'valid') FROM pmhash.indexes", 'it does not come back');
 
 	# ---- all phases, watched: two keys in too little memory for a partition ----
 	# On a busy machine the watcher may sleep through a phase: then once more.

@@ -44,7 +44,11 @@ CREATE INDEX t_said_off ON t USING pmhash (n) WITH (wal = off);
 SQL
 	caught_up($primary, $standby);
 	wait_for_state($standby, 't_said_nothing', qr/^valid$/, 'default: the standby has it');
-	like(standby_state($standby, 't_said_off'), qr/^absent: the index is not logged/, 'default: not if it says off');
+	my $off = 'the state of the index is "absent: the index is not logged (storage parameter wal)"';
+	is($standby->safe_psql('postgres', "SELECT usable, reason FROM unnest('{t_said_nothing,t_said_off}'::regclass[]) AS i, pmhash.explain(i)"),
+		"t|\nf|$off", 'default: not if it says off');
+	like($standby->safe_psql('postgres', 'EXPLAIN SELECT FROM t WHERE n = 1'), qr/^Index Not Usable: t_said_off \(pmhash\): \Q$off\E$/m, '... as EXPLAIN says')
+	  if $standby->pg_version >= 18;
 	$primary->safe_psql('postgres', 'DROP INDEX t_said_nothing, t_said_off');
 
 	# ---- clean restarts, with changes while it is down ----

@@ -465,6 +465,42 @@ SQL
 	$node->restart;
 	is(explained('item_sku', "sku = 'sku-1'"), 'f|the state of the index is "invalid: it does not exist"', 'explained: invalid');
 
+	# ---- EXPLAIN: of the tables in a plan, to those that may read them; in any format ----
+	$node->safe_psql('postgres', <<SQL);
+CREATE VIEW through AS SELECT * FROM item;
+GRANT SELECT ON through TO nobody;
+CREATE TABLE parts (a int4, k int8) PARTITION BY LIST (a);
+CREATE TABLE part (gone int4, k int8, a int4);
+ALTER TABLE part DROP COLUMN gone;
+ALTER TABLE parts ATTACH PARTITION part FOR VALUES IN (1);
+CREATE INDEX parts_k ON parts USING pmhash (k);
+UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'part_k_idx'::regclass;
+CREATE FUNCTION plan_of(query text) RETURNS SETOF text PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN QUERY EXECUTE query; END';
+SQL
+	is(explained('part_k_idx', 'k = 1'), 'f|the state of the index is "not valid: its CREATE INDEX or REINDEX has not been completed"', 'explained: not valid');
+	my $where = "WHERE sku = 'sku-1'";
+	my $why = 'item_sku (pmhash): the state of the index is "invalid: it does not exist"';
+	my %said = map { $_ => "Index Not Usable: $why" } "EXPLAIN SELECT FROM item $where", 'EXPLAIN SELECT FROM item JOIN item AS other USING (sku)',
+	  "EXPLAIN (ANALYZE, VERBOSE) UPDATE item SET id = id $where", "EXPLAIN INSERT INTO p SELECT id FROM item $where",
+	  "EXPLAIN CREATE TABLE copied AS SELECT FROM item $where", "EXPLAIN DECLARE c CURSOR FOR SELECT FROM item $where",
+	  'SET plan_cache_mode = force_generic_plan; PREPARE p(text) AS SELECT FROM item WHERE sku = $1; EXPLAIN EXECUTE p(0)',
+	  "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; EXPLAIN SELECT FROM through $where";
+	$said{"EXPLAIN (FORMAT XML) SELECT FROM item $where"} = "<Item>$why</Item>";
+	$said{"EXPLAIN (FORMAT JSON) SELECT FROM item $where"} = '"Indexes Not Usable": ["' . $why =~ s/"/\\"/gr . '"]';
+	$said{'EXPLAIN SELECT FROM parts WHERE k = 1'} = 'Index Not Usable: part_k_idx (pmhash): the state of the index is "not valid:';
+	%said = () if $node->pg_version < 18;
+	foreach my $query (sort keys %said)
+	{
+		is(scalar(() = $node->safe_psql('postgres', $query) =~ /\Q$said{$query}\E/g), 1, "said once: $query");
+	}
+	unlike($node->safe_psql('postgres', "EXPLAIN $_"), qr/Usable/, "not said: $_")
+	  foreach 'INSERT INTO item SELECT * FROM item AS other WHERE false', 'SELECT FROM p WHERE a = 1', "(COSTS OFF) SELECT FROM item $where";
+	my $parallel = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+	my $nested = $node->safe_psql('postgres', "SET $parallel = on; SELECT plan_of('EXPLAIN SELECT FROM item $where')" =~ s/'sku-1'/''sku-1''/r);
+	like($nested, qr/on item/, 'in a parallel worker');
+	unlike($nested, qr/Usable/, '... not said');
+	unlike($node->safe_psql('postgres', "SET ROLE nobody; EXPLAIN SELECT FROM through $where"), qr/item_sku/, 'not said to others');
+
 	$node->stop;
 }
 
