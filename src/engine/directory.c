@@ -63,16 +63,14 @@ pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 		uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		uint32_t	depth = pmh_dirword_depth(dirword);
 		uint64_t	offset = pmh_dirword_offset(dirword);
-		PmhResult	result = PMH_OK;
+		PmhResult	result;
 
 		/*
 		 * Once it is seen to lie within the bound, which is never lowered while the file is
 		 * open, that need not be checked again.  No other one has the same word, so what is
 		 * read there counts as long as that is the directory's.
 		 */
-		if (dirword != t->seen_dirword)
-			result = check_dirword(t, dirword);
-		if (result != PMH_OK)
+		if (dirword != t->seen_dirword && (result = check_dirword(t, dirword)) != PMH_OK)
 			return result;
 		t->seen_dirword = dirword;
 		t->seen_offset = offset;

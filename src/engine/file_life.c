@@ -264,14 +264,14 @@ write_empty(PmhTable *t, const PmhFormat *format)
 {
 	PmhFormat  *to = pmh_format(t);
 	PmhLive    *live = pmh_live(t);
-	uint64_t   *dir = pmh_at(t, PMH_SMALL_DIR_OFFSET(0));
 	PmhResult	result;
 
 	PMH_ASSERT(format->magic == PMH_MAGIC);
 	/* The file is new and all zeroes: so are the buckets. */
 	pm_copy(&t->file, (char *) to + sizeof(uint64_t),
 			(const char *) format + sizeof(uint64_t), sizeof(*format) - sizeof(uint64_t));
-	pm_store64(dir, pmh_make_elem(0, FIRST_SEGMENT_UNIT, 1, 0, PMH_SINGLE));
+	pm_store64(pmh_at(t, PMH_SMALL_DIR_OFFSET(0)),
+			   pmh_make_elem(0, FIRST_SEGMENT_UNIT, 1, 0, PMH_SINGLE));
 	pm_store64(&live->dirword, pmh_seal_dirword(PMH_SMALL_DIR_OFFSET(0), 0));
 	pm_store64(&live->blocks, pmh_seal_blocks(INITIAL_BLOCKS));
 	result = pmh_recover(t);	/* makes all of it durable, in any case */
@@ -363,20 +363,22 @@ recover_once(PmhTable *t, const PmhEnv *env)
 }
 
 /*
- * The file has a sound header: are the live words possible?  (It may be growing: as for
- * pmh_examine.)  Whatever they name is checked later.
+ * The file has a sound header: are the live words possible?  (It may be growing, so its size
+ * is read last, as by pmh_examine.)  Whatever they name is checked later.
  */
 static PmhResult
 open_formatted(PmhTable *t, const PmhEnv *env)
 {
 	PmhLive		live = {0};
+	PmhInode	inode;
 	uint64_t	end;
 	PmhResult	result;
 
 	watch_for_faults(t);
 	live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
-	result = pmh_check_live_words(&live, UINT64_MAX, &t->error);
+	result = pmh_check_live_words(&live, pmh_look(t->file.path, &inode) ? inode.size : UINT64_MAX,
+								  &t->error);
 	if (result == PMH_OK)
 		result = recover_once(t, env);
 	if (result == PMH_OK)

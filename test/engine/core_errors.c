@@ -155,6 +155,11 @@ test_header(void)
 	REQUIRE(truncate(path, (off_t) fixture_file_size(path) / 2) == 0);
 	CHECK(pmh_examine(path, &head, &error) == PMH_ERR_CORRUPT);
 	CHECK(try_open(2, &error) == PMH_ERR_CORRUPT);
+
+	/* Within a page, whose rest reads as zeroes then; in the run that has made the file. */
+	make_file(20000);
+	REQUIRE(truncate(path, (off_t) fixture_file_size(path) - 100) == 0);
+	CHECK(try_open(1, &error) == PMH_ERR_CORRUPT);
 }
 
 /* No space: nothing is left of a file that cannot be created. */
