@@ -62,7 +62,6 @@ pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 	{
 		uint64_t	dirword = pm_load_acquire(&pmh_live(t)->dirword);
 		uint32_t	depth = pmh_dirword_depth(dirword);
-		uint64_t	offset = pmh_dirword_offset(dirword);
 		PmhResult	result;
 
 		/*
@@ -73,12 +72,12 @@ pmh_locate(PmhTable *t, uint64_t hash, PmhPlace *p)
 		if (dirword != t->seen_dirword && (result = check_dirword(t, dirword)) != PMH_OK)
 			return result;
 		t->seen_dirword = dirword;
-		t->seen_offset = offset;
+		t->seen_offset = pmh_dirword_offset(dirword);
 		t->seen_elements = pmh_directory_elements(depth);
 		p->dirword = dirword;
 		p->index = pmh_hash_prefix(hash, depth);
 		PMH_STOP_POINT("locate_before_element");
-		p->elem = pm_load_acquire((uint64_t *) pmh_at(t, offset) + p->index);
+		p->elem = pm_load_acquire((uint64_t *) pmh_at(t, t->seen_offset) + p->index);
 		if (pmh_place_decode(t, p))
 			return PMH_OK;
 		result = locate_outside(t, p);

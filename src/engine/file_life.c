@@ -170,8 +170,8 @@ PmhResult
 pmh_check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
 {
 	uint64_t	blocks = pmh_live_number(live->blocks);
-	uint32_t	depth = pmh_dirword_depth(live->dirword);
-	uint64_t	offset = pmh_dirword_offset(live->dirword);
+	uint64_t	directory_end = pmh_dirword_offset(live->dirword) +
+		pmh_directory_size(pmh_dirword_depth(live->dirword));
 
 	if (live->blocks != pmh_seal(live->blocks, PMH_LIVE_CRC_SHIFT))
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0,
@@ -183,9 +183,8 @@ pmh_check_live_words(const PmhLive *live, uint64_t size, PmhError *error)
 							  "%llu.",
 							  (unsigned long long) size, (unsigned long long) blocks,
 							  1ULL << PMH_BLOCK_SHIFT);
-	if (live->dirword != pmh_seal(live->dirword, PMH_DIRWORD_BITS) || depth > PMH_MAX_DEPTH ||
-		offset < PMH_SMALL_DIR_OFFSET(0) ||
-		offset + pmh_directory_size(depth) > blocks << PMH_BLOCK_SHIFT)
+	if (live->dirword != pmh_seal(live->dirword, PMH_DIRWORD_BITS) ||
+		directory_end > blocks << PMH_BLOCK_SHIFT)
 		return pmh_fill_error(error, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 							  "What the header says of the directory is damaged.");
 	return PMH_OK;
@@ -363,22 +362,24 @@ recover_once(PmhTable *t, const PmhEnv *env)
 }
 
 /*
- * The file has a sound header: are the live words possible?  (It may be growing, so its size
- * is read last, as by pmh_examine.)  Whatever they name is checked later.
+ * The file has a sound header: are the live words possible?  What they name is checked later.
+ * It may have grown since it was mapped: its size is read last then, as by pmh_examine.
  */
 static PmhResult
 open_formatted(PmhTable *t, const PmhEnv *env)
 {
 	PmhLive		live = {0};
 	PmhInode	inode;
+	uint64_t	size = t->file.bound;
 	uint64_t	end;
 	PmhResult	result;
 
 	watch_for_faults(t);
 	live.dirword = pm_load_acquire(&pmh_live(t)->dirword);
 	live.blocks = pm_load_acquire(&pmh_live(t)->blocks);
-	result = pmh_check_live_words(&live, pmh_look(t->file.path, &inode) ? inode.size : UINT64_MAX,
-								  &t->error);
+	if (size < pmh_live_number(live.blocks) << PMH_BLOCK_SHIFT)
+		size = pmh_look(t->file.path, &inode) ? inode.size : UINT64_MAX;
+	result = pmh_check_live_words(&live, size, &t->error);
 	if (result == PMH_OK)
 		result = recover_once(t, env);
 	if (result == PMH_OK)

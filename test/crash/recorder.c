@@ -338,6 +338,11 @@ memory_restore(unsigned level)
 
 	memcpy(rest.length, memories[level].rest_length, sizeof(rest.length));
 	memory_return(level, &rest);
+	for (unsigned above = level + 1; above < LEVELS; above++)
+	{
+		memcpy(memories[above].length, rest.length, sizeof(rest.length));
+		memcpy(memories[above].rest_length, rest.length, sizeof(rest.length));
+	}
 }
 
 /* Keep what is in a memory now. */
@@ -894,12 +899,12 @@ memory_hole_used(unsigned level)
 	return memories[level].hole_used;
 }
 
-/* A file has been made so long: at level 0 for good. */
+/* A file has been made so long, also after a crash: at level 0 for good, else in this recovery. */
 static void
 set_length(unsigned level, unsigned file, size_t length)
 {
 	memories[level].length[file] = length;
-	for (unsigned above = level + 1; level == 0 && above < LEVELS; above++)
+	for (unsigned above = level + 1; above < LEVELS; above++)
 		memories[above].length[file] = memories[above].rest_length[file] = length;
 }
 
