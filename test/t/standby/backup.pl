@@ -366,6 +366,8 @@ SQL
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k BETWEEN 20001 AND 30000'), '0', 'and none of its own');
 	# event: standby
 	is($first->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'absent: the index is not logged (storage parameter wal)', 'no index while it follows');
+	# trouble: `pmhash index "..." cannot be used during recovery`
+	fails_like($first, "SELECT pmhash.stats('t_k')", qr/pmhash index "t_k" cannot be used during recovery/, 'nor to be asked for');
 	like(slurp_file($first->logfile, $from), qr/not trusted: the data directory has been restored from a backup, or rewound/,
 		'its pool is not trusted');
 	wait_for_files(pool($first), 0, 'a standby removes files that are not trusted');

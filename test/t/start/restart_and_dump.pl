@@ -142,7 +142,8 @@ SQL
 
 	# event: the library is not in `shared_preload_libraries`
 	my $hint = qr/not preloaded.*HINT:  Add pmhash to shared_preload_libraries/s;
-	my $named = qr/"t_k".*HINT:  Add pmhash to shared_preload_libraries/s;
+	my $named = qr/pmhash index "t_k" cannot be used: the pmhash library is not preloaded.*HINT:  Add pmhash to shared_preload_libraries/s;
+	# trouble: `pmhash index "..." cannot be used: the pmhash library is not preloaded`
 	fails_like($node, 'INSERT INTO t VALUES (0, 0)', $named, 'INSERT');
 	fails_like($node, 'UPDATE t SET k = k + 1 WHERE v = 1', $named, 'UPDATE of the key');
 	fails_like($node, "COPY t FROM PROGRAM 'echo 1 1' (DELIMITER ' ')", $named, 'COPY');

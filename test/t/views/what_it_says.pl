@@ -137,7 +137,8 @@ SQL
 	# trouble: LOG: `pmhash is disabled: ...`
 	like(slurp_file($node->logfile, $from), qr/LOG:  (?:\w{5}: )?pmhash is disabled: could not create directory/, 'a mount point without its disk: log');
 	# event: not mounted when the server starts, and the server cannot write to the mount point
-	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/"ex_k" cannot be used: pmhash is disabled.*could not create directory.*HINT:  Repair this and restart the server/s,
+	# trouble: `pmhash index "..." cannot be used: pmhash is disabled`
+	fails_like($node, 'INSERT INTO ex VALUES (-1)', qr/pmhash index "ex_k" cannot be used: pmhash is disabled.*could not create directory.*HINT:  Repair this and restart the server/s,
 		'a mount point without its disk');
 	fails_like($node, $_, qr/cannot be used: pmhash is disabled/, "disabled: $_")
 	  foreach ('TRUNCATE ex', 'VACUUM FULL ex', 'REINDEX TABLE ex', 'ALTER TABLE ex ALTER k TYPE int8');
@@ -166,7 +167,8 @@ SQL
 	# trust: other-version
 	patch_control($pool, 8, pack('V', 99));
 	# event: another version of pmhash has used the pool directory
-	like(log_of_start($node), qr/pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
+	# trouble: LOG: `pmhash: index files in "..." are not trusted`
+	like(log_of_start($node), qr/LOG:  pmhash: index files in ".*" are not trusted: another version of pmhash has used them/,
 		'a pool of another version: log');
 	all_come_back($node, 'a pool of another version');
 
