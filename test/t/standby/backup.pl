@@ -213,20 +213,6 @@ CREATE INDEX u_k ON u USING pmhash (k);
 SQL
 	$primary->stop;
 
-	# A copy of data directory and pool: a standby, not started.
-	sub cold_copy ($name)
-	{
-		my $node = PostgreSQL::Test::Cluster->new($name);
-		my $backup = $primary->backup_dir . "/$name";
-
-		mkdir $primary->backup_dir;
-		PostgreSQL::Test::RecursiveCopy::copypath($primary->data_dir, $backup);
-		unlink "$backup/postmaster.pid";
-		$node->init_from_backup($primary, $name, has_streaming => 1);
-		PostgreSQL::Test::RecursiveCopy::copypath(pool($primary), pool($node));
-		return $node;
-	}
-
 	# Tests: both indexes come to be valid, and are right.
 	sub all_valid ($node, $name)
 	{
@@ -246,11 +232,11 @@ SQL
 		return logged_since($node, $position) =~ /index "$index"(?: of table "\w+")? has been (?:re)?built/;
 	}
 
-	my @copies = map { cold_copy($_) } qw(at_once restarted killed);
+	my @copies = map { cold_copy($primary, $_) } qw(at_once restarted killed);
 
 	# ---- one that is promoted before anyone has written ----
 
-	my $alone = cold_copy('alone');
+	my $alone = cold_copy($primary, 'alone');
 	start_with($alone, "primary_conninfo = ''\n");
 	$alone->poll_query_until('postgres', 'SELECT pg_is_in_recovery()') or die;
 	$alone->promote;
@@ -308,10 +294,7 @@ SQL
 	# for that or for checksums.
 	my $first = new_server('first', "wal_level = replica\nmax_wal_senders = 4\nwal_log_hints = on\nwal_keep_size = 512MB\npmhash.wal = off\n");
 	start_with_extension($first, invalid_fixture());
-	$first->backup('base');
-	my $second = PostgreSQL::Test::Cluster->new('second');
-	$second->init_from_backup($first, 'base', has_streaming => 1);
-	$second->start;
+	my $second = new_standby($first, 'second');
 
 	# Promote one server, let both go on apart: rows under the same TIDs.  Only the
 	# old primary changes o, so that stub stays the same on both sides while the
@@ -334,19 +317,6 @@ VACUUM t;
 INSERT INTO t SELECT 30000 + i, i FROM generate_series(1, 3000) i;
 CHECKPOINT;
 SQL
-		return;
-	}
-
-	# Take a server that is down back to the other one's history; it keeps its
-	# port and name.
-	sub rewind ($old, $new, $name)
-	{
-		my $conf = slurp_file($old->data_dir . '/postgresql.conf');
-
-		command_ok([ 'pg_rewind', '--target-pgdata', $old->data_dir, '--no-sync',
-				'--source-server', $new->connstr('postgres') ], "$name: pg_rewind");
-		unlink($old->data_dir . '/postgresql.conf');
-		append_to_file($old->data_dir . '/postgresql.conf', $conf);
 		return;
 	}
 
