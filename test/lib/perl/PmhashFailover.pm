@@ -115,7 +115,7 @@ SELECT soak_compare_here();
 COMMIT;
 SQL
 
-my %sum = (cycles => 0, promotions => 0, acknowledged => 0, compared => 0, differences => 0,
+our %sum = (cycles => 0, promotions => 0, acknowledged => 0, compared => 0, differences => 0,
 	attached => 0);
 
 # Where the scripts of this module are.
@@ -417,11 +417,6 @@ sub failover_summary
 	return "failover cycles: $sum{cycles} promotions, $sum{acknowledged} acknowledged transactions, "
 	  . "$sum{compared} comparisons on the standby under load, "
 	  . "$sum{attached} clean switchovers, " . pauses() . ", $sum{differences} differences";
-}
-
-sub compared
-{
-	return $sum{compared};
 }
 
 1;

@@ -515,7 +515,7 @@ sub finish_prepared ($node, $run, @open)
 
 # ---- a cycle ----
 
-my %sum = (cycles => 0, acknowledged => 0, prepared => 0, undone => 0, undos => 0,
+our %sum = (cycles => 0, acknowledged => 0, prepared => 0, undone => 0, undos => 0,
 	shrinks => 0, shrinks_cut_off => 0, differences => 0);
 
 # What the log since a place must not have: indexes given up or rebuilt would
@@ -633,18 +633,6 @@ sub soak_summary
 	  . "$sum{prepared} prepared ones survived, undo in $sum{undos} cycles took out $sum{undone} entries, "
 	  . "$sum{shrinks_cut_off} of $sum{shrinks} shrinks were cut off, " . pauses() . ', '
 	  . "$sum{differences} differences";
-}
-
-# Entries that undo has taken out so far.
-sub undone
-{
-	return $sum{undone};
-}
-
-# Shrinks that crashes have come in the middle of.
-sub shrinks_cut_off
-{
-	return $sum{shrinks_cut_off};
 }
 
 1;

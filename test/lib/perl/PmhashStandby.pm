@@ -39,7 +39,6 @@ our @EXPORT = qw(
   built
   compare
   same_as_heap
-  uses_index
   write_all_ways
 );
 
@@ -385,13 +384,6 @@ sub same_as_heap ($standby, $table, $key, $index, $name, $database = undef)
 {
 	return is(compare($standby, $table, $key, $index, $database),
 		"0 same|same\n0\n", "$name: $index");
-}
-
-# A test: a query has a plan with this index.
-sub uses_index ($standby, $query, $index)
-{
-	return like($standby->safe_psql('postgres', "EXPLAIN $query"), qr/\b$index\b/,
-		"EXPLAIN shows $index");
 }
 
 # What hurts if it is forgotten, or comes twice: rows of a table (k, v) that are inserted,

@@ -274,12 +274,7 @@ SQL
 	# Wait for a line of the log; no session looks at an index meanwhile.
 	sub wait_for_rebuild ($index, $from, $name)
 	{
-		my $deadline = time + 60;
-
-		sleep 1 while time < $deadline &&
-		  slurp_file($node->logfile, $from) !~ /index "$index" of table "\w+" has been rebuilt/;
-		return like(slurp_file($node->logfile, $from), qr/index "$index" of table "\w+" has been rebuilt/,
-			"$name: rebuilt though it is not in use");
+		return ok($node->wait_for_log(qr/index "$index" of table "\w+" has been rebuilt/, $from), "$name: rebuilt though it is not in use");
 	}
 
 	# event: removed, damaged or cut off while not in use

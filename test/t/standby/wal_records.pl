@@ -339,9 +339,7 @@ SQL
 	# ---- a server without the library ----
 
 	# event: a server without the library replays records of logged indexes
-	$node->backup('for_plain');
-	my $plain = PostgreSQL::Test::Cluster->new('plain');
-	$plain->init_from_backup($node, 'for_plain', has_streaming => 1);
+	my $plain = made_standby($node, 'plain');
 	start_with($plain, "shared_preload_libraries = ''\n");
 	sql('INSERT INTO t SELECT i, i FROM generate_series(1, 1000) i; DELETE FROM t WHERE k < 500; VACUUM t; INSERT INTO t VALUES (1, 1)');
 	my $rows = sql('SELECT count(*), sum(k) FROM t');

@@ -131,7 +131,6 @@ SQL
 # Control file, journal, nonce and stubs damaged after a crash that has taken
 # rows back: the server starts each time, answers right from the first query,
 # and in the end every index is as it should be.
-# (Index files: test/fuzz and 021.  The directory: 005.)
 {
 	# only this test flushes WAL, so that a crash takes rows back
 	my $node = new_server('damaged', <<CONF);
@@ -190,7 +189,6 @@ SQL
 	}
 
 	# File, what is done to it, how.
-
 	my @damages = (
 		[ 'control', 'empty', sub { truncate($_[0], 0) } ],
 		[ 'control', 'half', sub { truncate($_[0], (-s $_[0]) / 2) } ],
@@ -284,32 +282,18 @@ SQL
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, 1)');
 		my $log = slurp_file($node->logfile, $from);
 		my $said = qr/are not trusted: the undo journal is missing or damaged/;
-		if ($distrusted)
-		{
-			like($log, $said, "$name: not trusted");
-		}
-		else
-		{
-			unlike($log, $said, "$name: trusted");
-		}
+		is($log =~ $said ? 1 : 0, $distrusted, "$name: " . ($distrusted ? 'not trusted' : 'trusted'));
 		comes_back($node, $name);
 		return;
 	}
 
 	foreach my $way ('met by a crash', 'after an orderly end')
 	{
-		if ($way eq 'met by a crash')
-		{
-			crash($node);
-			spoil_last_record(journal());
-			restarted($way, 1);
-		}
-		else
-		{
-			$node->stop;
-			spoil_last_record(journal());
-			restarted($way, 0);
-		}
+		my $is_met = $way eq 'met by a crash' ? 1 : 0;
+
+		$is_met ? crash($node) : $node->stop;
+		spoil_last_record(journal());
+		restarted($way, $is_met);
 		foreach my $again (some_of(2, 1, 2))
 		{
 			crash($node);

@@ -50,11 +50,8 @@ SQL
 	}
 
 	# ---- in the log at a start ----
-	{
-		$node->stop;
-		my $log = log_of_start($node);
-		unlike($log, qr/resource manager/, 'nothing is said of resource managers');
-	}
+	$node->stop;
+	unlike(log_of_start($node), qr/resource manager/, 'nothing is said of resource managers');
 
 	# ---- the default place cannot be made, as where the data directory is a mount point ----
 	{
