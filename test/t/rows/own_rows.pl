@@ -123,7 +123,7 @@ main(void)
 	if (fread(&seed, sizeof(seed), 1, stdin) != 1)
 		return 1;
 	for (uint64_t i = 0; i < $n; i++)
-		printf("%" PRId64 "\n", (int64_t) pmhash_unhash_word(UINT64_C(0xdeadbe0001) << 24 | i * 11, pmhash_hash_flip(seed)));
+		printf("%" PRId64 "\\n", (int64_t) pmhash_unhash_word(UINT64_C(0xdeadbe0001) << 24 | i * 11, pmhash_hash_flip(seed)));
 	return 0;
 }
 C
