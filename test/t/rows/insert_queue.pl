@@ -11,8 +11,10 @@ use PmhashTest;
 # are not forgotten: either it commits and the index has each of them once, or
 # the commit fails as well.  What is in the index's file is in WAL, each entry once.
 {
+	# (no worker finds a lost file before we do)
 	my $node = new_faulty_server('insert_queue', <<CONF);
 pmhash.rebuild = on
+pmhash.cleaner_naptime = 3600
 pmhash.wal = on
 wal_level = logical
 max_wal_senders = 2
