@@ -240,7 +240,6 @@ SQL
 # Where scripts and pgbench's logs are: of one run, whichever server it is on.
 my $directory;
 
-# Write the scripts of the load into a directory.
 sub write_scripts
 {
 	my %script = (%mixed, ack => $acknowledged, prepared => $prepared, vacuum => $vacuum,
@@ -261,7 +260,6 @@ sub write_scripts
 	return;
 }
 
-# Start one kind of clients.
 sub start_clients ($node, $name, $options, @arguments)
 {
 	my $output = '';
@@ -321,7 +319,6 @@ sub count_acknowledged ($prefix)
 
 # ---- a server for it ----
 
-# Further settings as a string.
 sub new_soak_server ($name, $settings = '')
 {
 	my $node = new_server($name, <<CONF . ($settings));

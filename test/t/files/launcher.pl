@@ -172,7 +172,6 @@ SQL
 			"$name: a file lost in another database is rebuilt");
 	}
 
-	# In d an index is invalid.
 	sub lose_in_d
 	{
 		my $file = index_file($node, 't_k', 'd');

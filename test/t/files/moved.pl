@@ -45,7 +45,6 @@ SQL
 
 	my $states = q(SELECT string_agg(DISTINCT split_part(state, ':', 1), ' ') FROM pmhash.indexes WHERE index::text LIKE 'm\_%';);
 
-	# A test: all indexes are there, after a while.
 	sub come_back ($on, $name)
 	{
 		rebuild_on($on);

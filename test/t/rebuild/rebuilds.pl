@@ -186,7 +186,6 @@ SQL
 	start_with_extension($node);
 	my $pool = pool($node);
 
-	# Lose all index files while the server is down.
 	sub lose_files
 	{
 		$node->stop if -e $node->data_dir . '/postmaster.pid';

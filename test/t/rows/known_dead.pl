@@ -250,7 +250,6 @@ SQL
 		return start_and_hold('dead_before_removal', $query, 'removal');
 	}
 
-	# It goes on, and gets so many rows.
 	sub go_on ($session, $rows)
 	{
 		release('dead_before_removal');

@@ -55,7 +55,6 @@ SQL
 		return;
 	}
 
-	# Index answers are right and the indexes sound.
 	sub all_is_well ($name)
 	{
 		same_answers($node, 't', 'k', 't_k', $name);

@@ -213,7 +213,6 @@ CREATE INDEX u_k ON u USING pmhash (k);
 SQL
 	$primary->stop;
 
-	# Tests: both indexes come to be valid, and are right.
 	sub all_valid ($node, $name)
 	{
 		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index IN ('o_k', 'u_k')")

@@ -38,7 +38,6 @@ sub crash_held ($point, $session)
 	return;
 }
 
-# Flush all WAL there is.
 sub flush
 {
 	sql('SET synchronous_commit = on; CREATE TEMP TABLE flush (); DROP TABLE flush');
