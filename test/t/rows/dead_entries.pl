@@ -255,20 +255,12 @@ SQL
 	$node->start;
 
 	# A session that vacuums table after table flushes what other transactions have written before it.
-	$node->safe_psql('postgres', <<SQL);
-CREATE TABLE f1 (k int4);
-CREATE TABLE f2 (k int4);
-CREATE TABLE f3 (k int4);
-INSERT INTO f1 SELECT i FROM generate_series(1, 1000) i;
-INSERT INTO f2 SELECT i FROM generate_series(1, 1000) i;
-INSERT INTO f3 SELECT i FROM generate_series(1, 1000) i;
-CREATE INDEX ON f1 USING pmhash (k);
-CREATE INDEX ON f2 USING pmhash (k);
-CREATE INDEX ON f3 USING pmhash (k);
-DELETE FROM f1;
-DELETE FROM f2;
-DELETE FROM f3 WHERE k > 1;
+	$node->safe_psql('postgres', <<SQL) foreach 1 .. 3;
+CREATE TABLE f$_ (k int4);
+INSERT INTO f$_ SELECT i FROM generate_series(1, 1000) i;
+CREATE INDEX ON f$_ USING pmhash (k);
 SQL
+	$node->safe_psql('postgres', 'DELETE FROM f1; DELETE FROM f2; DELETE FROM f3 WHERE k > 1');
 	sub lsn ($session, $what)
 	{
 		return $session->query_safe("SELECT pg_current_wal_${what}_lsn() - '0/0'");
