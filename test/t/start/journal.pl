@@ -96,7 +96,7 @@ SQL
 	chmod(0400, "$pool/control") or die $!;
 	release('journal_begun');
 	fails_like($node, 'INSERT INTO t VALUES (0)', qr/could not be made ready: could not write file/, 'the first use fails');
-	like(index_state($node, 't_k'), qr/^disabled: could not write file/, '... as pmhash.indexes says');
+	like(index_state($node, 't_k'), qr/^disabled: pmhash could not be made ready: could not write file/, '... as pmhash.indexes says');
 	my $early = session_with($node, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE early AS SELECT count(*) FROM t WHERE k = 1', on_error_stop => 0);
 	is($early->query_safe('EXECUTE early'), 1, '... a plan does without the index');
 	unlike($early->query_safe('EXPLAIN EXECUTE early'), qr/t_k/, '... which it has not');
