@@ -7,6 +7,7 @@ CREATE TYPE kept.pair AS (a int4, b int4);
 CREATE TABLE keyed (p kept.pair, CONSTRAINT keyed_p EXCLUDE USING pmhash (p WITH =));
 INSERT INTO keyed VALUES (ROW (1, 2)), (ROW (1, 3));
 -- the rows that are there have other hashes
+-- event: `ALTER TYPE ... ADD` or `DROP ATTRIBUTE`, or columns of a table whose rows are keys
 ALTER TYPE kept.pair ADD ATTRIBUTE c int4;
 INSERT INTO keyed VALUES (ROW (1, 2));
 ALTER TYPE kept.pair DROP ATTRIBUTE b;

@@ -13,36 +13,27 @@
 
 static uint64_t number[MOST];
 static uint64_t wanted[MOST];
-static uint64_t state = 88172645463325252u;
-
-static uint64_t
-random_number(void)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state;
-}
+static uint64_t seed = 1;
 
 /* ---- what is sorted ---- */
 
 static uint64_t
 any(uint64_t i)
 {
-	return random_number();
+	return fixture_random(&seed);
 }
 
 static uint64_t
 few_values(uint64_t i)
 {
-	return random_number() % 3;
+	return fixture_random(&seed) % 3;
 }
 
 /* a TID and a position */
 static uint64_t
 tid(uint64_t i)
 {
-	return (random_number() % 5000) << 31 | (1 + random_number() % 150) << 16 | (i & 0xffff);
+	return (fixture_random(&seed) % 5000) << 31 | (1 + fixture_random(&seed) % 150) << 16 | (i & 0xffff);
 }
 
 static uint64_t

@@ -23,7 +23,7 @@ use v5.36;
 use Exporter 'import';
 use PmhashPauses;
 use PmhashSoak;
-use PmhashStandby qw(caught_up);
+use PmhashStandby qw(caught_up new_standby rewind);
 use PmhashTest;
 use Time::HiRes qw(time usleep);
 
@@ -115,7 +115,7 @@ SELECT soak_compare_here();
 COMMIT;
 SQL
 
-my %sum = (cycles => 0, promotions => 0, acknowledged => 0, compared => 0, differences => 0,
+our %sum = (cycles => 0, promotions => 0, acknowledged => 0, compared => 0, differences => 0,
 	attached => 0);
 
 # Where the scripts of this module are.
@@ -126,16 +126,11 @@ my $scripts;
 sub new_pair
 {
 	my $primary = new_soak_server('one', $settings);
-	my $standby = PostgreSQL::Test::Cluster->new('two');
-
 	$primary->safe_psql('postgres', $more);
 	$scripts = $primary->basedir . '/soak';
 	append_to_file("$scripts/turn.sql", $turn);
 	append_to_file("$scripts/compare.sql", $compare);
-	$primary->backup('base');
-	$standby->init_from_backup($primary, 'base', has_streaming => 1);
-	$standby->start;
-	return ($primary, $standby);
+	return ($primary, new_standby($primary, 'two'));
 }
 
 # What psql says to a query.  On a standby replay may cancel it.
@@ -279,24 +274,14 @@ sub failover_kinds
 
 # ---- back again ----
 
-# Take a server that is down back to the new primary's history.  It keeps its
-# configuration, which pg_rewind copies as well.
-sub rewind ($old, $new)
-{
-	my $conf = slurp_file($old->data_dir . '/postgresql.conf');
-
-	value($new, 'CHECKPOINT');
-	PostgreSQL::Test::Utils::system_or_bail('pg_rewind', '--target-pgdata', $old->data_dir, '--no-sync',
-		'--source-server', $new->connstr('postgres'));
-	unlink($old->data_dir . '/postgresql.conf');
-	append_to_file($old->data_dir . '/postgresql.conf', $conf);
-	return;
-}
-
 # The old primary follows the new one.
 sub attach_again ($old, $new, $how)
 {
-	rewind($old, $new) if $how eq 'rewind';
+	if ($how eq 'rewind')
+	{
+		value($new, 'CHECKPOINT');
+		rewind($old, $new, 'attached again');
+	}
 	$old->enable_streaming($new);
 	$old->start;
 	wait_for_standby($new, $old);
@@ -432,11 +417,6 @@ sub failover_summary
 	return "failover cycles: $sum{cycles} promotions, $sum{acknowledged} acknowledged transactions, "
 	  . "$sum{compared} comparisons on the standby under load, "
 	  . "$sum{attached} clean switchovers, " . pauses() . ", $sum{differences} differences";
-}
-
-sub compared
-{
-	return $sum{compared};
 }
 
 1;

@@ -22,26 +22,15 @@ our @EXPORT = qw(
   fault_figures
 );
 
-my $directory = __FILE__ =~ s/[^\/]*$//r . '../faults';
 my $end = 2_000_000_000;    # number of a call that never comes
 
 my %figures = (statements => 0, calls => 0, failed => 0);
 my %sites;                  # return addresses in pmhash where a call has failed
 
-# A directory of the server's installation.
-sub installed ($what)
-{
-	chomp(my $path = `pg_config --$what`);
-	return $path;
-}
-
 # Compile the library; returns its path without ".so".
 sub build_library ($to)
 {
-	system_or_bail('gcc', '-Wall', '-O2', '-g', '-fPIC', '-shared',
-		'-isystem', installed('includedir-server'), '-o', "$to/pmhash_faults.so",
-		"$directory/pmhash_faults.c");
-	return "$to/pmhash_faults";
+	return server_library("$to/pmhash_faults", 'faults/pmhash_faults.c');
 }
 
 # A server with pmhash and the library, started.

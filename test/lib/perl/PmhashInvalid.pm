@@ -252,11 +252,7 @@ sub patch_control ($pool, $offset, $bytes)
 # file's inode has no marker.
 sub pretend_reboot ($pool)
 {
-	my $none = pack('Q', 0);
-
-	open(my $lock, '<', "$pool/lock") or die $!;
-	fcntl($lock, 1036, $none) or die "F_SET_RW_HINT: $!";
-	return close($lock);
+	return PmhashTest::lock_hint($pool, 1036);
 }
 
 1;

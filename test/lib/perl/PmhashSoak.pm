@@ -240,7 +240,6 @@ SQL
 # Where scripts and pgbench's logs are: of one run, whichever server it is on.
 my $directory;
 
-# Write the scripts of the load into a directory.
 sub write_scripts
 {
 	my %script = (%mixed, ack => $acknowledged, prepared => $prepared, vacuum => $vacuum,
@@ -261,7 +260,6 @@ sub write_scripts
 	return;
 }
 
-# Start one kind of clients.
 sub start_clients ($node, $name, $options, @arguments)
 {
 	my $output = '';
@@ -321,7 +319,6 @@ sub count_acknowledged ($prefix)
 
 # ---- a server for it ----
 
-# Further settings as a string.
 sub new_soak_server ($name, $settings = '')
 {
 	my $node = new_server($name, <<CONF . ($settings));
@@ -515,7 +512,7 @@ sub finish_prepared ($node, $run, @open)
 
 # ---- a cycle ----
 
-my %sum = (cycles => 0, acknowledged => 0, prepared => 0, undone => 0, undos => 0,
+our %sum = (cycles => 0, acknowledged => 0, prepared => 0, undone => 0, undos => 0,
 	shrinks => 0, shrinks_cut_off => 0, differences => 0);
 
 # What the log since a place must not have: indexes given up or rebuilt would
@@ -633,18 +630,6 @@ sub soak_summary
 	  . "$sum{prepared} prepared ones survived, undo in $sum{undos} cycles took out $sum{undone} entries, "
 	  . "$sum{shrinks_cut_off} of $sum{shrinks} shrinks were cut off, " . pauses() . ', '
 	  . "$sum{differences} differences";
-}
-
-# Entries that undo has taken out so far.
-sub undone
-{
-	return $sum{undone};
-}
-
-# Shrinks that crashes have come in the middle of.
-sub shrinks_cut_off
-{
-	return $sum{shrinks_cut_off};
 }
 
 1;

@@ -13,6 +13,7 @@ our @EXPORT = qw(
   new_primary
   made_standby
   new_standby
+  cold_copy
   early_and_late
   standby_state
   wait_for_state
@@ -22,8 +23,11 @@ our @EXPORT = qw(
   change_t
   load_of_t
   follow
+  rewind
   caught_up
   replayed
+  removing_scans
+  scans_leave
   gone_with_entries
   compare_in_snapshot
   nothing_under_old_keys
@@ -35,7 +39,6 @@ our @EXPORT = qw(
   built
   compare
   same_as_heap
-  uses_index
   write_all_ways
 );
 
@@ -86,6 +89,20 @@ sub new_standby
 	my $node = made_standby(@_);
 
 	$node->start;
+	return $node;
+}
+
+# One made of the data directory of a primary that is down, with its pool; it is not started.
+sub cold_copy ($primary, $name, %parameters)
+{
+	my $node = PostgreSQL::Test::Cluster->new($name, %parameters);
+	my $backup = $primary->backup_dir . "/$name";
+
+	mkdir $primary->backup_dir;
+	PostgreSQL::Test::RecursiveCopy::copypath($primary->data_dir, $backup);
+	unlink "$backup/postmaster.pid";
+	$node->init_from_backup($primary, $name, has_streaming => 1);
+	PostgreSQL::Test::RecursiveCopy::copypath(pool($primary), pool($node));
 	return $node;
 }
 
@@ -146,7 +163,7 @@ SQL
 	return;
 }
 
-# A script for pgbench: changes of t with so many new rows each.  Its path.
+# A script for pgbench: changes of t with so many new rows each, some taken back.  Its path.
 sub load_of_t ($node, $rows)
 {
 	my $path = $node->basedir . '/load_of_t.sql';
@@ -157,6 +174,17 @@ sub load_of_t ($node, $rows)
 INSERT INTO t SELECT :k + i, 'text ' || :k % 500, :n FROM generate_series(1, $rows) i;
 UPDATE t SET k = k + 1 WHERE k = :k;
 DELETE FROM t WHERE k BETWEEN :k + 5 AND :k + 9;
+BEGIN;
+UPDATE t SET n = n + 1 WHERE k = :k + 2;
+SAVEPOINT s;
+INSERT INTO t VALUES (:k + 2, 'never', 1);
+UPDATE t SET n = 0 WHERE k = :k + 2;
+ROLLBACK TO s;
+END;
+BEGIN;
+INSERT INTO t VALUES (:k + 3, 'never', 1);
+DELETE FROM t WHERE k = :k + 4;
+ROLLBACK;
 SQL
 	return $path;
 }
@@ -165,6 +193,18 @@ SQL
 sub follow ($node, $primary)
 {
 	reload_with($node, "primary_conninfo = '" . $primary->connstr . "'\n");
+	return;
+}
+
+# Take a server that is down back to the other one's history; it keeps its port and name.
+sub rewind ($old, $new, $name)
+{
+	my $conf = slurp_file($old->data_dir . '/postgresql.conf');
+
+	command_ok([ 'pg_rewind', '--target-pgdata', $old->data_dir, '--no-sync',
+			'--source-server', $new->connstr('postgres') ], "$name: pg_rewind");
+	unlink($old->data_dir . '/postgresql.conf');
+	append_to_file($old->data_dir . '/postgresql.conf', $conf);
 	return;
 }
 
@@ -199,21 +239,24 @@ sub removing_scans ($table, $key)
 	return 'SET enable_seqscan = off; SET enable_bitmapscan = off; ' . $scan x 3;
 }
 
+# A test: they leave so many in the table's index on k.
+sub scans_leave ($node, $table, $key, $left, $name)
+{
+	my $entries = "SELECT entries FROM pmhash.stats('${table}_k')";
+
+	for (my $i = 0; $i < 600 && $node->safe_psql('postgres', $entries) != $left; $i++)
+	{
+		$node->safe_psql('postgres', removing_scans($table, $key));
+	}
+	return is($node->safe_psql('postgres', $entries), $left, $name);
+}
+
 # Rows with k = 7 of q go, and their entries in q_k are removed by scans that find them dead;
 # no page is pruned, so that whoever has an older snapshot still finds them in the table.
 sub gone_with_entries ($primary)
 {
-	my $entries = q(SELECT entries FROM pmhash.stats('q_k'));
-	my $left;
-
 	$primary->safe_psql('postgres', 'DELETE FROM q WHERE k = 7');
-	$left = $primary->safe_psql('postgres', 'SELECT count(*) FROM q');
-	foreach (1 .. 600)
-	{
-		$primary->safe_psql('postgres', removing_scans('q', '7'));
-		return if $primary->safe_psql('postgres', $entries) == $left;
-	}
-	die 'the entries are still there';
+	return scans_leave($primary, 'q', 7, $primary->safe_psql('postgres', 'SELECT count(*) FROM q'), 'entries of dead rows are removed');
 }
 
 # The standby's file of an index has gone, and it finds that out; it builds no other before
@@ -341,13 +384,6 @@ sub same_as_heap ($standby, $table, $key, $index, $name, $database = undef)
 {
 	return is(compare($standby, $table, $key, $index, $database),
 		"0 same|same\n0\n", "$name: $index");
-}
-
-# A test: a query has a plan with this index.
-sub uses_index ($standby, $query, $index)
-{
-	return like($standby->safe_psql('postgres', "EXPLAIN (COSTS OFF) $query"), qr/\b$index\b/,
-		"EXPLAIN shows $index");
 }
 
 # What hurts if it is forgotten, or comes twice: rows of a table (k, v) that are inserted,

@@ -23,7 +23,6 @@ our @EXPORT = qw(
   finish
   start_and_hold
   start_numbers
-  stop_numbers
   at_once
 );
 
@@ -210,12 +209,6 @@ sub start_numbers
 	# it gets to read nothing before
 	$run->pump while $statement ne '';
 	return $run;
-}
-
-sub stop_numbers ($run)
-{
-	$run->kill_kill;
-	return;
 }
 
 # A statement that must not wait for what we hold.

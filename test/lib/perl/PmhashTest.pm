@@ -27,6 +27,7 @@ our @EXPORT = qw(
   install_changed
   install_extension
   start_with_extension
+  server_library
   install_wal_records
   preloadable
   start_with_small_files
@@ -251,18 +252,25 @@ sub start_with_extension ($node, $sql = '')
 	return;
 }
 
+# Compile a library for the server of these files, which may be some of test/lib or src; its
+# path without ".so".
+sub server_library ($path, @files)
+{
+	my $lib = dirname(__FILE__) . '/..';
+	chomp(my $headers = `pg_config --includedir-server`);
+
+	system_or_bail('gcc', '-Wall', '-O2', '-g', '-fPIC', '-shared', '-D_GNU_SOURCE', '-I', "$lib/../../src", '-isystem', $headers,
+		'-o', "$path.so", map { $_ =~ m{^src/} ? "$lib/../../$_" : "$lib/$_" } @files);
+	return $path;
+}
+
 # Compile the function pmhash_wal_records (test/lib/wal_records) against this server, and
 # have it there.
 sub install_wal_records ($node)
 {
-	my $directory = dirname(__FILE__) . '/../wal_records';
-	my $source = dirname(__FILE__) . '/../../../src';
-	my $path = $node->basedir . '/wal_records.so';
-	chomp(my $headers = `pg_config --includedir-server`);
+	my $path = server_library($node->basedir . '/wal_records', 'wal_records/wal_records.c', 'src/cluster/wal/wal_record.c');
 
-	system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-D_GNU_SOURCE', '-I', $source, '-isystem', $headers, '-o',
-		$path, "$directory/wal_records.c", "$source/cluster/wal/wal_record.c");
-	$node->safe_psql('postgres', slurp_file("$directory/wal_records.sql") =~ s/'LIBRARY'/'$path'/r);
+	$node->safe_psql('postgres', slurp_file(dirname(__FILE__) . '/../wal_records/wal_records.sql') =~ s/'LIBRARY'/'$path'/r);
 	return;
 }
 
@@ -418,28 +426,26 @@ sub release_wal_writer ($node)
 	return kill('CONT', split(/\n/, $node->safe_psql('postgres', $wal_flushers)));
 }
 
-# The hint in the inode of the pool's lock file (trust.c): 5 is the witness, 4 stands
-# there while the kernel is asked for failed writes.
+# The hint in the inode of a pool's lock file (trust.c): 5 is the witness, 4 stands there
+# while the kernel is asked for failed writes.  By F_GET_RW_HINT, or F_SET_RW_HINT.
+sub lock_hint ($pool, $command, $hint = 0)
+{
+	my $bytes = pack('Q', $hint);
+
+	open(my $lock, '<', "$pool/lock") or die "$pool/lock: $!";
+	fcntl($lock, $command, $bytes) or die "fcntl: $!";
+	close($lock);
+	return unpack('Q', $bytes);
+}
+
 sub witness ($node)
 {
-	my $path = pool($node) . '/lock';
-	my $hint = pack('Q', 0);
-
-	open(my $lock, '<', $path) or die "$path: $!";
-	fcntl($lock, 1035, $hint) or die "F_GET_RW_HINT: $!";
-	close($lock);
-	return unpack('Q', $hint);
+	return lock_hint(pool($node), 1035);
 }
 
 sub set_witness ($node, $value)
 {
-	my $path = pool($node) . '/lock';
-	my $hint = pack('Q', $value);
-
-	open(my $lock, '+<', $path) or die "$path: $!";
-	fcntl($lock, 1036, $hint) or die "F_SET_RW_HINT: $!";
-	close($lock);
-	return;
+	return lock_hint(pool($node), 1036, $value);
 }
 
 # A session of the database postgres that stays, and has done this.

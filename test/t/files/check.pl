@@ -61,6 +61,7 @@ foreach my $table (sort keys %cases)
 		"\\set VERBOSITY verbose\n" . ($moved{$table} // '') . "SELECT pmhash.check('${table}_i')");
 
 	isnt($status, 0, "$table: found");
+	# trouble: `index "..." does not agree with table "..."`
 	like($stderr, qr/ERROR:  XX002: index "${table}_i" does not agree with table "$table"\nDETAIL:  (?:.*\n)*?$cases{$table}->[1](?:.*\n)*HINT/, "$table: message");
 	like($node->safe_psql('postgres', "SELECT state FROM pmhash.indexes WHERE index = '${table}_i'"),
 		$moved{$table} ? qr/^invalid: it does not exist/ : qr/^invalid: it is damaged/, "$table: marked");

@@ -70,7 +70,6 @@ CONF
 		return;
 	}
 
-	# When it is rebuilt it is there again.
 	sub is_rebuilt ($name)
 	{
 		reload_with($primary, "pmhash.rebuild = on\npmhash.cleaner_naptime = 1\n");

@@ -45,7 +45,6 @@ SQL
 
 	my $states = q(SELECT string_agg(DISTINCT split_part(state, ':', 1), ' ') FROM pmhash.indexes WHERE index::text LIKE 'm\_%';);
 
-	# A test: all indexes are there, after a while.
 	sub come_back ($on, $name)
 	{
 		rebuild_on($on);
@@ -148,6 +147,12 @@ SQL
 		unlike(logged_since($node, $position), qr/has been rebuilt/, 'committed, no rows: nothing was rebuilt');
 	}
 
+	# ---- emptied in place ----
+	# PostgreSQL truncates the main forks of the indexes, which are not new.
+	# event: `SET TABLESPACE` of a table, then `TRUNCATE`, in one transaction
+	taken_back('emptied in place', "BEGIN; $move; TRUNCATE m; $row; ROLLBACK;", 0);
+	taken_back('emptied in place, committed', "BEGIN; $move; TRUNCATE m; $row; COMMIT;", 1);
+
 	# The index, which has a main fork of this transaction, is emptied in place by a level that
 	# is rolled back: its stub names a file that is gone, and which this session has mapped.
 	is($node->safe_psql('postgres', table('') . <<SQL), "0\n1\n1\n\n1", 'emptied in place, taken back: rows');
@@ -246,6 +251,9 @@ SQL
 
 		$node->safe_psql('postgres', "$make INSERT INTO x SELECT generate_series(1, 100)");
 		fails_like($node, "$move_x INSERT INTO x VALUES (777)", $cannot, "$kind: no row in it");
+		fails_like($node, "$move_x TRUNCATE x; INSERT INTO x VALUES (777)", $cannot, "$kind: nor when it was emptied");
+		fails_like($node, 'INSERT INTO x VALUES (777)', qr/"x_k" has no usable file.*REINDEX INDEX/s, "$kind: nor after ROLLBACK");
+		$node->safe_psql('postgres', 'REINDEX INDEX x_k');
 		fails_like($node, "BEGIN; TRUNCATE x; SAVEPOINT s; ALTER TABLE x SET TABLESPACE a; INSERT INTO x VALUES (777)", $cannot, "$kind: nor in a savepoint");
 		is($node->safe_psql('postgres', 'INSERT INTO x VALUES (888); SELECT state FROM pmhash.indexes WHERE index = \'x_k\''), 'valid', "$kind: the index is still there");
 		fails_like($node, "$move_x REINDEX INDEX x_k; INSERT INTO x VALUES (778); INSERT INTO x VALUES (779), (778)", $taken, "$kind: holds after REINDEX in it");

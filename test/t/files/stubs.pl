@@ -264,7 +264,6 @@ SQL
 	my $standby = new_standby($primary, 'standby4', "pmhash.rebuild = on\npmhash.cleaner_naptime = 3600\n");
 	my $reader;
 
-	# A test: both servers have valid indexes.
 	sub all_valid ($name)
 	{
 		foreach my $node ($primary, $standby)
@@ -294,7 +293,6 @@ SQL
 		return;
 	}
 
-	# A test: it finds what is there.
 	sub finds_what_is_there ($key, $name)
 	{
 		caught_up($primary, $standby);

@@ -190,7 +190,6 @@ SQL
 		return;
 	}
 
-	# The session's transaction has this snapshot now.
 	sub take_over ($session, $snapshot)
 	{
 		$session->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");

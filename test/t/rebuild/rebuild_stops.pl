@@ -272,7 +272,6 @@ SQL
 	my $standby = new_standby($primary, 'standby', "pmhash.cleaner_naptime = 1\n", install_path => $install);
 	use_stop_points($standby);
 
-	# Tests: all of them come to be valid.
 	sub all_valid ($name, @indexes)
 	{
 		wait_for_state($standby, $_, qr/^valid$/, "$name: $_") foreach @indexes;

@@ -9,9 +9,20 @@ use PmhashTest;
 # Rows that are queued when something fails, and the error is caught: by a
 # savepoint or an EXCEPTION block.  As long as their transaction can commit they
 # are not forgotten: either it commits and the index has each of them once, or
-# the commit fails as well.
+# the commit fails as well.  What is in the index's file is in WAL, each entry once.
 {
-	my $node = new_faulty_server('insert_queue', "pmhash.rebuild = on\n");
+	# (no worker finds a lost file before we do)
+	my $node = new_faulty_server('insert_queue', <<CONF);
+pmhash.rebuild = on
+pmhash.cleaner_naptime = 3600
+pmhash.wal = on
+wal_level = logical
+max_wal_senders = 2
+fsync = off
+CONF
+
+	install_wal_records($node);
+	$node->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('s', 'test_decoding')");
 
 	$node->safe_psql('postgres', "SET allow_in_place_tablespaces = on; CREATE TABLESPACE side LOCATION ''");
 
@@ -22,10 +33,11 @@ use PmhashTest;
 
 	# A test: on a new table with two indexes the statements fail with these
 	# SQLSTATEs and leave so many rows, which both indexes find; pmhash.check looks for
-	# entries that are there twice.
+	# entries that are there twice.  Those in WAL are as many as in q_k, if that still has its
+	# file, all different.
 	sub case_is ($name, $states, $rows, $sql)
 	{
-		my ($status, $stdout, $stderr);
+		my ($status, $stdout, $stderr, $from, $file);
 
 		$node->safe_psql('postgres', <<SQL);
 DROP TABLE IF EXISTS q, other;
@@ -34,10 +46,18 @@ CREATE INDEX q_k ON q USING pmhash (k);
 CREATE INDEX q_t ON q USING pmhash (t);
 CREATE TABLE other (m text);
 SQL
+		($from, $file) = split(/\|/, $node->safe_psql('postgres',
+			"SELECT pg_current_wal_flush_lsn(), substring(file from '([0-9a-f]{16})\\.pmh') FROM pmhash.files() WHERE index = 'q_k'::regclass"));
 		is(errors_of($node, $sql), $states, "$name: errors");
 		($status, $stdout, $stderr) = $node->psql('postgres', <<SQL);
 CALL wait_until_valid();
 SELECT count(*) FROM q;
+CREATE TABLE flush (); DROP TABLE flush;
+SELECT 'WAL', s.entries, r.* FROM pmhash.stats('q_k') s,
+	(SELECT count(*), count(DISTINCT (hash, tid)) FROM pmhash_wal_records('$from', 'FFFFFFFF/0') w, unnest(hashes, tids) e (hash, tid)
+	WHERE w.type = 'INSERT' AND file_id = '$file') r (logged, different)
+WHERE (logged <> entries OR different <> entries OR entries < (SELECT count(*) FROM q))
+	AND EXISTS (SELECT FROM pmhash.files() WHERE index = 'q_k'::regclass AND file LIKE '%$file%');
 SELECT 'q_k', * FROM every_key('q', 'k', 'q_k') WHERE by_index || by_bitmap <> 'samesame';
 SELECT 'q_t', * FROM every_key('q', 't', 'q_t') WHERE to_regclass('q_t') IS NOT NULL AND by_index || by_bitmap <> 'samesame';
 SELECT pmhash.check(indexrelid) FROM pg_index WHERE indrelid = 'q'::regclass;
@@ -158,6 +178,7 @@ SQL
 		chomp(my $entries = slurp_file($seen));
 		return ok($entries > 32 && $entries < $most, "$name: in the middle ($entries of $most)");
 	}
+	# event: a query is cancelled, a transaction or savepoint aborts
 	cancelled_in_the_middle('cancelled in a savepoint', '57014', 5000, 5000,
 		"$by_index BEGIN; $load $cancel $read_in_savepoint $look COMMIT;");
 	cancelled_in_the_middle('cancelled in a savepoint, more rows after that', '57014', 8000, 5000,
@@ -188,12 +209,26 @@ SQL
 $by_index BEGIN; $load $full $read_in_savepoint DROP TABLE q; COMMIT; SELECT * FROM q; $space
 SQL
 
+	case_is('full, rows one by one', '53100', 4000, <<SQL);
+DO \$\$ BEGIN
+	FOR i IN 1 .. 4000 LOOP
+		INSERT INTO q VALUES (i, '');
+	END LOOP;
+END \$\$;
+$full INSERT INTO q SELECT i, 'new' FROM generate_series(1, 20000) i; $space
+SQL
+
 	# A page of the file is lost.  The index is invalid from then on, and
 	# is rebuilt from the table, with our rows.
 	my $file = "SELECT file AS path FROM pmhash.indexes WHERE index = 'q_k' \\gset\n";
 	case_is('file lost', '58030', 5000,
 		"$by_index $file BEGIN; $load \\setenv Q :path\n\\! truncate -s 4096 \"\$Q\"\n$read_in_savepoint COMMIT;");
 
+	# The records are nothing to logical decoding, with an index made by the way.
+	$node->safe_psql('postgres', "SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL)");
+	$node->safe_psql('postgres', "CREATE INDEX q_again ON q USING pmhash (t); INSERT INTO q VALUES (-1, 'decoded'); CHECKPOINT; INSERT INTO q VALUES (-2, 'decoded')");
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_logical_slot_get_changes('s', NULL, NULL) WHERE data ~ 'table public.q: INSERT'"),
+		'2', 'logical decoding');
 	$node->stop;
 }
 

@@ -226,7 +226,7 @@ SQL
 
 # ======== known dead breaks ========
 
-# Entries known to be dead (082) beside what could make the knowledge wrong: a process
+# Entries known to be dead beside what could make the knowledge wrong: a process
 # that has taken some and comes no further, while VACUUM gives their TIDs to other rows
 # or the server dies; isolation levels; subtransactions; joins; transactions that began
 # during recovery and are still there after a promotion.
@@ -250,7 +250,6 @@ SQL
 		return start_and_hold('dead_before_removal', $query, 'removal');
 	}
 
-	# It goes on, and gets so many rows.
 	sub go_on ($session, $rows)
 	{
 		release('dead_before_removal');

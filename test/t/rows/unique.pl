@@ -2,6 +2,7 @@
 
 use v5.36;
 use PmhashInvalid;
+use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
 
@@ -97,13 +98,9 @@ SQL
 	all_unique($node, 'rebuilt');
 
 	# ---- a standby that takes over when the primary is killed ----
-	$node->backup('base');
-	my $standby = PostgreSQL::Test::Cluster->new('uniq_standby');
-	$standby->init_from_backup($node, 'base', has_streaming => 1);
-	$standby->start;
-	$node->wait_for_catchup($standby, 'replay');
-	$standby->poll_query_until('postgres', "SELECT count(*) = 2 FROM pmhash.indexes WHERE state = 'valid' AND index IN ('u_k', 'u_url')")
-	  or die 'the standby builds nothing: ' . $standby->safe_psql('postgres', 'SELECT index, state FROM pmhash.indexes');
+	my $standby = new_standby($node, 'uniq_standby');
+	caught_up($node, $standby);
+	wait_for_state($standby, $_, qr/^valid$/, "$_ on the standby") foreach qw(u_k u_url);
 	my $keys = script('keys', "\\set k random(1, 3000)\nINSERT INTO u VALUES (:k, 0, 'http://example.org/' || :k) ON CONFLICT DO NOTHING;\nDELETE FROM u WHERE k = :k + 1;\nSELECT try_insert(:k + 2);\n");
 	$output = '';
 	$bench = start_pgbench($node, \$output, '-c', 8, '-j', 2, '-T', 30, '-f', $keys);

@@ -213,21 +213,6 @@ CREATE INDEX u_k ON u USING pmhash (k);
 SQL
 	$primary->stop;
 
-	# A copy of data directory and pool: a standby, not started.
-	sub cold_copy ($name)
-	{
-		my $node = PostgreSQL::Test::Cluster->new($name);
-		my $backup = $primary->backup_dir . "/$name";
-
-		mkdir $primary->backup_dir;
-		PostgreSQL::Test::RecursiveCopy::copypath($primary->data_dir, $backup);
-		unlink "$backup/postmaster.pid";
-		$node->init_from_backup($primary, $name, has_streaming => 1);
-		PostgreSQL::Test::RecursiveCopy::copypath(pool($primary), pool($node));
-		return $node;
-	}
-
-	# Tests: both indexes come to be valid, and are right.
 	sub all_valid ($node, $name)
 	{
 		$node->poll_query_until('postgres', "SELECT bool_and(state = 'valid') FROM pmhash.indexes WHERE index IN ('o_k', 'u_k')")
@@ -246,11 +231,11 @@ SQL
 		return logged_since($node, $position) =~ /index "$index"(?: of table "\w+")? has been (?:re)?built/;
 	}
 
-	my @copies = map { cold_copy($_) } qw(at_once restarted killed);
+	my @copies = map { cold_copy($primary, $_) } qw(at_once restarted killed);
 
 	# ---- one that is promoted before anyone has written ----
 
-	my $alone = cold_copy('alone');
+	my $alone = cold_copy($primary, 'alone');
 	start_with($alone, "primary_conninfo = ''\n");
 	$alone->poll_query_until('postgres', 'SELECT pg_is_in_recovery()') or die;
 	$alone->promote;
@@ -308,10 +293,7 @@ SQL
 	# for that or for checksums.
 	my $first = new_server('first', "wal_level = replica\nmax_wal_senders = 4\nwal_log_hints = on\nwal_keep_size = 512MB\npmhash.wal = off\n");
 	start_with_extension($first, invalid_fixture());
-	$first->backup('base');
-	my $second = PostgreSQL::Test::Cluster->new('second');
-	$second->init_from_backup($first, 'base', has_streaming => 1);
-	$second->start;
+	my $second = new_standby($first, 'second');
 
 	# Promote one server, let both go on apart: rows under the same TIDs.  Only the
 	# old primary changes o, so that stub stays the same on both sides while the
@@ -337,19 +319,6 @@ SQL
 		return;
 	}
 
-	# Take a server that is down back to the other one's history; it keeps its
-	# port and name.
-	sub rewind ($old, $new, $name)
-	{
-		my $conf = slurp_file($old->data_dir . '/postgresql.conf');
-
-		command_ok([ 'pg_rewind', '--target-pgdata', $old->data_dir, '--no-sync',
-				'--source-server', $new->connstr('postgres') ], "$name: pg_rewind");
-		unlink($old->data_dir . '/postgresql.conf');
-		append_to_file($old->data_dir . '/postgresql.conf', $conf);
-		return;
-	}
-
 	# ---- the old primary follows, then takes over ----
 	part($first, $second);
 	$first->stop;
@@ -366,6 +335,8 @@ SQL
 	is($first->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k BETWEEN 20001 AND 30000'), '0', 'and none of its own');
 	# event: standby
 	is($first->safe_psql('postgres', 'SELECT DISTINCT state FROM pmhash.indexes'), 'absent: the index is not logged (storage parameter wal)', 'no index while it follows');
+	# trouble: `pmhash index "..." cannot be used during recovery`
+	fails_like($first, "SELECT pmhash.stats('t_k')", qr/pmhash index "t_k" cannot be used during recovery/, 'nor to be asked for');
 	like(slurp_file($first->logfile, $from), qr/not trusted: the data directory has been restored from a backup, or rewound/,
 		'its pool is not trusted');
 	wait_for_files(pool($first), 0, 'a standby removes files that are not trusted');

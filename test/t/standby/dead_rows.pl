@@ -1,7 +1,6 @@
 # VACUUM of many rows: their TIDs are in WAL, once, and a standby finds the entries itself.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl; a record of
-# dead rows then has a kilobyte, and the set of dead TIDs less memory.
+# In the library with stop points a record of dead rows has a kilobyte, and the set of dead
+# TIDs less memory.
 
 use v5.36;
 use PmhashStandby;

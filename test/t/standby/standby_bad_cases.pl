@@ -121,27 +121,10 @@ replayed($primary, $standby, "INSERT INTO t VALUES (100005, 'later', 1)");
 is($session->query_safe('EXECUTE p(100005)'),
 	$primary->safe_psql('postgres', 'SELECT count(*) FROM t WHERE k = 100005'),
 	'removed: a session with the old file has the right answer');
-
-# ---- restarted: what was removed is built ----
-
-$standby->restart;
-caught_up($primary, $standby);
-both_right($standby, 'removed and restarted');
-
-# ---- a build is waiting ----
-
-my $holder = session_with($primary, "BEGIN; INSERT INTO t VALUES (-1, 'held', 1)", on_error_stop => 1);
-$primary->safe_psql('postgres', <<SQL);
-CREATE TABLE w (k integer);
-INSERT INTO w SELECT i % 100 FROM generate_series(1, 1000) i;
-CREATE INDEX w_k ON w USING pmhash (k) WITH (wal = on);
-SQL
-wait_for_state($standby, 'w_k', qr/^building \(0 %\), waiting for transaction \d+$/, 'a build waits');
+both_right($standby, 'removed: built again');
 
 # ---- conflicts: a snapshot that needs what a scan removes ----
 
-$holder->query_safe('ROLLBACK');
-$holder->quit;
 $primary->safe_psql('postgres', <<SQL);
 CREATE TABLE dead (k integer, v integer) WITH (fillfactor = 50);
 CREATE INDEX dead_k ON dead USING pmhash (k) WITH (wal = on);
@@ -153,13 +136,7 @@ my $reader = session_with($standby, 'BEGIN ISOLATION LEVEL REPEATABLE READ', on_
 $reader->query_safe('SELECT count(*) FROM t WHERE k = 1');
 $position = log_position($standby);
 $primary->safe_psql('postgres', 'DELETE FROM dead');
-foreach (1 .. 600)
-{
-	$primary->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
-		  . 'SELECT count(v) FROM dead WHERE k = 1; SELECT pg_sleep(0.05); ' x 3);
-	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))) == 0;
-	usleep(50_000);
-}
+scans_leave($primary, 'dead', 1, 0, 'conflict: scans remove entries');
 $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
 install_wal_records($primary);
 is($primary->safe_psql('postgres', "SELECT count(*) > 0 FROM pmhash_wal_records('$from', pg_current_wal_flush_lsn()) WHERE type = 'DELETE' AND horizon IS NOT NULL"),
@@ -182,9 +159,7 @@ my $fed = session_with($standby, 'SET enable_seqscan = off; SET enable_bitmapsca
 is($fed->query_safe('SELECT count(v) FROM dead WHERE k = 2'), '300', 'feedback: a query');
 sleep 2;
 $primary->safe_psql('postgres', 'DELETE FROM dead WHERE k = 2');
-my $scan = 'SET enable_seqscan = off; SET enable_bitmapscan = off; '
-  . 'SELECT count(v) FROM dead WHERE k = 2; SELECT pg_sleep(0.05); ' x 3;
-$primary->safe_psql('postgres', $scan) foreach 1 .. 10;
+$primary->safe_psql('postgres', removing_scans('dead', 2)) foreach 1 .. 10;
 $primary->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON) dead');
 is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))), '300',
 	'feedback: neither scans nor VACUUM have removed entries');
@@ -192,17 +167,10 @@ caught_up($primary, $standby);
 is($fed->query_safe('SELECT count(v) FROM dead WHERE k = 2'), '300', 'feedback: the query finds its rows');
 $fed->query_safe('COMMIT');
 $fed->quit;
-foreach (1 .. 100)
-{
-	$primary->safe_psql('postgres', $scan);
-	last if $primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))) == 0;
-	usleep(50_000);
-}
-is($primary->safe_psql('postgres', q(SELECT entries FROM pmhash.stats('dead_k'))), '0', 'feedback: then they go');
+scans_leave($primary, 'dead', 2, 0, 'feedback: then they go');
 reload_with($standby, "hot_standby_feedback = off\n");
 
 both_right($standby, 'after the conflict');
-wait_for_state($standby, 'w_k', qr/^valid$/, 'the build that waited is done');
 
 # ---- records that this version does not know ----
 

@@ -11,8 +11,6 @@ use PmhashTest;
 
 # Races of a standby: an ERROR in replay just after a restart, before it has come as far as
 # it was; readers that open a file while it is given up and built again, or find none.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $built = qr/has been built on this standby/;
 	my $primary = new_primary('primary', <<CONF, install_path => install_with_stop_points());
@@ -189,8 +187,6 @@ SQL
 # ======== turned off ========
 
 # A builder of a standby ends when pmhash.rebuild is turned off, before the next index.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $primary = new_primary('primary2', undef, install_path => install_with_stop_points());
 	my $standby = made_standby($primary, 'standby2', '', install_path => $primary->{_install_path});
@@ -240,8 +236,6 @@ SQL
 # What is free in the files of a standby is found again after a restart, when the primary has
 # vacuumed the table: a standby that is restarted again and again, and never promoted, does not
 # need more space each time.
-#
-# The library is built with its stop points for this, as in rows/stop_points.pl.
 {
 	my $rounds = load_time(6);
 	my $lists = 200;

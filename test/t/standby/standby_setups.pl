@@ -7,14 +7,10 @@ use PmhashTest;
 # ======== standby setups ========
 
 # Logged indexes in the setups that are in use: standbys of standbys, synchronous and
-# delayed ones, base backups under load, recovery to a point, indexes that are turned on and
-# off, promotions where some are off.
+# delayed ones, base backups under load, indexes that are turned on and off, promotions
+# where some are off.
 {
-	my $archive = PostgreSQL::Test::Utils::tempdir();
-	my $primary = new_primary('primary', <<CONF);
-archive_mode = on
-archive_command = 'cp "%p" "$archive/%f"'
-CONF
+	my $primary = new_primary('primary');
 	my $near = new_standby($primary, 'near');
 	my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off';
 
@@ -74,37 +70,6 @@ CONF
 	is($delayed->safe_psql('postgres', "$by_index; SELECT count(n) FROM t WHERE k = 910000"), '10', 'delayed: now');
 	both_right($delayed, 'delayed');
 	$delayed->stop;
-
-	# ---- recovery to a point (without the library: wal_records) ----
-
-	$primary->backup('for_points');
-	change_t($primary, 3, 700, 300);
-	my $rows = $primary->safe_psql('postgres', 'SELECT count(*), sum(k) FROM t');
-	$primary->safe_psql('postgres', "SELECT pg_create_restore_point('here')");
-	$primary->safe_psql('postgres', 'DELETE FROM t WHERE k % 2 = 0');
-	$primary->safe_psql('postgres', 'VACUUM t');
-	$primary->safe_psql('postgres', "INSERT INTO t SELECT 930000, 'too late', i FROM generate_series(1, 500) i");
-	# (by its name: what the server writes by itself meanwhile is in the next one)
-	my $segment = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
-	wait_until($primary, "SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver", 'WAL is not archived');
-	my $node = PostgreSQL::Test::Cluster->new('point');
-
-	$node->init_from_backup($primary, 'for_points');
-	$node->append_conf('postgresql.conf', <<CONF);
-restore_command = 'cp "$archive/%f" "%p"'
-recovery_target_name = 'here'
-recovery_target_action = promote
-archive_mode = off
-CONF
-	append_to_file($node->data_dir . '/recovery.signal', '');
-	$node->start;
-	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'not promoted';
-	is($node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(k) FROM t'),
-		$rows, 'recovery to a point: its rows');
-	both_right($node, 'recovery to a point');
-	change_t($node, 4, 700, 300);
-	both_right($node, 'recovery to a point, changed');
-	$node->stop;
 
 	# ---- promoted: what is logged is there at once (standby_restart), what is not is rebuilt ----
 

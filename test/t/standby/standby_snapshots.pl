@@ -2,7 +2,6 @@
 
 use v5.36;
 
-use FindBin;
 use PmhashInvalid;
 use PmhashStandby;
 use PmhashTest;
@@ -314,10 +313,7 @@ SQL
 	my $node = new_primary('decoding', "wal_level = logical\nmax_replication_slots = 4\n");
 	my $directory = $node->basedir;
 
-	# The plugin, compiled against this server.
-	chomp(my $headers = `pg_config --includedir-server`);
-	system_or_bail('gcc', '-Wall', '-O2', '-fPIC', '-shared', '-isystem', $headers, '-o',
-		"$directory/reads_catalog.so", "$FindBin::RealBin/../../lib/reads_catalog/reads_catalog.c");
+	server_library("$directory/reads_catalog", 'reads_catalog/reads_catalog.c');
 	$node->append_conf('postgresql.conf', "dynamic_library_path = '$directory:\$libdir'\n");
 
 	# From 15.20 on plugins are named in the configuration.

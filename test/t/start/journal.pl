@@ -96,6 +96,7 @@ SQL
 	chmod(0400, "$pool/control") or die $!;
 	release('journal_begun');
 	fails_like($node, 'INSERT INTO t VALUES (0)', qr/could not be made ready: could not write file/, 'the first use fails');
+	like(index_state($node, 't_k'), qr/^disabled: pmhash could not be made ready: could not write file/, '... as pmhash.indexes says');
 	my $early = session_with($node, 'SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; PREPARE early AS SELECT count(*) FROM t WHERE k = 1', on_error_stop => 0);
 	is($early->query_safe('EXECUTE early'), 1, '... a plan does without the index');
 	unlike($early->query_safe('EXPLAIN (COSTS OFF) EXECUTE early'), qr/t_k/, '... which it has not');
@@ -130,7 +131,6 @@ SQL
 # Control file, journal, nonce and stubs damaged after a crash that has taken
 # rows back: the server starts each time, answers right from the first query,
 # and in the end every index is as it should be.
-# (Index files: test/fuzz and 021.  The directory: 005.)
 {
 	# only this test flushes WAL, so that a crash takes rows back
 	my $node = new_server('damaged', <<CONF);
@@ -189,7 +189,6 @@ SQL
 	}
 
 	# File, what is done to it, how.
-
 	my @damages = (
 		[ 'control', 'empty', sub { truncate($_[0], 0) } ],
 		[ 'control', 'half', sub { truncate($_[0], (-s $_[0]) / 2) } ],
@@ -283,32 +282,18 @@ SQL
 		$node->safe_psql('postgres', 'INSERT INTO t VALUES (1, 1)');
 		my $log = slurp_file($node->logfile, $from);
 		my $said = qr/are not trusted: the undo journal is missing or damaged/;
-		if ($distrusted)
-		{
-			like($log, $said, "$name: not trusted");
-		}
-		else
-		{
-			unlike($log, $said, "$name: trusted");
-		}
+		is($log =~ $said ? 1 : 0, $distrusted, "$name: " . ($distrusted ? 'not trusted' : 'trusted'));
 		comes_back($node, $name);
 		return;
 	}
 
 	foreach my $way ('met by a crash', 'after an orderly end')
 	{
-		if ($way eq 'met by a crash')
-		{
-			crash($node);
-			spoil_last_record(journal());
-			restarted($way, 1);
-		}
-		else
-		{
-			$node->stop;
-			spoil_last_record(journal());
-			restarted($way, 0);
-		}
+		my $is_met = $way eq 'met by a crash' ? 1 : 0;
+
+		$is_met ? crash($node) : $node->stop;
+		spoil_last_record(journal());
+		restarted($way, $is_met);
 		foreach my $again (some_of(2, 1, 2))
 		{
 			crash($node);

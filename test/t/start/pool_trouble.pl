@@ -14,7 +14,6 @@ use PostgreSQL::Test::RecursiveCopy;
 # A pool directory that is not what it should be: the server starts, queries do
 # without the indexes, rows can be written, direct uses are ERRORs that name
 # index and directory; a repair brings the indexes back, with those rows.
-# (Single files: 021.)
 {
 	my $node = new_faulty_server('trouble');
 	my $pool = pool($node);

@@ -6,7 +6,6 @@ use PmhashInvalid;
 use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
-use PostgreSQL::Test::RecursiveCopy;
 
 # ======== new primary ========
 
@@ -88,11 +87,7 @@ SQL
 	$late->safe_psql('postgres', 'INSERT INTO t VALUES (1, \'lost\', 1)');
 	$first->safe_psql('postgres', "INSERT INTO t SELECT i, 'more', i FROM generate_series(1, 100) i; CHECKPOINT");
 	crash($late);
-	my $conf = slurp_file($late->data_dir . '/postgresql.conf');
-	command_ok([ 'pg_rewind', '--target-pgdata', $late->data_dir, '--no-sync',
-			'--source-server', $first->connstr('postgres') ], 'pg_rewind');
-	unlink($late->data_dir . '/postgresql.conf');
-	append_to_file($late->data_dir . '/postgresql.conf', $conf);
+	rewind($late, $first, 'late');
 	$late->enable_streaming($first);
 	$late->start;
 	caught_up($first, $late);
@@ -251,16 +246,12 @@ CONF
 {
 	my $primary = new_primary('primary5', "autovacuum = off\n", install_path => install_with_stop_points());
 	my $n_standbys = 0;
-	$primary->backup('base');
 
 	# A standby with both files, after some changes, and its stop points.
 	sub standby_with_files ($settings = undef)
 	{
-		my $node = PostgreSQL::Test::Cluster->new('killed' . ++$n_standbys,
-			install_path => $primary->{_install_path});
+		my $node = made_standby($primary, 'killed' . ++$n_standbys, $settings, install_path => $primary->{_install_path});
 
-		$node->init_from_backup($primary, 'base', has_streaming => 1);
-		$node->append_conf('postgresql.conf', $settings) if defined $settings;
 		use_stop_points($node);
 		$node->start;
 		wait_for_state($node, $_, qr/^valid$/, $node->name . ": $_") foreach qw(t_k t_s);
@@ -376,13 +367,7 @@ SQL
 	$primary->stop;
 
 	# a copy of data directory and pool, which follows it
-	my $copy = PostgreSQL::Test::Cluster->new('copy', @library);
-	my $backup = $primary->backup_dir . '/copy';
-	mkdir $primary->backup_dir;
-	PostgreSQL::Test::RecursiveCopy::copypath($primary->data_dir, $backup);
-	unlink "$backup/postmaster.pid";
-	$copy->init_from_backup($primary, 'copy', has_streaming => 1);
-	PostgreSQL::Test::RecursiveCopy::copypath(pool($primary), pool($copy));
+	my $copy = cold_copy($primary, 'copy', @library);
 	$primary->start;
 	$copy->start;
 	wait_for_state($copy, 't_k', qr/^valid$/, 'the copy has its files');

@@ -46,22 +46,16 @@ invalid_then_rebuilt($apart, 'older pool');
 
 # event: snapshot of the data directory alone, put back
 # ---- an older data directory under a newer pool ----
-$node->stop;
-copy_tree($data, $save);
-$node->start;
-change_rows($node);
-$node->stop;
-copy_tree($save, $data);
-invalid_then_rebuilt($apart, 'older data directory');
-
-# ---- the same after a crash: a snapshot of the data directory alone ----
-$node->stop;
-copy_tree($data, $save);
-$node->start;
-change_rows($node);
-crash($node);
-copy_tree($save, $data);
-invalid_then_rebuilt($apart, 'older data directory after a crash');
+foreach my $how ('shut down', 'killed')
+{
+	$node->stop;
+	copy_tree($data, $save);
+	$node->start;
+	change_rows($node);
+	$how eq 'killed' ? crash($node) : $node->stop;
+	copy_tree($save, $data);
+	invalid_then_rebuilt($apart, "older data directory, $how");
+}
 
 # event: a pool in memory, copied to a disk after a clean shutdown, and back after the reboot
 # ---- a copy from after a clean shutdown, in the place of a pool that is gone ----
@@ -106,19 +100,13 @@ invalid_then_rebuilt($apart, 'pool of earlier in the run, after a crash');
 my $older = 'it is an older copy';
 my $one = "$save.one";
 
-# Copy the file of t_k; put the copy in its place again.
-sub save_file
-{
-	copy(index_file($node, 't_k'), $one) or die;
-	return index_file($node, 't_k');
-}
-
-# The same, of the server that is shut down now.
-sub save_file_stopped
+# Copy the file of t_k, of the server that runs or is shut down now; put the copy in its
+# place again.
+sub save_file ($stopped = 0)
 {
 	my $file = index_file($node, 't_k');
 
-	$node->stop;
+	$node->stop if $stopped;
 	copy($file, $one) or die;
 	return $file;
 }
@@ -136,14 +124,14 @@ put_back($file);
 # trust: stamp
 invalid_then_rebuilt($older, 'file of earlier in the run, after a shutdown');
 
-$file = save_file_stopped();
+$file = save_file(1);
 $node->start;
 change_rows($node);
 $node->stop;
 put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one');
 
-$file = save_file_stopped();
+$file = save_file(1);
 $node->start;
 $node->stop;
 $node->start;
@@ -153,7 +141,7 @@ put_back($file);
 invalid_then_rebuilt($older, 'file of the last shutdown but one, after a crash');
 
 # no session looks at it in one run: the shutdown must not make it a good one
-$file = save_file_stopped();
+$file = save_file(1);
 $node->start;
 change_rows($node);
 $node->stop;
@@ -163,7 +151,7 @@ $node->stop;
 invalid_then_rebuilt($older, 'older file that is not used in one run');
 
 # the same file: nothing is wrong
-$file = save_file_stopped();
+$file = save_file(1);
 put_back($file);
 start_without_rebuilds($node);
 # event: clean shutdown, start

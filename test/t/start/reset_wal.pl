@@ -185,11 +185,6 @@ SQL
 		return command_ok([ 'pg_resetwal', '-f', $node->data_dir ], 'pg_resetwal');
 	}
 
-	sub log_since ($node, $from)
-	{
-		return slurp_file($node->logfile, $from);
-	}
-
 	# ---- the server has got another identifier ----
 	my $node = new_server('identifier');
 	start_with_extension($node, invalid_fixture());
@@ -199,7 +194,7 @@ SQL
 	start_without_rebuilds($node);
 	# trust: identifier
 	stays_invalid($node, 'it belongs to another cluster', 'another identifier');
-	like(log_since($node, $from), qr/not trusted: the server has got another system identifier/, 'another identifier: the log says so');
+	like(logged_since($node, $from), qr/not trusted: the server has got another system identifier/, 'another identifier: the log says so');
 	all_rebuilt($node, 'another identifier');
 	$node->restart;
 	is(index_state($node, 't_k'), 'valid', 'another identifier: as ever from then on');
@@ -241,7 +236,7 @@ SQL
 	flock($lock, LOCK_EX | LOCK_NB) or die $!;
 	$from = -s $node->logfile;
 	$node->start;
-	like(log_since($node, $from), qr/pmhash is disabled: directory .* is in use by another server/, 'a server has it locked: disabled');
+	like(logged_since($node, $from), qr/pmhash is disabled: directory .* is in use by another server/, 'a server has it locked: disabled');
 	is(join(' ', index_files(pool($node))), "@before", 'a server has it locked: nothing is touched');
 	$node->stop;
 	close($lock);
@@ -249,14 +244,14 @@ SQL
 	# nor if the setting names it
 	$from = -s $node->logfile;
 	start_with($node, "pmhash.directory = '" . pool($node) . "'");
-	like(log_since($node, $from), qr/pmhash is disabled: directory .* belongs to another cluster/, 'the setting names it: disabled');
+	like(logged_since($node, $from), qr/pmhash is disabled: directory .* belongs to another cluster/, 'the setting names it: disabled');
 	is(join(' ', index_files(pool($node))), "@before", 'the setting names it: nothing is touched');
 	$node->stop;
 	$node->append_conf('postgresql.conf', "pmhash.directory = ''");
 
 	$from = -s $node->logfile;
 	$node->start;
-	like(log_since($node, $from), qr/$taken_over/, 'a new cluster: the log says so');
+	like(logged_since($node, $from), qr/$taken_over/, 'a new cluster: the log says so');
 	install_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 	all_come_back($node, 'a new cluster');
@@ -265,7 +260,7 @@ SQL
 	  or die 'the directory of a database of the old cluster is still there';
 	$from = -s $node->logfile;
 	$node->restart;
-	unlike(log_since($node, $from), qr/$taken_over/, 'a new cluster: its own from then on');
+	unlike(logged_since($node, $from), qr/$taken_over/, 'a new cluster: its own from then on');
 	is(index_state($node, 't_k'), 'valid', 'a new cluster, started again: valid');
 
 	# the one that was moved away comes back: it has lost nothing but its index files
@@ -275,7 +270,7 @@ SQL
 	rebuild_off($node);
 	$from = -s $node->logfile;
 	$node->start;
-	like(log_since($node, $from), qr/$taken_over/, 'the old cluster is back: the log says so');
+	like(logged_since($node, $from), qr/$taken_over/, 'the old cluster is back: the log says so');
 	invalid_then_back($node, 'it does not exist', 'the old cluster is back');
 
 	# killed, and not shut down
@@ -284,7 +279,7 @@ SQL
 	new_cluster();
 	$from = -s $node->logfile;
 	$node->start;
-	like(log_since($node, $from), qr/$taken_over/, 'the old cluster was killed: the log says so');
+	like(logged_since($node, $from), qr/$taken_over/, 'the old cluster was killed: the log says so');
 	install_extension($node);
 	$node->safe_psql('postgres', invalid_fixture());
 	all_come_back($node, 'the old cluster was killed');
@@ -300,7 +295,7 @@ SQL
 	my @foreign = index_files(pool($standby));
 	$from = -s $standby->logfile;
 	$standby->start;
-	like(log_since($standby, $from), qr/$taken_over/, 'a standby: the log says so');
+	like(logged_since($standby, $from), qr/$taken_over/, 'a standby: the log says so');
 	wait_for_state($standby, 't_k', qr/^valid$/, 'a standby: builds its files');
 	$standby->poll_query_until('postgres', "SELECT count(*) = 0 FROM unnest('{" . join(',', @foreign) . "}'::text[]) f WHERE (pg_stat_file(f, true)).size IS NOT NULL")
 	  or die 'files of another cluster are still there';
@@ -320,7 +315,7 @@ SQL
 	}
 	$from = -s $standby->logfile;
 	$standby->start;
-	unlike(log_since($standby, $from), qr/pmhash is disabled/, 'pg_createsubscriber: not disabled');
+	unlike(logged_since($standby, $from), qr/pmhash is disabled/, 'pg_createsubscriber: not disabled');
 	wait_for_state($standby, $_, qr/^valid$/, "pg_createsubscriber: $_ comes back") foreach ('t_k', 't_s', 'ex_k');
 	compare_in_snapshot($standby, 'pg_createsubscriber: answers');
 	if ($has_tool)

@@ -48,7 +48,6 @@ SQL
 		return $ok;
 	}
 
-	# Everything pg_upgrade and its servers have logged.
 	sub upgrade_log ($new)
 	{
 		my $text = '';

@@ -11,6 +11,24 @@ use PmhashStandby;
 use PmhashStops;
 use PmhashTest;
 
+# The queries that docs/monitoring.md gives as alerts.
+my $text = slurp_file("$FindBin::RealBin/../../../docs/monitoring.md");
+my ($block) = $text =~ /^## Alerts\n.*?^```sql\n(.*?)^```$/ms or die "docs/monitoring.md has no alerts";
+my %alert;
+
+foreach my $query (split /;\n\s*/, $block)
+{
+	my $name = $query =~ /^-- indexes that queries do without/ ? 'without'
+	  : $query =~ /^-- less than a tenth of the index/ ? 'sparse'
+	  : $query =~ /^-- the server does without/ ? 'server'
+	  : $query =~ /^-- rebuilds fail/ ? 'failing'
+	  : die "an alert without a test: $query";
+
+	# As for large indexes, but of this test's size.
+	$query =~ s/p\.bytes > 100 \* 1024 \* 1024/p.bytes > 128 * 1024/ or die if $name eq 'sparse';
+	$alert{$name} = $query;
+}
+
 # ======== monitoring ========
 
 # The files in monitoring/ fit each other and the views: the exporter's queries give the
@@ -162,15 +180,25 @@ use PmhashTest;
 	is(fires('PmhashIndexUnusable'), 0, 'an index that can be used again');
 
 	$node->stop;
+	start_with($node, 'max_worker_processes = 0');
+	is(fires('PmhashNoLauncher'), 1, 'no launcher');
+	$node->stop;
+
+	# ---- what it says if pmhash cannot be used ----
+	my $sizes = q(SELECT pmhash.size('t_k') IS NULL, pmhash.total_relation_size('t') IS NULL, pmhash.total_relation_size('pg_class') > 0);
 	rename(pool($node), pool($node) . '.away') or die $!;
 	append_to_file(pool($node), 'in the way');
 	$node->start;
 	cmp_ok(fires('PmhashDisabled'), '==', 1, 'disabled');
+	like($node->safe_psql('postgres', $alert{server}), qr/^disabled\|/, 'disabled: the query of docs/monitoring.md');
+	like($node->safe_psql('postgres', 'SELECT state, disabled_reason FROM pmhash.stat'), qr/^disabled\|./, 'disabled: pmhash.stat');
+	is($node->safe_psql('postgres', $sizes), 't|t|t', 'disabled: sizes are not known');
 	$node->stop;
 	unlink(pool($node));
 	rename(pool($node) . '.away', pool($node)) or die $!;
-	start_with($node, 'max_worker_processes = 0');
-	is(fires('PmhashNoLauncher'), 1, 'no launcher');
+	start_with($node, "shared_preload_libraries = ''");
+	is($node->safe_psql('postgres', 'SELECT state, directory, launcher, lookups FROM pmhash.stat'), 'not preloaded|||', 'not preloaded');
+	is($node->safe_psql('postgres', $sizes), 't|t|t', 'not preloaded: sizes are not known');
 	$node->stop;
 }
 
@@ -180,22 +208,6 @@ use PmhashTest;
 # healthy indexes of all shapes, on a primary and on a standby; and each gives what it is
 # there for.
 {
-	my $text = slurp_file("$FindBin::RealBin/../../../docs/monitoring.md");
-	my ($block) = $text =~ /^## Alerts\n.*?^```sql\n(.*?)^```$/ms or die "docs/monitoring.md has no alerts";
-	my %alert;
-
-	foreach my $query (split /;\n\s*/, $block)
-	{
-		my $name = $query =~ /^-- indexes that queries do without/ ? 'without'
-		  : $query =~ /^-- less than a tenth of the index/ ? 'sparse'
-		  : $query =~ /^-- the server does without/ ? 'server'
-		  : $query =~ /^-- rebuilds fail/ ? 'failing'
-		  : die "an alert without a test: $query";
-
-		# As for large indexes, but of this test's size.
-		$query =~ s/p\.bytes > 100 \* 1024 \* 1024/p.bytes > 128 * 1024/ or die if $name eq 'sparse';
-		$alert{$name} = $query;
-	}
 	is_deeply([ sort keys %alert ], [qw(failing server sparse without)], 'the alerts');
 
 	sub fired ($node, $name)
@@ -286,13 +298,6 @@ SQL
 	like(fired($primary, 'without'), qr/\|grown_ten\|invalid: /, 'an index that has lost its file');
 
 	$primary->stop;
-	rename(pool($primary), pool($primary) . '.away') or die $!;
-	append_to_file(pool($primary), 'in the way');
-	$primary->start;
-	like(fired($primary, 'server'), qr/^disabled\|/, 'the server does without pmhash');
-	$primary->stop;
-	unlink(pool($primary));
-	rename(pool($primary) . '.away', pool($primary)) or die $!;
 }
 
 # ======== counters ========
@@ -387,25 +392,12 @@ CONF
 	sql('CREATE DATABASE other');
 	is($node->psql('other', 'SELECT * FROM pmhash.stat'), 3, 'no views without the extension');
 
-	# ---- what it says if pmhash cannot be used ----
 	my $sizes = q(SELECT pmhash.size('a_k') IS NULL, pmhash.total_relation_size('a') IS NULL, pmhash.total_relation_size('pg_class') > 0);
 	my $database = pool($node) . '/' . sql('SELECT oid FROM pg_database WHERE datname = current_database()');
 	chmod(0, $database) or die $!;
 	is(sql($sizes), 't|t|t', 'a file that cannot be looked at: its size is not known');
 	chmod(0700, $database) or die $!;
 	is(sql($sizes), 'f|f|t', 'a file that can be');
-	$node->stop;
-	rename(pool($node), pool($node) . '.away') or die $!;
-	append_to_file(pool($node), 'in the way');
-	$node->start;
-	like(sql('SELECT state, disabled_reason FROM pmhash.stat'), qr/^disabled\|./, 'disabled');
-	is(sql($sizes), 't|t|t', 'disabled: sizes are not known');
-	$node->stop;
-	unlink(pool($node));
-	rename(pool($node) . '.away', pool($node)) or die $!;
-	start_with($node, "shared_preload_libraries = ''");
-	is(sql('SELECT state, directory, launcher, lookups FROM pmhash.stat'), 'not preloaded|||', 'not preloaded');
-	is(sql($sizes), 't|t|t', 'not preloaded: sizes are not known');
 	$node->stop;
 
 	# ---- standbys count for themselves ----
