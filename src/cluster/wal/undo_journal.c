@@ -115,8 +115,8 @@ pmhash_journal_provide(char *reason)
 }
 
 /*
- * Take all records out of the journal; the header first, which is not to be believed
- * meanwhile.
+ * Take all records out of the journal: what is damaged of them must not be found in a later
+ * life.  The fence is that of the new header.
  */
 static void
 clear_journal(PmFile *file)
@@ -126,8 +126,6 @@ clear_journal(PmFile *file)
 	size_t		n = file->bound / sizeof(*record);
 
 	pm_store64(&header->magic, 0);
-	pm_flush(file, &header->magic, sizeof(header->magic));
-	pm_fence(file);
 	for (size_t i = 1; i < n; i++)
 	{
 		if (record[i].crc == 0)
@@ -135,7 +133,6 @@ clear_journal(PmFile *file)
 		pm_store32(&record[i].crc, 0);
 		pm_flush(file, &record[i].crc, sizeof(record[i].crc));
 	}
-	pm_fence(file);
 }
 
 /*
