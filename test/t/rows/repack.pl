@@ -37,6 +37,7 @@ sub all_right ($name)
 	return;
 }
 
+# event: `REPACK`, `REPACK (CONCURRENTLY)` (PostgreSQL 19)
 $node->safe_psql('postgres', 'REPACK t');
 all_right('REPACK');
 $node->safe_psql('postgres', 'REPACK t USING INDEX t_order');
