@@ -206,7 +206,7 @@ for major in ${majors:-$PMHASH_PG_MAJORS $PMHASH_PG_PREPARED}; do
 	elif $one; then
 		say "PostgreSQL $major: NOT TRIED, no chroot could be made within $within s"
 	elif [ -z "$majors" ] && [[ " $PMHASH_PG_PREPARED " = *" $major "* ]]; then
-		say "PostgreSQL $major: SKIPPED, Debian's experimental does not have it"
+		say "PostgreSQL $major: SKIPPED, no chroot could be made: Debian's experimental may not have it any more"
 	else
 		say "PostgreSQL $major: no chroot could be made"
 		count_failed "chroot for $major"
