@@ -7,7 +7,7 @@
  *
  * 15 to 18 pass all tests.  19 is prepared: with its first release candidate (Debian's
  * experimental, 2026-12-01) this compiles without warnings and passes the SQL and isolation
- * tests, and the part of the TAP tests that was run.  What removal of entries and index-only
+ * tests, and the TAP tests but those for the night.  What removal of entries and index-only
  * scans rest on there (src/README, "Scans and VACUUM"; read in sources of June 2026):
  *	- heap_hot_search_buffer (heapam_indexscan.c) calls a chain dead by
  *	  HeapTupleIsSurelyDead alone, as before.
