@@ -4,8 +4,8 @@
 # chroots made for it.
 #
 #	versions.sh [OPTION...] [MAJOR...]
-#		MAJOR				15, 16, 17, 18; none named: all of them.  Or 19, which
-#							is a release candidate
+#		MAJOR				15, 16, 17, 18, 19; none named: all of them.  19 is a release
+#							candidate: without it, if apt has it no more
 #		--arch ARCH			of another architecture than the machine's, by qemu:
 #							arm64, ppc64el, riscv64; without first steps and demo, and with
 #							the stages regress isolation by default
@@ -199,12 +199,14 @@ make_work versions
 [ -z "$architecture" ] || emulate "$architecture" || exit 1
 
 made=false
-for major in ${majors:-$PMHASH_PG_MAJORS}; do
+for major in ${majors:-$PMHASH_PG_MAJORS $PMHASH_PG_PREPARED}; do
 	if version "$major"; then
 		made=true
 		! $one || break
 	elif $one; then
 		say "PostgreSQL $major: NOT TRIED, no chroot could be made within $within s"
+	elif [ -z "$majors" ] && [[ " $PMHASH_PG_PREPARED " = *" $major "* ]]; then
+		say "PostgreSQL $major: SKIPPED, no chroot could be made: Debian's experimental may not have it any more"
 	else
 		say "PostgreSQL $major: no chroot could be made"
 		count_failed "chroot for $major"

@@ -439,9 +439,8 @@ pmhash_fetch_page(PmhashFetch *fetch, Buffer pinned, uint64 value)
 
 	/*
 	 * Remove what is dead, if the page is full and no other process has it pinned.  From
-	 * PostgreSQL 19 on that may mark it as all-visible, for a statement that does not
-	 * change the table; then whoever changes a row next has to undo that.  We do not say
-	 * that of any statement: pages become so by VACUUM, and by core's own scans.
+	 * PostgreSQL 19 on that may mark it as all-visible, which whoever changes a row next has
+	 * to undo.  We do not ask for that: VACUUM does it, and core's own scans.
 	 */
 #if PG_VERSION_NUM >= 190000
 	heap_page_prune_opt(fetch->heap, pinned, &map, false);

@@ -140,9 +140,8 @@ static IndexAmRoutine routine = {
 /*
  * pmhash_handler(internal) returns index_am_handler
  *
- * The result is palloc'd in the caller's context, as amapi.h says: the relation cache
- * copies it.  From PostgreSQL 19 on nothing copies it and all indexes point to it, for as
- * long as the process lives.
+ * The result is palloc'd in the caller's context, and the relation cache copies it.  From
+ * PostgreSQL 19 on all indexes point to it, for as long as the process lives.
  */
 Datum
 pmhash_handler(PG_FUNCTION_ARGS)

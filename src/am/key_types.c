@@ -123,10 +123,10 @@ visit_type(TypeWalk *walk, Oid type, Oid collation)
 		case TYPTYPE_COMPOSITE:
 			return visit_attributes(walk, type);
 		case TYPTYPE_MULTIRANGE:
-			type = get_multirange_range(type);
-			/* FALLTHROUGH */
 		case TYPTYPE_RANGE:
 			/* range_eq compares bounds under the collation of the range type */
+			if (found.typtype == TYPTYPE_MULTIRANGE)
+				type = get_multirange_range(type);
 			return visit_type(walk, get_range_subtype(type), get_range_collation(type));
 		default:
 			break;

@@ -232,9 +232,8 @@ pmhash_keys_equal(Relation index, const Datum *a, const Datum *b)
  *	- Values that are NULL are looked for too.  Such rows are in no entry if it is
  * the first column, so the scan walks through the table.
  *	- With REPLICA IDENTITY FULL it takes the first index that would do, be it invalid,
- * or one that CREATE INDEX CONCURRENTLY has not finished, or not begun to fill
- * (relation.c, FindUsableIndexForReplicaIdentityFull, asks neither the planner nor
- * for indisvalid).  The scan walks through the table.
+ * or not finished or not filled by CREATE INDEX CONCURRENTLY (relation.c,
+ * FindUsableIndexForReplicaIdentityFull).  The scan walks through the table.
  *	- It waits for the transaction that has inserted the row, so it has to find rows
  * that are not committed.  Their entries may wait in another session's queue only
  * if the table was in no subscription when that session's statement began
@@ -243,6 +242,8 @@ pmhash_keys_equal(Relation index, const Datum *a, const Datum *b)
  * another key of the same hash would be changed.
  *	- It visits the row with SnapshotDirty after we have handed out the TID, which
  * may belong to another row by then.
+ *	- From PostgreSQL 19 on (retain_dead_tuples) it looks for a row that is not there once
+ * more, by SnapshotAny: has it been deleted?
  *
  * So in such a worker the row of each TID is looked at before it is handed out, and
  * its page stays pinned until the next one is looked at (heapam_handler.c,
@@ -252,13 +253,11 @@ pmhash_keys_equal(Relation index, const Datum *a, const Datum *b)
  * one has died meanwhile.  From then on the worker's own snapshot keeps a row where it
  * is, for longer than the change takes (worker.c, begin_replication_step).
  *
- * No transaction is waited for.  The worker does that itself, for those that decide
- * about the row that it is looking for; unless the index is the replica identity, it
- * first compares all columns.  If it waited for the inserter of any row that has the
- * key, or that is met in a walk through the table, it would stand for as long as
- * strangers please, or deadlock: with a session that waits for the worker's rows, or
- * with a worker that applies a streamed transaction, which goes on when its leader does
- * (applyparallelworker.c).
+ * No transaction is waited for.  The worker does that itself, for those that decide about
+ * the row that it looks for; without a replica identity it first compares all columns.  If
+ * it waited for the inserter of any row that has the key, or that a walk meets, it would
+ * stand for as long as strangers please, or deadlock: with a session that waits for its
+ * rows, or with a worker that applies a streamed transaction (applyparallelworker.c).
  *
  * Decoding: an output plugin may read a table (user_catalog_table) as of the place in
  * WAL that it has come to.  That may be long past; the slot keeps the rows, but a
@@ -279,7 +278,8 @@ pmhash_scan_is_of_decoding(IndexScanDesc scan)
 bool
 pmhash_scan_is_taken_as_is(IndexScanDesc scan)
 {
-	if (PG_VERSION_NUM >= 180000 && scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY)
+	if (PG_VERSION_NUM >= 180000 && (scan->xs_snapshot->snapshot_type == SNAPSHOT_DIRTY ||
+									 scan->xs_snapshot->snapshot_type == SNAPSHOT_ANY))
 		return IsLogicalWorker();
 	return pmhash_scan_is_of_decoding(scan);
 }
@@ -304,8 +304,8 @@ pmhash_scan_wants_table(IndexScanDesc scan)
 }
 
 /*
- * Is there a row for the current element, as SnapshotDirty sees it, or decoding, and does
- * it fit all keys of the scan?  Its page is pinned then.  Of a HOT chain several members
+ * Is there a row for the current element, as the worker sees it, or decoding, and does it
+ * fit all keys of the scan?  Its page is pinned then.  Of a HOT chain several members
  * may be visible, with several keys if the index is not built yet.
  */
 bool
@@ -314,7 +314,8 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 	SnapshotData dirty;
-	Snapshot	snapshot = pmhash_scan_is_of_decoding(scan) ? scan->xs_snapshot : &dirty;
+	SnapshotType type = scan->xs_snapshot->snapshot_type;
+	Snapshot	snapshot = type == SNAPSHOT_DIRTY ? &dirty : scan->xs_snapshot;
 	ItemPointerData tid;
 	bool		call_again = false;
 	bool		all_dead;
@@ -331,7 +332,8 @@ pmhash_scan_row_fits(IndexScanDesc scan, PmhashScan *so)
 		MemoryContextSwitchTo(old);
 	}
 	InitDirtySnapshot(dirty);
-	dirty.xmin = InvalidTransactionId;	/* if decoding leaves it as it is */
+	/* if it is not set: what is deleted may be of a transaction that has failed */
+	dirty.xmin = type == SNAPSHOT_ANY ? FrozenTransactionId : InvalidTransactionId;
 	pmhash_value_to_tid(pmhash_scan_value(so), &tid);
 	do
 	{

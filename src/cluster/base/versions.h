@@ -6,18 +6,17 @@
  * Differences in behaviour stand where they matter, under PG_VERSION_NUM.
  *
  * 15 to 18 pass all tests.  19 is prepared: with its first release candidate (Debian's
- * experimental) this compiles without warnings and passes the SQL and isolation tests, and
- * the part of the TAP tests that was run.  What removal of entries and index-only scans
- * rest on there (src/README, "Scans and VACUUM"):
+ * experimental, 2026-12-01) this compiles without warnings and passes the SQL and isolation
+ * tests, and the TAP tests but those for the night.  What removal of entries and index-only
+ * scans rest on there (src/README, "Scans and VACUUM"; read in sources of June 2026):
  *	- heap_hot_search_buffer (heapam_indexscan.c) calls a chain dead by
- *	  HeapTupleIsSurelyDead alone, as before.  Read.
+ *	  HeapTupleIsSurelyDead alone, as before.
  *	- A page with a dead line pointer does not become all-visible (pruneheap.c,
  *	  heap_page_prune_and_freeze), so a mark that a scan has made says what VACUUM's does:
- *	  a line pointer is free only after bulk delete, and then the epoch has advanced.  Read.
+ *	  a line pointer is free only after bulk delete, and then the epoch has advanced.
  *	- A hint bit for a commit is set if that was flushed, or the page's LSN is past it
- *	  (SetHintBitsExt).  By a description of the source, not read.
- *	- A transaction leaves the array of running ones after its commit record (xact.c).  Not
- *	  read.  REPACK (CONCURRENTLY) has not been tried.
+ *	  (SetHintBitsExt).
+ *	- A transaction leaves the array of running ones after its commit record (xact.c).
  *
  *-------------------------------------------------------------------------
  */

@@ -58,10 +58,10 @@ wait_end(void)
  *
  * By the way this process does what all have to before DROP DATABASE, DROP TABLESPACE
  * and the like of any database go on (ProcSignalBarrier), as CHECK_FOR_INTERRUPTS does.
- * On 15 to 18 that closes the descriptors that md.c has of relations (smgrreleaseall),
- * which it opens again when it needs them: nothing that a caller has open, pinned or
- * mapped goes, no lock is taken, and no ERROR is raised.  No LWLock is held here, which
- * would hold interrupts off, and the closing waits for no lock of the engine.
+ * That closes the descriptors that md.c has of relations (smgrreleaseall), which it opens
+ * again when it needs them (on 19 it may note, too, what WAL and pages are to have): nothing
+ * that a caller has open, pinned or mapped goes, and no ERROR is raised.  No LWLock is held
+ * here, which would hold interrupts off, and the closing waits for no lock of the engine.
  */
 bool
 pmhash_is_interrupted(void)

@@ -5,7 +5,7 @@
  *
  * The carrier is RM_XLOG_ID / XLOG_NOOP, with our magic number in front of the data
  * (src/README, "Standbys").  Core writes no NOOP itself.  What reads records of RM_XLOG_ID,
- * in 15 to 18, and what it does with a NOOP:
+ * in 15 to 19, and what it does with a NOOP:
  *
  *	xlog_redo (xlog.c), xlogrecovery_redo and its neighbours (xlogrecovery.c),
  *	xlog_decode (decode.c), extractPageInfo of pg_rewind, the prefetcher

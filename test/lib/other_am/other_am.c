@@ -70,7 +70,7 @@ build(Relation table, Relation index, struct IndexInfo *info, bool allow_sync,
 	double		rows = 0;
 
 	if (scan == NULL)
-		scan = table_beginscan(table, snapshot, 0, NULL);
+		scan = table_beginscan_strat(table, snapshot, 0, NULL, true, true);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		ItemPointerData tid = slot->tts_tid;
@@ -99,7 +99,7 @@ _PG_init(void)
 	DefineCustomIntVariable("other_am.shift", "Offsets in indexes are greater by this.",
 							NULL, &shift, 0, 0, 65000, PGC_USERSET, 0, NULL, NULL, NULL);
 	other = *GetHeapamTableAmRoutine();
-	other.tuple_insert = insert;
+	other.tuple_insert = (void *) insert;	/* options are int until 18, then uint32 */
 	other.index_fetch_tuple = fetch;
 	other.index_build_range_scan = build;
 }

@@ -16,7 +16,7 @@ use PmhashTest;
 {
 	my $publisher = new_server('publisher', "wal_level = logical\nmax_wal_senders = 4\nlogical_decoding_work_mem = 64kB\n");
 	plan(skip_all => 'other access methods may do this in 18 and later') if $publisher->pg_version < 18;
-	my $subscriber = new_server('subscriber', "wal_level = replica\n", install_path => install_with_stop_points());
+	my $subscriber = new_server('subscriber', "wal_level = replica\ntrack_commit_timestamp = on\n", install_path => install_with_stop_points());
 	use_stop_points($subscriber);
 
 	# All strings of a length have one hash.
@@ -343,6 +343,45 @@ SQL
 	$subscriber->safe_psql('postgres', "DELETE FROM word WHERE id = 'taken'");
 	$publisher->wait_for_catchup('sub');
 	is($subscriber->safe_psql('postgres', "SELECT v FROM word WHERE id = 'taken'"), '2', 'and goes in when it has gone');
+
+	# ---- rows that have been deleted are told from those that never were there (PostgreSQL 19) ----
+	sub deleted_meanwhile ($n, $name)
+	{
+		$subscriber->safe_psql('postgres', 'SELECT pg_stat_reset_subscription_stats(NULL)');
+		$publisher->safe_psql('postgres', "UPDATE many SET v = 1 WHERE id IN ('gone $n', 'none $n', 'nope $n'); UPDATE word SET v = 1 WHERE id = 'gone $n'; UPDATE item SET t = 'new' WHERE t = 'gone $n'");
+		$subscriber->safe_psql('postgres', "DELETE FROM $_ = 'gone $n'") foreach ('many WHERE id', 'word WHERE id', 'item WHERE t');
+		$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION sub ENABLE');
+		return soon("SELECT confl_update_deleted || ' ' || confl_update_missing || ' ' || apply_error_count FROM pg_stat_subscription_stats", '3 2 0', "$name: rows that have been deleted");
+	}
+
+	sub disable
+	{
+		$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION sub DISABLE');
+		wait_until($subscriber, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'logical replication%worker'", 'the worker works on');
+		return;
+	}
+
+	if ($subscriber->pg_version->major >= 19)
+	{
+		$publisher->safe_psql('postgres', <<'SQL');
+INSERT INTO many SELECT w || i, 0 FROM unnest(ARRAY['gone ', 'none ', 'nope ']) w, generate_series(1, 2) i;
+INSERT INTO word VALUES ('gone 1', 0), ('gone 2', 0);
+INSERT INTO item VALUES (NULL, 'gone 1'), (NULL, 'gone 2');
+SQL
+		$publisher->wait_for_catchup('sub');
+		$subscriber->safe_psql('postgres', "DELETE FROM many WHERE id LIKE 'no%'");
+		disable();
+		$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION sub SET (retain_dead_tuples = true)');
+		wait_until($subscriber, "SELECT count(xmin) = 1 FROM pg_replication_slots WHERE slot_name = 'pg_conflict_detection'", 'no slot for conflicts');
+		deleted_meanwhile(1, 'valid');
+		disable();
+		rebuild_off($subscriber);
+		@lost = map { index_file($subscriber, $_) } 'many_id', 'word_id', 'item_k';
+		$subscriber->stop('immediate');
+		unlink(@lost);
+		$subscriber->start;
+		deleted_meanwhile(2, 'invalid');
+	}
 
 	$subscriber->stop;
 	$publisher->stop;

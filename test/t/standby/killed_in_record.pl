@@ -329,7 +329,8 @@ CONF
 		is_built_again('end', $position);
 	}
 
-	# ---- it is promoted while it is asked ----
+	# ---- it is promoted while it is asked (from PostgreSQL 19 on a promotion waits for that) ----
+	if ($standby->pg_version->major < 19)
 	{
 		my $position = log_position($standby);
 

@@ -186,7 +186,7 @@ SQL
 	$position = log_position($dark);
 	my $darker = new_standby($primary, 'darker', "hot_standby = off\n");
 	change_t($primary, 11, 700);
-	$primary->wait_for_catchup($_) foreach $dark, $darker;
+	$primary->wait_for_catchup($_->name) foreach $dark, $darker;
 	$dark->connect_fails('dbname=postgres', 'not readable: it is not', expected_stderr => qr/FATAL/);
 	is_deeply([ index_files(pool($darker)) ], [], 'not readable: nothing is built');
 	foreach my $node ($dark, $darker)

@@ -372,7 +372,7 @@ CONF
 
 	# a plan that was made with the index
 	rebuild_off($node);
-	$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; BEGIN; DECLARE c CURSOR FOR SELECT k, ctid IS NULL FROM b WHERE k = 7', on_error_stop => 0);
+	$session = session_with($node, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; BEGIN; DECLARE c CURSOR FOR SELECT k, ctid < ctid FROM b WHERE k = 7', on_error_stop => 0);
 	patch_file(index_file($node, 'b_k'), 0, "\0" x 4096);
 	# (that session has mapped the file)
 	sql('INSERT INTO b VALUES (1002)');
