@@ -313,7 +313,7 @@ cmp_ok(scalar(split ' ', slurp_file("$top/src/README")), '<=', 12_000, 'src/READ
 
 # Lines that each layer may have.  A budget follows the code down and is never raised:
 # what has to come in finds what can go.
-my %budget = (engine => 12_881, cluster => 14_478, am => 11_464, join => 2_222);
+my %budget = (engine => 12_881, cluster => 14_474, am => 11_464, join => 2_222);
 my %size;
 $size{ $_ =~ s{/.*}{}r } += @{ $lines{$_} } foreach keys %lines;
 foreach my $layer (sort keys %budget)
