@@ -18,7 +18,6 @@
 #include "miscadmin.h"
 #include "nodes/extensible.h"
 #include "nodes/nodeFuncs.h"
-#include "nodes/plannodes.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
@@ -33,7 +32,6 @@
 #include "utils/lsyscache.h"
 #include "utils/plancache.h"
 #include "utils/regproc.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain.h"
@@ -327,8 +325,8 @@ static explain_per_plan_hook_type previous_hook = NULL;
 
 /*
  * A plan has been printed: say which indexes of its tables no plan may have, and why, to
- * those that may call pmhash.explain.  Not with COSTS OFF, by which core leaves out what
- * differs from server to server (ExplainPrintJITSummary).
+ * those that may read them.  Not with COSTS OFF, by which core leaves out what differs from
+ * server to server (ExplainPrintJITSummary).
  */
 static void
 per_plan(PlannedStmt *planned, IntoClause *into, ExplainState *es, const char *query,
@@ -343,7 +341,7 @@ per_plan(PlannedStmt *planned, IntoClause *into, ExplainState *es, const char *q
 		previous_hook(planned, into, es, query, params, environment);
 	if (!es->costs || IsInParallelMode())	/* a function of a parallel plan: see pmhash_try */
 		return;
-	/* tables in the plan have names (all have, if none is); an INSERT's own is not searched */
+	/* tables in the plan have names (all, if none is); an INSERT's target is not searched */
 	forboth(lc, planned->rtable, name, es->rtable_names)
 	{
 		const RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
@@ -354,9 +352,11 @@ per_plan(PlannedStmt *planned, IntoClause *into, ExplainState *es, const char *q
 			pg_class_aclcheck(rte->relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 			continue;
 		heap = table_open(rte->relid, NoLock);
-		indexes = list_concat_unique_oid(indexes, RelationGetIndexList(heap));
+		indexes = list_concat(indexes, RelationGetIndexList(heap));
 		table_close(heap, NoLock);
 	}
+	list_sort(indexes, list_oid_cmp);
+	list_deduplicate_oid(indexes);
 	foreach(lc, indexes)
 	{
 		Relation	index;

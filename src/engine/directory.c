@@ -312,7 +312,7 @@ pmh_directory_publish(PmhTable *t, const PmhPlace *place, uint64_t low, uint64_t
 		result = pmh_fail(t, PMH_ERR_CORRUPT, 0, PMH_LIVE_OFFSET,
 						  "The directory is smaller than a segment of it needs.");
 	else
-		result = pmh_check_span(t, pmh_dirword_offset(dirword), pmh_directory_size(depth));
+		result = check_dirword(t, dirword);
 	if (result == PMH_OK)
 		store_elements(t, dirword,
 					   place->index >> (pmh_dirword_depth(place->dirword) - local) << above,

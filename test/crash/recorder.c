@@ -338,11 +338,6 @@ memory_restore(unsigned level)
 
 	memcpy(rest.length, memories[level].rest_length, sizeof(rest.length));
 	memory_return(level, &rest);
-	for (unsigned above = level + 1; above < LEVELS; above++)
-	{
-		memcpy(memories[above].length, rest.length, sizeof(rest.length));
-		memcpy(memories[above].rest_length, rest.length, sizeof(rest.length));
-	}
 }
 
 /* Keep what is in a memory now. */

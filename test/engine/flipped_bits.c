@@ -314,6 +314,12 @@ insert_and_delete(PmhTable *t)
 	return result;
 }
 
+static uint64_t *
+directory_word(PmhTable *t)
+{
+	return &pmh_live(t)->dirword;
+}
+
 /* Where a walk comes by. */
 static uint64_t *
 element_of_several(PmhTable *t)
@@ -445,6 +451,7 @@ main(void)
 	TEST(test_depths());
 	TEST(test_live_words());
 	TEST(test_kinds());
+	TEST(flip_in_use("directory", NULL, directory_word, insert_and_delete));
 	TEST(flip_in_use("writers", NULL, element_of_hash, insert_and_delete));
 	TEST(flip_in_use("length", NULL, length, grow_and_punch));
 	TEST(flip_in_use("walk", NULL, element_of_several, sweep_through_reading));
