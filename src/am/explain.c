@@ -22,7 +22,6 @@
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/prep.h"
 #include "parser/analyze.h"
 #include "parser/parser.h"
 #include "tcop/tcopprot.h"
@@ -348,7 +347,8 @@ per_plan(PlannedStmt *planned, IntoClause *into, ExplainState *es, const char *q
 		Relation	heap;
 
 		if (lfirst(name) == NULL || rte->rtekind != RTE_RELATION ||
-			(planned->commandType == CMD_INSERT && rte->rellockmode == RowExclusiveLock) ||
+			(planned->commandType == CMD_INSERT &&
+			 linitial_int(planned->resultRelations) == foreach_current_index(lc) + 1) ||
 			pg_class_aclcheck(rte->relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 			continue;
 		heap = table_open(rte->relid, NoLock);

@@ -443,6 +443,7 @@ SQL
 	my $why = 'item_sku (pmhash): the state of the index is "invalid: it does not exist"';
 	my %said = map { $_ => "Index Not Usable: $why" } "EXPLAIN SELECT FROM item $where", 'EXPLAIN SELECT FROM item JOIN item AS other USING (sku)',
 	  "EXPLAIN (ANALYZE, VERBOSE) UPDATE item SET id = id $where", "EXPLAIN INSERT INTO p SELECT id FROM item $where",
+	  "EXPLAIN WITH u AS (UPDATE item SET id = id $where RETURNING id) INSERT INTO p SELECT id FROM u",
 	  "EXPLAIN CREATE TABLE copied AS SELECT FROM item $where", "EXPLAIN DECLARE c CURSOR FOR SELECT FROM item $where",
 	  'SET plan_cache_mode = force_generic_plan; PREPARE p(text) AS SELECT FROM item WHERE sku = $1; EXPLAIN EXECUTE p(0)',
 	  "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; EXPLAIN SELECT FROM through $where";
