@@ -40,8 +40,8 @@
 
 #include "am/am.h"
 #include "cluster/base/relations.h"
+#include "cluster/base/tools.h"
 #include "cluster/base/versions.h"
-#include "cluster/cluster.h"
 #include "cluster/open/open.h"
 
 PG_FUNCTION_INFO_V1(pmhash_explain);
@@ -338,7 +338,7 @@ per_plan(PlannedStmt *planned, IntoClause *into, ExplainState *es, const char *q
 
 	if (previous_hook)
 		previous_hook(planned, into, es, query, params, environment);
-	if (!es->costs || IsInParallelMode())	/* a function of a parallel plan: see pmhash_try */
+	if (!es->costs || IsInParallelMode() || pmhash_transaction_is_ending)	/* see pmhash_try */
 		return;
 	/* tables in the plan have names (all, if none is); an INSERT's target is not searched */
 	forboth(lc, planned->rtable, name, es->rtable_names)
